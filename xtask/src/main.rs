@@ -1,0 +1,3 @@
+//! Chores of the workspace that are not tests of one crate.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! CDXJ, CDX and PATH lines: parsing, merging, ZipNum, lookup.

@@ -1,0 +1,1 @@
+//! pipeline.toml: the chain, its limits and every stage's settings.

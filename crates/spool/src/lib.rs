@@ -1,0 +1,1 @@
+//! The work-directory protocol: parcels that are in exactly one place, whatever is killed.

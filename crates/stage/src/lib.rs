@@ -1,0 +1,1 @@
+//! The shell every stage runs in.

@@ -1,0 +1,1 @@
+//! SURT keys, as Internet Archive's surt gives them.

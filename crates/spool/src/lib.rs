@@ -1,1 +1,45 @@
 //! The work-directory protocol: parcels that are in exactly one place, whatever is killed.
+//!
+//! A parcel is one directory entry, so that one `rename` moves all of it. A [`Worker`] claims
+//! parcels of one stage, works on them in an [`Outbox`] nobody sees, and commits by linking a
+//! receipt: from then on the hand-over can be repeated from the receipt by anybody. The page
+//! `docs/formats/work-directory.md` describes every state on disk and what a restart makes of it.
+//!
+//! * Nothing is lost: what is not committed goes back, what is committed goes on.
+//! * Nothing is done twice: the link of a receipt has one winner, and a parcel that was moved
+//!   cannot be moved again.
+//! * A worker taken for dead is fenced: its directory was renamed away, and every call it makes
+//!   is by path.
+
+mod adopt;
+mod commit;
+mod depths;
+mod error;
+pub mod failpoint;
+mod fs;
+mod ledger;
+mod name;
+mod operator;
+mod outbox;
+mod parcel;
+mod reap;
+mod receipt;
+mod scan;
+mod worker;
+mod yard;
+
+pub use adopt::Adopted;
+pub use commit::{Finish, Work};
+pub use depths::{Blocked, Depths, Floor, Marks, Paused};
+pub use error::{Result, SpoolError};
+pub use fs::{Fs, Kind, Lease, RealFs, Room, Sink, Source, Stat};
+pub use ledger::fold;
+pub use name::{BadName, Deferred, Entry, ParcelId, WorkerId, safe_file_name};
+pub use operator::{Gift, Place, State};
+pub use outbox::{NewParcel, OutFile, Outbox, Parcel};
+pub use parcel::{FileEntry, HISTORY, MANIFEST, Manifest, TROUBLE, Trouble, digest};
+pub use reap::Recovered;
+pub use receipt::{Fate, Filed, Input, Output, Receipt, find_in_sheet, parse_sheet};
+pub use scan::Scan;
+pub use worker::{LeaseNote, Limits, Pulse, Setback, Verdict, Waiting, Why, Worker};
+pub use yard::{Dice, Host, StageDir, Wall, Yard};

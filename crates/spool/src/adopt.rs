@@ -1,0 +1,260 @@
+//! Adoption: a plain file in `drop/` becomes a parcel once it is at rest.
+//!
+//! The file is first moved into the worker's own directory, so that one worker has it and a
+//! reaper finds it; then it is hashed, described, and shown in `ready/`. Its name may be anything
+//! a file system allows; only a safe form of it goes on, with the original kept escaped.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Instant;
+
+use sha2::{Digest, Sha256};
+
+use crate::error::{At, Result};
+use crate::failpoint::after;
+use crate::fs::{Fs, Kind, gone};
+use crate::name::{Entry, ParcelId, hex, safe_file_name};
+use crate::parcel::{FileEntry, HISTORY, MANIFEST, MANIFEST_BYTES, Manifest};
+use crate::worker::Worker;
+
+/// Endings of files that somebody is still writing.
+const UNFINISHED: [&[u8]; 4] = [b".part", b".open", b".lck", b".tmp"];
+
+/// Where a file just taken lies under the name it came with, whatever that is.
+const TAKEN: &str = ".taken";
+
+/// How a dropped file looked when it was last seen.
+pub(crate) struct Rest {
+    bytes: u64,
+    mtime_ns: i128,
+    since: Instant,
+}
+
+/// What a look into `drop/` came to.
+#[derive(Debug, Default)]
+pub struct Adopted {
+    /// Parcels made.
+    pub parcels: Vec<ParcelId>,
+    /// Files that are not at rest yet.
+    pub settling: usize,
+    /// Entries that are no plain files. They stay where they are. Never more than 20.
+    pub refused: Vec<String>,
+}
+
+impl Worker {
+    /// Adopts the dropped files that are at rest. `closed` names those a bell said are complete:
+    /// closed by their writer, or renamed in.
+    pub fn adopt(&mut self, closed: &[OsString]) -> Result<Adopted> {
+        let drop = self.stage.drop();
+        let mut adopted = Adopted::default();
+        let mut still_there = std::collections::HashMap::new();
+        for (name, kind) in self.fs.list(&drop).at("list", &drop)? {
+            if is_unfinished(&name) {
+                continue;
+            }
+            if kind != Kind::File {
+                if adopted.refused.len() < 20 {
+                    adopted
+                        .refused
+                        .push(name.as_bytes().escape_ascii().to_string());
+                }
+                continue;
+            }
+            match self.rest(&name, closed.contains(&name))? {
+                None => adopted.parcels.extend(self.adopt_one(&name)?),
+                Some(rest) => {
+                    adopted.settling += 1;
+                    still_there.insert(name, rest);
+                }
+            }
+        }
+        self.seen_drops = still_there;
+        Ok(adopted)
+    }
+
+    /// Returns how a file looks while it is not at rest, `None` once it is.
+    fn rest(&mut self, name: &OsStr, closed: bool) -> Result<Option<Rest>> {
+        let path = self.stage.drop().join(name);
+        let stat = match self.fs.stat(&path) {
+            Ok(stat) => stat,
+            // Another worker took it.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e).at("look at", &path),
+        };
+        if closed {
+            return Ok(None);
+        }
+        let since = match self.seen_drops.remove(name) {
+            Some(seen) if seen.bytes == stat.bytes && seen.mtime_ns == stat.mtime_ns => seen.since,
+            _ => Instant::now(),
+        };
+        if since.elapsed() >= self.limits.settle {
+            return Ok(None);
+        }
+        Ok(Some(Rest {
+            bytes: stat.bytes,
+            mtime_ns: stat.mtime_ns,
+            since,
+        }))
+    }
+
+    fn adopt_one(&mut self, name: &OsStr) -> Result<Option<ParcelId>> {
+        let crib = self
+            .home
+            .join("adopt")
+            .join(format!("{:08x}", (self.yard.dice)() as u32));
+        let nest = crib.join(TAKEN);
+        self.fs.mkdir(&crib).at("make", &crib)?;
+        self.fs.mkdir(&nest).at("make", &nest)?;
+        let (from, taken) = (self.stage.drop().join(name), nest.join(name));
+        match self.fs.rename(&from, &taken) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                self.fs.remove_tree(&crib).at("remove", &crib)?;
+                self.check_fence()?;
+                return Ok(None);
+            }
+            Err(e) => return Err(e).at("adopt", &from),
+        }
+        after("adopt-taken");
+        let born = format!("{:016x}", (self.yard.dice)());
+        let manifest = describe(&*self.fs, &taken, name, born)?;
+        self.write_parcel(&crib, &taken, &manifest)?;
+        after("adopt-described");
+        self.show(&crib, &manifest)
+    }
+
+    fn write_parcel(&mut self, crib: &Path, taken: &Path, manifest: &Manifest) -> Result<()> {
+        let path = crib.join(MANIFEST);
+        self.fs
+            .write_new(&path, &manifest.to_bytes())
+            .at("write", &path)?;
+        let file = crib.join(&manifest.files[0].name);
+        self.fs.rename(taken, &file).at("move", taken)?;
+        let nest = crib.join(TAKEN);
+        gone(self.fs.rmdir(&nest)).at("remove", &nest)?;
+        let history = crib.join(HISTORY);
+        self.fs.ensure_dir(&history).at("make", &history)?;
+        self.fs.sync_file(&file).at("sync", &file)?;
+        self.fs.sync_file(&path).at("sync", &path)?;
+        self.fs.sync_dir(crib).at("sync", crib)
+    }
+
+    /// Shows a described parcel in `ready/`, unless the same content waits there already.
+    fn show(&mut self, crib: &Path, manifest: &Manifest) -> Result<Option<ParcelId>> {
+        let entry = Entry {
+            id: manifest.id.clone(),
+            attempts: 0,
+        };
+        let slot = self.yard.ready_slot(&self.stage, &entry);
+        match self.fs.rename(crib, &slot) {
+            Ok(()) => {
+                let dir = slot.parent().expect("a slot lies in ready/").to_owned();
+                self.fs.sync_dir(&dir).at("sync", &dir)?;
+                after("adopted");
+                Ok(Some(manifest.id.clone()))
+            }
+            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                // The id holds the digest of the content: what waits there is the same file.
+                tracing::warn!(parcel = %manifest.id, "dropping a copy of a file that waits already");
+                self.fs.remove_tree(crib).at("remove", crib)?;
+                Ok(None)
+            }
+            Err(e) => Err(e).at("show", &slot),
+        }
+    }
+
+    /// Finishes or takes back what a worker was adopting.
+    pub(crate) fn settle_adoptions(&mut self, adopt: &Path) -> Result<()> {
+        for (name, _) in self.list_if_there(adopt)? {
+            let crib = adopt.join(&name);
+            let manifest: Option<Manifest> = self
+                .fs
+                .read(&crib.join(MANIFEST), MANIFEST_BYTES)
+                .ok()
+                .and_then(|bytes| serde_json::from_slice(&bytes).ok());
+            let entries = self.list_if_there(&crib)?;
+            let complete = manifest.filter(|manifest| {
+                manifest
+                    .files
+                    .iter()
+                    .all(|file| entries.iter().any(|(name, _)| name == file.name.as_str()))
+            });
+            match complete {
+                // Described but perhaps not durable: make it so before it is shown.
+                Some(manifest) => {
+                    for file in &manifest.files {
+                        let path = crib.join(&file.name);
+                        self.fs.sync_file(&path).at("sync", &path)?;
+                    }
+                    self.fs.sync_dir(&crib).at("sync", &crib)?;
+                    self.show(&crib, &manifest)?;
+                }
+                None => {
+                    self.return_to_drop(&crib.join(TAKEN))?;
+                    self.return_to_drop(&crib)?;
+                    self.fs.remove_tree(&crib).at("remove", &crib)?;
+                }
+            }
+            after("settle-adoption-returned");
+        }
+        Ok(())
+    }
+
+    fn return_to_drop(&mut self, dir: &Path) -> Result<()> {
+        for (name, kind) in self.list_if_there(dir)? {
+            if name == MANIFEST && dir.file_name() != Some(OsStr::new(TAKEN)) || kind == Kind::Dir {
+                continue;
+            }
+            let mut to = self.stage.drop().join(&name);
+            if self.fs.stat(&to).is_ok() {
+                let mut other = name.clone();
+                other.push(format!(".{:08x}", (self.yard.dice)() as u32));
+                to = self.stage.drop().join(other);
+            }
+            gone(self.fs.rename(&dir.join(&name), &to)).at("return", &to)?;
+        }
+        Ok(())
+    }
+}
+
+fn describe(fs: &dyn Fs, path: &Path, name: &OsStr, born: String) -> Result<Manifest> {
+    let (bytes, sha256) = hash(fs, path).at("read", path)?;
+    let id = ParcelId::for_file(name, &sha256);
+    let safe = safe_file_name(name);
+    let mut manifest = Manifest::new(id, "file", born);
+    if name != safe.as_str() {
+        manifest.original = Some(name.as_bytes().escape_ascii().to_string());
+    }
+    manifest.put(FileEntry {
+        name: safe,
+        bytes,
+        sha256,
+    });
+    Ok(manifest)
+}
+
+/// Reads a file to its end and returns its size and SHA-256.
+pub(crate) fn hash(fs: &dyn Fs, path: &Path) -> io::Result<(u64, String)> {
+    let mut file = fs.open(path)?;
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 256 << 10];
+    let mut bytes = 0;
+    loop {
+        let read = match file.read(&mut buffer) {
+            Ok(0) => return Ok((bytes, hex(&hash.finalize()))),
+            Ok(read) => read,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(e) => return Err(e),
+        };
+        hash.update(&buffer[..read]);
+        bytes += read as u64;
+    }
+}
+
+fn is_unfinished(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    name.starts_with(b".") || UNFINISHED.iter().any(|ending| name.ends_with(ending))
+}

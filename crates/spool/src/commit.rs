@@ -1,0 +1,706 @@
+//! From work done to handed over: seal, make durable, commit by link, hand over.
+//!
+//! The order is the promise. Data and receipt are durable before the link; the link is durable
+//! before anything is handed over; what is handed over is found again from the receipt whatever
+//! happens, so the hand-over itself waits for no disk. Many pieces of work may go through
+//! together and share every sync: a group commit.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use crate::error::{At, Result, SpoolError};
+use crate::failpoint::{after, mutant};
+use crate::fs::{Fs, gone};
+use crate::name::{Entry, ParcelId};
+use crate::outbox::{ATTACHED, Choice, NEW_MANIFEST, Outbox, Parcel};
+use crate::parcel::{HISTORY, MANIFEST, TROUBLE, digest};
+use crate::receipt::{Fate, Input, Output, Receipt};
+use crate::worker::{Worker, read_manifest};
+
+/// Above so many files and directories one `syncfs` costs less than an `fsync` of each.
+const SYNC_ALL_ABOVE: usize = 8;
+
+/// One finished piece of work: what went in, and the outbox made from it.
+pub struct Work {
+    /// One parcel, or the parcels of a batch.
+    pub parcels: Vec<Parcel>,
+    /// What came of them.
+    pub outbox: Outbox,
+}
+
+/// How a commit ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finish {
+    /// The receipt is durable and everything is handed over.
+    Committed,
+    /// Another worker committed this work first; its results stand, ours are dropped.
+    AlreadyCommitted,
+}
+
+impl Worker {
+    /// Commits finished work, all of it together, and hands it over.
+    ///
+    /// # Errors
+    /// After an error everything this worker holds is as before the commit or committed; call
+    /// [`Worker::reset`] to put it back where it belongs.
+    pub fn finish(&mut self, works: &mut Vec<Work>) -> Result<Vec<Finish>> {
+        if works.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut receipts = Vec::with_capacity(works.len());
+        for work in works.iter() {
+            receipts.push(self.receipt_of(work)?);
+        }
+        if mutant("receipt-first") {
+            let sheet = self.write_sheet(&receipts, &mut SyncSet::default())?;
+            let finishes = self.commit(&receipts, &sheet)?;
+            let mut syncs = SyncSet::default();
+            for work in works.iter() {
+                self.seal(work, &mut syncs)?;
+            }
+            self.hand_over(works, &receipts, &finishes, &sheet)?;
+            works.clear();
+            return Ok(finishes);
+        }
+        let mut syncs = SyncSet::default();
+        for work in works.iter() {
+            self.seal(work, &mut syncs)?;
+        }
+        after("outputs-sealed");
+        let sheet = self.write_sheet(&receipts, &mut syncs)?;
+        after("sheet-written");
+        syncs.run(&*self.fs, &self.home)?;
+        after("data-durable");
+        let finishes = self.commit(&receipts, &sheet)?;
+        self.hand_over(works, &receipts, &finishes, &sheet)?;
+        works.clear();
+        Ok(finishes)
+    }
+
+    /// Commits the outputs made so far as one part of a long piece of work, and hands them over.
+    /// Returns the number of the part.
+    pub fn finish_part(&mut self, parcel: &mut Parcel, outbox: Outbox) -> Result<u32> {
+        let part = parcel.parts + 1;
+        if !outbox.attached.is_empty() || !outbox.detached.is_empty() {
+            return Err(SpoolError::Refused(
+                "a part hands over new parcels only: attach files when the work is finished".into(),
+            ));
+        }
+        let receipt = Receipt {
+            part: Some(part),
+            fate: Fate::Keep,
+            ..self.receipt_from(std::slice::from_ref(parcel), &outbox, Fate::Keep)?
+        };
+        let mut syncs = SyncSet::default();
+        self.seal_outputs(std::slice::from_ref(parcel), &outbox, &mut syncs)?;
+        let receipts = [receipt];
+        let sheet = self.write_sheet(&receipts, &mut syncs)?;
+        syncs.run(&*self.fs, &self.home)?;
+        self.commit(&receipts, &sheet)?;
+        after("part-committed");
+        self.complete(&self.home.clone(), &receipts[0], &|_| None)?;
+        self.fs.unlink(&sheet).at("remove", &sheet)?;
+        parcel.parts = part;
+        Ok(part)
+    }
+
+    fn receipt_of(&self, work: &Work) -> Result<Receipt> {
+        let fate = match &work.outbox.choice {
+            Choice::Consume => Fate::Consume,
+            Choice::PassOn(to) => {
+                let [parcel] = work.parcels.as_slice() else {
+                    return Err(SpoolError::Refused(
+                        "a batch is consumed: only one parcel can pass on".into(),
+                    ));
+                };
+                Fate::PassOn {
+                    to: to.clone(),
+                    digest: leaving_manifest(parcel, &work.outbox)
+                        .map_or_else(|| parcel.digest.clone(), |bytes| digest(&bytes)),
+                    attached: work.outbox.attached.clone(),
+                    detached: work.outbox.detached.clone(),
+                }
+            }
+        };
+        self.receipt_from(&work.parcels, &work.outbox, fate)
+    }
+
+    fn receipt_from(&self, parcels: &[Parcel], outbox: &Outbox, fate: Fate) -> Result<Receipt> {
+        let Some(first) = parcels.first() else {
+            return Err(SpoolError::Refused("work without a parcel".into()));
+        };
+        Ok(Receipt {
+            work: self.work_id(parcels),
+            part: None,
+            schema: 1,
+            stage: self.stage.name.clone(),
+            version: self.version.clone(),
+            worker: self.id.to_string(),
+            attempt: first.attempt,
+            claimed: first.claimed.clone(),
+            finished: self.yard.now_text(),
+            inputs: parcels
+                .iter()
+                .map(|parcel| Input {
+                    parcel: parcel.id().clone(),
+                    born: parcel.manifest.born.clone(),
+                    content: parcel.manifest.content(),
+                    digest: parcel.digest.clone(),
+                })
+                .collect(),
+            outputs: outbox
+                .outputs
+                .iter()
+                .map(|(output, to)| Output {
+                    parcel: output.manifest.id.clone(),
+                    digest: digest(&output.manifest.to_bytes()),
+                    bytes: output.manifest.bytes(),
+                    to: to.clone(),
+                })
+                .collect(),
+            fate,
+            facts: outbox.facts.clone(),
+        })
+    }
+
+    fn seal(&self, work: &Work, syncs: &mut SyncSet) -> Result<()> {
+        self.seal_outputs(&work.parcels, &work.outbox, syncs)?;
+        let ([parcel], Choice::PassOn(_)) = (work.parcels.as_slice(), &work.outbox.choice) else {
+            return Ok(());
+        };
+        let Some(bytes) = leaving_manifest(parcel, &work.outbox) else {
+            return Ok(());
+        };
+        let dir = &work.outbox.dir;
+        if !work.outbox.made {
+            self.fs.mkdir(dir).at("make", dir)?;
+        }
+        let path = dir.join(NEW_MANIFEST);
+        self.fs.write_new(&path, &bytes).at("write", &path)?;
+        syncs.file(path);
+        for file in &work.outbox.attached {
+            syncs.file(dir.join(ATTACHED).join(&file.name));
+        }
+        if !work.outbox.attached.is_empty() {
+            syncs.dir(dir.join(ATTACHED));
+        }
+        syncs.dir(dir.clone());
+        syncs.dir(self.home.join("out"));
+        // What is to change must be known to lie here, or a restart would look for it elsewhere.
+        syncs.dir(self.home.join("in"));
+        Ok(())
+    }
+
+    fn seal_outputs(&self, parcels: &[Parcel], outbox: &Outbox, syncs: &mut SyncSet) -> Result<()> {
+        let history = match parcels {
+            [parcel] => Some(parcel.path.join(HISTORY)),
+            _ => None,
+        };
+        for (output, _) in &outbox.outputs {
+            output.seal(history.as_deref())?;
+            let mut dir = output.dir.clone();
+            if mutant("receipt-first") {
+                dir.set_file_name(output.manifest.id.as_str());
+                self.fs.rename(&output.dir, &dir).at("move", &dir)?;
+            }
+            for file in &output.manifest.files {
+                syncs.file(dir.join(&file.name));
+            }
+            syncs.file(dir.join(MANIFEST));
+            syncs.dir(dir.join(HISTORY));
+            syncs.dir(dir);
+        }
+        if !outbox.outputs.is_empty() {
+            syncs.dir(outbox.dir.clone());
+            syncs.dir(self.home.join("out"));
+        }
+        Ok(())
+    }
+
+    fn write_sheet(&mut self, receipts: &[Receipt], syncs: &mut SyncSet) -> Result<PathBuf> {
+        self.sheets += 1;
+        let sheet = self
+            .home
+            .join("out")
+            .join(format!(".sheet-{}", self.sheets));
+        let mut bytes = Vec::with_capacity(receipts.len() * 700);
+        for receipt in receipts {
+            bytes.extend_from_slice(&receipt.to_line());
+        }
+        self.fs.write_new(&sheet, &bytes).at("write", &sheet)?;
+        syncs.file(sheet.clone());
+        Ok(sheet)
+    }
+
+    /// Links the sheet into `receipts/` once for each piece of work: the first wins.
+    fn commit(&mut self, receipts: &[Receipt], sheet: &Path) -> Result<Vec<Finish>> {
+        let mut finishes = Vec::with_capacity(receipts.len());
+        let mut syncs = SyncSet::default();
+        let mut linked = Vec::new();
+        for receipt in receipts {
+            let to = self.stage.receipt(&receipt.work, receipt.part);
+            let finish = self.commit_one(sheet, &to, &mut syncs)?;
+            if finish == Finish::Committed {
+                linked.push(to);
+            }
+            finishes.push(finish);
+            after("committed");
+        }
+        let home = self.home.clone();
+        if let Err(e) = syncs.run(&*self.fs, &home) {
+            // Not known to be durable: take it back while nothing has been handed over.
+            for path in linked {
+                gone(self.fs.unlink(&path)).at("remove", &path)?;
+            }
+            return Err(e);
+        }
+        after("receipts-durable");
+        Ok(finishes)
+    }
+
+    fn commit_one(&self, sheet: &Path, to: &Path, syncs: &mut SyncSet) -> Result<Finish> {
+        let shard = to.parent().expect("a receipt lies in its shard").to_owned();
+        let mut result = self.fs.link(sheet, to);
+        if matches!(&result, Err(e) if e.kind() == io::ErrorKind::NotFound) {
+            self.check_fence()?;
+            if self.fs.ensure_dir(&shard).at("make", &shard)? {
+                syncs.dir(self.stage.receipts());
+            }
+            result = self.fs.link(sheet, to);
+        }
+        match result {
+            Ok(()) => {
+                syncs.dir(shard);
+                Ok(Finish::Committed)
+            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                let (theirs, ours) = (self.fs.stat(to), self.fs.stat(sheet));
+                let ours = ours.at("look at", sheet)?.inode;
+                if theirs.at("look at", to)?.inode == ours {
+                    // Our own link; the reply was lost on a network file system.
+                    syncs.dir(shard);
+                    return Ok(Finish::Committed);
+                }
+                Ok(Finish::AlreadyCommitted)
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                self.check_fence()?;
+                Err(e).at("commit", to)
+            }
+            Err(e) => Err(e).at("commit", to),
+        }
+    }
+
+    fn hand_over(
+        &mut self,
+        works: &[Work],
+        receipts: &[Receipt],
+        finishes: &[Finish],
+        sheet: &Path,
+    ) -> Result<()> {
+        let home = self.home.clone();
+        for ((work, receipt), finish) in works.iter().zip(receipts).zip(finishes) {
+            let path_of = |id: &ParcelId| {
+                let parcel = work.parcels.iter().find(|p| p.id() == id)?;
+                Some(parcel.path.clone())
+            };
+            match finish {
+                Finish::Committed => self.complete(&home, receipt, &path_of)?,
+                Finish::AlreadyCommitted => {
+                    let out = &work.outbox.dir;
+                    self.fs.remove_tree(out).at("remove", out)?;
+                    for parcel in &work.parcels {
+                        self.settle_claimed(&home, &parcel.path, None)?;
+                    }
+                }
+            }
+        }
+        self.fs.unlink(sheet).at("remove", sheet)?;
+        after("sheet-removed");
+        Ok(())
+    }
+
+    /// Carries out what a durable receipt says, from the worker directory `dir`, ours or a dead
+    /// worker's. What is no longer here was carried out before.
+    pub(crate) fn complete(
+        &mut self,
+        dir: &Path,
+        receipt: &Receipt,
+        path_of: &dyn Fn(&ParcelId) -> Option<PathBuf>,
+    ) -> Result<()> {
+        let out = dir.join("out").join(receipt.work.as_str());
+        let filed = self.stage.receipt(&receipt.work, receipt.part);
+        for output in &receipt.outputs {
+            let path = out.join(output.parcel.as_str());
+            if self.fs.stat(&path).is_err() {
+                continue;
+            }
+            self.add_history(&path, &filed, &receipt.work)?;
+            self.deliver(&path, &output.parcel, &output.to)?;
+            after("output-handed-over");
+        }
+        match &receipt.fate {
+            Fate::Keep => {}
+            Fate::PassOn {
+                to,
+                attached,
+                detached,
+                ..
+            } => {
+                for input in &receipt.inputs {
+                    let Some(path) = path_of(&input.parcel) else {
+                        continue;
+                    };
+                    self.change_files(&out, &path, attached, detached)?;
+                    self.add_history(&path, &filed, &input.parcel)?;
+                    self.deliver(&path, &input.parcel, to)?;
+                    after("passed-on");
+                }
+            }
+            Fate::Consume => {
+                for input in &receipt.inputs {
+                    self.consume(receipt, &filed, &input.parcel, path_of(&input.parcel), dir)?;
+                }
+            }
+        }
+        if !receipt.outputs.is_empty() || self.fs.stat(&out).is_ok() {
+            self.fs.remove_tree(&out).at("remove", &out)?;
+            after("outbox-removed");
+        }
+        Ok(())
+    }
+
+    fn change_files(
+        &self,
+        out: &Path,
+        parcel: &Path,
+        attached: &[crate::FileEntry],
+        detached: &[String],
+    ) -> Result<()> {
+        for file in attached {
+            let from = out.join(ATTACHED).join(&file.name);
+            let to = parcel.join(&file.name);
+            gone(self.fs.rename(&from, &to)).at("attach", &to)?;
+            after("file-attached");
+        }
+        if !attached.is_empty() || !detached.is_empty() {
+            let (from, to) = (out.join(NEW_MANIFEST), parcel.join(MANIFEST));
+            gone(self.fs.rename(&from, &to)).at("write", &to)?;
+            after("manifest-replaced");
+        }
+        for name in detached {
+            let path = parcel.join(name);
+            gone(self.fs.unlink(&path)).at("remove", &path)?;
+        }
+        let trouble = parcel.join(TROUBLE);
+        gone(self.fs.unlink(&trouble)).at("remove", &trouble)
+    }
+
+    /// Gives a parcel the receipt as the next page of its history.
+    fn add_history(&self, parcel: &Path, filed: &Path, id: &ParcelId) -> Result<()> {
+        let history = parcel.join(HISTORY);
+        let mut pages = 0;
+        let suffix = format!("-{}.json", self.stage.name);
+        let mut there = false;
+        let mut count = |name: &std::ffi::OsStr| {
+            pages += 1;
+            there |= name.to_str().is_some_and(|name| name.ends_with(&suffix));
+        };
+        let listed = self.fs.visit(&history, &mut |name, _| {
+            count(name);
+            std::ops::ControlFlow::Continue(())
+        });
+        match listed {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => match self.fs.mkdir(&history) {
+                Ok(()) => {}
+                // The parcel itself is gone: it was handed over before.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(e) => return Err(e).at("make", &history),
+            },
+            Err(e) => return Err(e).at("list", &history),
+        }
+        if there {
+            return Ok(());
+        }
+        let page = history.join(format!("{:02}{suffix}", pages + 1));
+        match self.fs.link(filed, &page) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            // Folded into the ledger since, out of links, or on another file system: copy its line.
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::TooManyLinks
+                        | io::ErrorKind::CrossesDevices
+                        | io::ErrorKind::NotFound
+                ) =>
+            {
+                if let Some(line) = self.filed(id)? {
+                    self.fs
+                        .write_new(&page, &line.receipt.to_line())
+                        .at("write", &page)?;
+                }
+            }
+            Err(e) => return Err(e).at("link", &page),
+        }
+        after("history-linked");
+        Ok(())
+    }
+
+    fn consume(
+        &mut self,
+        receipt: &Receipt,
+        filed: &Path,
+        id: &ParcelId,
+        path: Option<PathBuf>,
+        dir: &Path,
+    ) -> Result<()> {
+        if id != &receipt.work {
+            let to = self.stage.receipt(id, None);
+            let shard = to.parent().expect("a receipt lies in its shard");
+            self.fs.ensure_dir(shard).at("make", shard)?;
+            match self.fs.link(filed, &to) {
+                Ok(()) => {}
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) if e.kind() == io::ErrorKind::TooManyLinks => {
+                    self.fs
+                        .write_new(&to, &receipt.to_line())
+                        .at("write", &to)?;
+                }
+                Err(e) => return Err(e).at("link", &to),
+            }
+            self.touched.insert(shard.to_owned());
+            after("member-filed");
+        }
+        let Some(path) = path else {
+            return Ok(());
+        };
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let bin = dir.join("out").join(format!(".gone-{name}"));
+        match self.fs.rename(&path, &bin) {
+            Ok(()) => after("consumed"),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(e).at("remove", &path),
+        }
+        self.fs.remove_tree(&bin).at("remove", &bin)?;
+        after("consumed-removed");
+        Ok(())
+    }
+
+    /// Moves a parcel into the `ready/` of another stage. Not there any more: it was moved before.
+    pub(crate) fn deliver(&mut self, path: &Path, id: &ParcelId, to: &str) -> Result<()> {
+        let dest = self.yard.stage(to);
+        let entry = Entry {
+            id: id.clone(),
+            attempts: 0,
+        };
+        let slot = self.yard.ready_slot(&dest, &entry);
+        match self.fs.rename(path, &slot) {
+            Ok(()) => {
+                if let Some(dir) = slot.parent()
+                    && !self.touched.contains(dir)
+                {
+                    self.touched.insert(dir.to_owned());
+                }
+                Ok(())
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                if self.fs.stat(path).is_err() {
+                    self.check_fence()?;
+                    return Ok(());
+                }
+                // The next stage has never run here.
+                self.yard.init(to)?;
+                self.fs.rename(path, &slot).at("hand over", &slot)
+            }
+            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                self.deliver_second(path, &slot, &entry, to)
+            }
+            Err(e) if e.kind() == io::ErrorKind::CrossesDevices => {
+                self.deliver_across(path, &slot, &dest, &entry)
+            }
+            Err(e) => Err(e).at("hand over", &slot),
+        }
+    }
+
+    /// A parcel of this name waits there already: a copy is dropped, another content is held there.
+    fn deliver_second(&mut self, path: &Path, slot: &Path, entry: &Entry, to: &str) -> Result<()> {
+        let (ours, _) = read_manifest(&*self.fs, path, &entry.id)?;
+        let theirs = read_manifest(&*self.fs, slot, &entry.id);
+        if theirs.is_ok_and(|(theirs, _)| theirs.content() == ours.content()) {
+            tracing::warn!(parcel = %entry.id, to, "dropping a copy of a parcel that waits there");
+            return self.discard_claimed(path, entry);
+        }
+        tracing::error!(parcel = %entry.id, to, "two parcels of one name: the second is held");
+        let held = self.yard.stage(to).held().join(entry.file_name());
+        self.fs.rename(path, &held).at("hold", &held)
+    }
+
+    /// The next stage lies on another file system: the parcel is copied, made durable, then marked
+    /// here as sent, and only then shown there. The mark is what a restart goes by.
+    fn deliver_across(
+        &mut self,
+        path: &Path,
+        slot: &Path,
+        dest: &crate::StageDir,
+        entry: &Entry,
+    ) -> Result<()> {
+        let copy = dest.tmp().join(format!("{}@{}", entry.id, self.id));
+        self.fs.remove_tree(&copy).at("remove", &copy)?;
+        copy_tree(&*self.fs, path, &copy)?;
+        let tmp = dest.tmp();
+        self.fs.sync_dir(&tmp).at("sync", &tmp)?;
+        let out = self.home.join("out");
+        let mark = out.join(format!(".sent-{}", entry.file_name()));
+        let note = serde_json::json!({ "copy": copy, "slot": slot });
+        let note_path = path.join(".sent.json");
+        gone(self.fs.unlink(&note_path)).at("remove", &note_path)?;
+        self.fs
+            .write_new(&note_path, note.to_string().as_bytes())
+            .at("write", &note_path)?;
+        self.fs.sync_file(&note_path).at("sync", &note_path)?;
+        self.fs.sync_dir(path).at("sync", path)?;
+        self.fs.rename(path, &mark).at("mark as sent", &mark)?;
+        self.fs.sync_dir(&out).at("sync", &out)?;
+        self.show_sent(&mark)
+    }
+
+    /// Shows a parcel that was copied to another file system, and forgets it here.
+    pub(crate) fn show_sent(&mut self, mark: &Path) -> Result<()> {
+        let note = mark.join(".sent.json");
+        let bytes = self.fs.read(&note, 1 << 16).at("read", &note)?;
+        let note: serde_json::Value =
+            serde_json::from_slice(&bytes).map_err(|e| SpoolError::Refused(e.to_string()))?;
+        let path = |key: &str| PathBuf::from(note[key].as_str().unwrap_or_default());
+        let (copy, slot) = (path("copy"), path("slot"));
+        gone(self.fs.rename(&copy, &slot)).at("hand over", &slot)?;
+        if let Some(dir) = slot.parent() {
+            self.fs.sync_dir(dir).at("sync", dir)?;
+        }
+        self.fs.remove_tree(mark).at("remove", mark)
+    }
+
+    /// Decides about a parcel in `in/` of `dir` that no sheet there speaks of.
+    ///
+    /// `died`: whose fault the interrupted attempt was; `None` when nobody's.
+    pub(crate) fn settle_claimed(
+        &mut self,
+        dir: &Path,
+        path: &Path,
+        died: Option<&str>,
+    ) -> Result<()> {
+        let Some(mut entry) = path.file_name().and_then(Entry::parse) else {
+            return Ok(());
+        };
+        let (manifest, _) = match read_manifest(&*self.fs, path, &entry.id) {
+            Ok(read) => read,
+            Err(SpoolError::Damaged { reason, .. }) => {
+                return self.hold_at(path, &entry, &reason);
+            }
+            Err(SpoolError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Ok(());
+            }
+            Err(e) => return Err(e),
+        };
+        if let crate::worker::Standing::Done(filed) = self.standing(&manifest)? {
+            return self.complete(dir, &filed.receipt, &|id| {
+                (id == &entry.id).then(|| path.to_owned())
+            });
+        }
+        match died {
+            Some(reason) if entry.attempts >= self.limits.attempts => {
+                let reason = format!("{reason}, {} times", entry.attempts);
+                self.hold_at(path, &entry, &reason)?;
+                after("settle-poisoned");
+                return Ok(());
+            }
+            Some(_) => {}
+            None => entry.attempts = entry.attempts.saturating_sub(1),
+        }
+        let slot = self.yard.ready_slot(&self.stage, &entry);
+        self.put_back(path, &slot)?;
+        after("settle-requeued");
+        Ok(())
+    }
+}
+
+/// Returns the bytes of `parcel.json` as the parcel leaves, if the stage changed its files.
+fn leaving_manifest(parcel: &Parcel, outbox: &Outbox) -> Option<Vec<u8>> {
+    if outbox.attached.is_empty() && outbox.detached.is_empty() {
+        return None;
+    }
+    let mut manifest = parcel.manifest.clone();
+    for name in &outbox.detached {
+        manifest.take(name);
+    }
+    for file in &outbox.attached {
+        manifest.put(file.clone());
+    }
+    Some(manifest.to_bytes())
+}
+
+fn copy_tree(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
+    fs.mkdir(to).at("make", to)?;
+    for (name, kind) in fs.list(from).at("list", from)? {
+        let (source, copy) = (from.join(&name), to.join(&name));
+        if name == ".sent.json" {
+            continue;
+        }
+        match kind {
+            crate::fs::Kind::Dir => copy_tree(fs, &source, &copy)?,
+            crate::fs::Kind::File => {
+                let mut reader = fs.open(&source).at("open", &source)?;
+                let mut writer = fs.create(&copy).at("create", &copy)?;
+                io::copy(&mut reader, &mut writer).at("copy", &source)?;
+                writer.flush().at("write", &copy)?;
+                drop(writer);
+                fs.sync_file(&copy).at("sync", &copy)?;
+            }
+            crate::fs::Kind::Symlink | crate::fs::Kind::Other => {
+                return Err(SpoolError::Refused(format!(
+                    "{} is neither a file nor a directory",
+                    source.display()
+                )));
+            }
+        }
+    }
+    fs.sync_dir(to).at("sync", to)
+}
+
+/// What must be durable before the next step.
+#[derive(Default)]
+pub(crate) struct SyncSet {
+    files: Vec<PathBuf>,
+    dirs: Vec<PathBuf>,
+}
+
+impl SyncSet {
+    fn file(&mut self, path: PathBuf) {
+        self.files.push(path);
+    }
+
+    fn dir(&mut self, path: PathBuf) {
+        // Past the limit one call syncs everything, so the list need not stay free of repeats.
+        if self.dirs.len() > SYNC_ALL_ABOVE || !self.dirs.contains(&path) {
+            self.dirs.push(path);
+        }
+    }
+
+    /// Syncs everything: one by one while that is cheap, the whole file system when it is not.
+    fn run(&self, fs: &dyn Fs, anywhere: &Path) -> Result<()> {
+        if mutant("no-fsync") {
+            return Ok(());
+        }
+        if self.files.len() + self.dirs.len() > SYNC_ALL_ABOVE {
+            return fs.sync_all(anywhere).at("sync", anywhere);
+        }
+        for path in &self.files {
+            fs.sync_file(path).at("sync", path)?;
+        }
+        for path in &self.dirs {
+            fs.sync_dir(path).at("sync", path)?;
+        }
+        Ok(())
+    }
+}

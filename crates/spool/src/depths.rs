@@ -1,0 +1,302 @@
+//! How full a stage is, and what keeps it from taking more.
+
+use std::io;
+use std::ops::ControlFlow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{At, Result};
+use crate::fs::{Fs, Kind, Room};
+use crate::name::{Deferred, Entry};
+use crate::scan::is_shard;
+use crate::yard::{StageDir, Yard};
+
+/// How many entries are looked at for the age of the oldest; above that it is a lower bound.
+const AGED: usize = 2000;
+
+/// What a stage holds, counted from its directories.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Depths {
+    /// Parcels waiting.
+    pub ready: usize,
+    /// Parcels claimed by living or dead workers.
+    pub working: usize,
+    /// Parcels waiting for the world.
+    pub deferred: usize,
+    /// Parcels waiting for a person.
+    pub held: usize,
+    /// Files in `drop/`, not yet adopted.
+    pub dropped: usize,
+    /// Workers with a directory.
+    pub workers: usize,
+    /// Dead workers half settled.
+    pub reaping: usize,
+    /// Seconds the oldest of the waiting parcels has been there.
+    pub oldest_ready: Option<u64>,
+    /// Seconds the oldest of the held parcels has been there.
+    pub oldest_held: Option<u64>,
+    /// When the first deferred parcel is due, in Unix seconds.
+    pub next_due: Option<u64>,
+    /// Present when the stage is paused.
+    pub paused: Option<Paused>,
+    /// Names in `ready/` and `drop/` that are no parcels or plain files.
+    pub refused: Vec<String>,
+}
+
+/// The content of `PAUSED`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct Paused {
+    /// Who paused it.
+    pub who: String,
+    /// When, RFC 3339.
+    pub when: String,
+    /// Why.
+    pub why: String,
+}
+
+/// Why a stage claims nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Blocked {
+    /// `PAUSED` is there.
+    Paused(Paused),
+    /// A destination has too much waiting.
+    HighMark {
+        /// The destination.
+        stage: String,
+        /// What waits there.
+        waiting: usize,
+        /// Where work goes on.
+        low: usize,
+    },
+    /// Too little room on the work directory's file system.
+    Space {
+        /// Free bytes.
+        free: u64,
+        /// The floor.
+        floor: u64,
+    },
+}
+
+/// The marks between which a stage stops and goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Marks {
+    /// Claim nothing while a destination has more waiting.
+    pub high: usize,
+    /// Go on when it has no more than this.
+    pub low: usize,
+    /// Claim nothing while less is free.
+    pub floor: Floor,
+}
+
+/// The least free space, in bytes or as a share of the file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Floor {
+    /// Bytes.
+    Bytes(u64),
+    /// Percent of the file system.
+    Percent(u8),
+}
+
+impl Floor {
+    /// Returns the floor in bytes on a file system of that size.
+    pub fn bytes(self, room: &Room) -> u64 {
+        match self {
+            Floor::Bytes(bytes) => bytes,
+            Floor::Percent(percent) => room.total / 100 * u64::from(percent),
+        }
+    }
+}
+
+impl Yard {
+    /// Counts what a stage holds.
+    pub fn depths(&self, stage: &str) -> Result<Depths> {
+        let dir = self.stage(stage);
+        let mut depths = Depths {
+            paused: self.paused(stage)?,
+            ..Depths::default()
+        };
+        let now_ns = i128::from((self.wall)()) * 1_000_000;
+        let mut ages = Ages { looked: 0, now_ns };
+        self.each_ready(&dir, &mut |path, name, kind| match Entry::parse(name)
+            .filter(|_| kind == Kind::Dir)
+        {
+            Some(_) => {
+                depths.ready += 1;
+                ages.look(&*self.fs, &path.join(name), &mut depths.oldest_ready);
+            }
+            None => depths.refuse(name, kind),
+        })?;
+        let held = dir.held();
+        for (name, kind) in self.list(&held)? {
+            if Entry::parse(&name).is_some() && kind == Kind::Dir {
+                depths.held += 1;
+                ages.look(&*self.fs, &held.join(&name), &mut depths.oldest_held);
+            }
+        }
+        for (name, _) in self.list(&dir.deferred())? {
+            if let Some(deferred) = Deferred::parse(&name) {
+                depths.deferred += 1;
+                let next = depths.next_due.get_or_insert(deferred.due);
+                *next = deferred.due.min(*next);
+            }
+        }
+        for (name, kind) in self.list(&dir.drop())? {
+            match kind {
+                Kind::File => depths.dropped += 1,
+                Kind::Dir | Kind::Symlink | Kind::Other => depths.refuse(&name, kind),
+            }
+        }
+        for (place, count) in [
+            (dir.claim(), &mut depths.workers),
+            (dir.reap(), &mut depths.reaping),
+        ] {
+            for (name, _) in self.list(&place)? {
+                *count += 1;
+                depths.working += self.list(&place.join(&name).join("in"))?.len();
+            }
+        }
+        Ok(depths)
+    }
+
+    /// Tells whether a stage is paused, by whom and why.
+    pub fn paused(&self, stage: &str) -> Result<Option<Paused>> {
+        let path = self.stage(stage).paused();
+        match self.fs.read(&path, 1 << 16) {
+            // An operator may make the file by hand with `touch`: that pauses too.
+            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes).unwrap_or_default())),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e).at("read", &path),
+        }
+    }
+
+    /// Says what keeps a stage from claiming, if anything does. `blocked` is the answer before this
+    /// one: between the marks it stays.
+    pub fn pressure(
+        &self,
+        stage: &str,
+        destinations: &[String],
+        marks: &Marks,
+        blocked: Option<&Blocked>,
+    ) -> Result<Option<Blocked>> {
+        if let Some(paused) = self.paused(stage)? {
+            return Ok(Some(Blocked::Paused(paused)));
+        }
+        let work = self.stage(stage).root().to_owned();
+        let room = self.fs.room(&work).at("look at", &work)?;
+        let floor = marks.floor.bytes(&room);
+        if room.free < floor {
+            return Ok(Some(Blocked::Space {
+                free: room.free,
+                floor,
+            }));
+        }
+        for destination in destinations {
+            let was =
+                matches!(blocked, Some(Blocked::HighMark { stage, .. }) if stage == destination);
+            let mark = if was { marks.low } else { marks.high };
+            let waiting = self.count_ready(destination, mark)?;
+            if waiting > mark {
+                return Ok(Some(Blocked::HighMark {
+                    stage: destination.clone(),
+                    waiting,
+                    low: marks.low,
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the room on the file system of the work directories.
+    pub fn room(&self) -> Result<Room> {
+        let work = self.work();
+        self.fs.room(work).at("look at", work)
+    }
+
+    /// Counts what waits in a stage, no further than one past `enough`.
+    fn count_ready(&self, stage: &str, enough: usize) -> Result<usize> {
+        let dir = self.stage(stage);
+        let mut waiting = 0;
+        let mut shards = Vec::new();
+        let mut count = |path: &std::path::Path, shards: &mut Vec<std::path::PathBuf>| {
+            let visited = self.fs.visit(path, &mut |name, kind| {
+                if kind == Kind::Dir && is_shard(name) {
+                    shards.push(path.join(name));
+                } else {
+                    waiting += 1;
+                }
+                if waiting > enough {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            });
+            match visited {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+                other => other.at("count", path),
+            }
+        };
+        count(&dir.ready(), &mut shards)?;
+        for shard in std::mem::take(&mut shards) {
+            count(&shard, &mut Vec::new())?;
+        }
+        Ok(waiting)
+    }
+
+    pub(crate) fn each_ready(
+        &self,
+        dir: &StageDir,
+        see: &mut dyn FnMut(&std::path::Path, &std::ffi::OsStr, Kind),
+    ) -> Result<()> {
+        let ready = dir.ready();
+        for (name, kind) in self.list(&ready)? {
+            if kind == Kind::Dir && is_shard(&name) {
+                let shard = ready.join(&name);
+                for (name, kind) in self.list(&shard)? {
+                    see(&shard, &name, kind);
+                }
+            } else {
+                see(&ready, &name, kind);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lists a directory that may not exist.
+    pub(crate) fn list(&self, dir: &std::path::Path) -> Result<Vec<(std::ffi::OsString, Kind)>> {
+        match self.fs.list(dir) {
+            Ok(entries) => Ok(entries),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(e) => Err(e).at("list", dir),
+        }
+    }
+}
+
+impl Depths {
+    fn refuse(&mut self, name: &std::ffi::OsStr, _kind: Kind) {
+        use std::os::unix::ffi::OsStrExt;
+        if self.refused.len() < 20 && !name.as_bytes().starts_with(b".") {
+            self.refused
+                .push(name.as_bytes().escape_ascii().to_string());
+        }
+    }
+}
+
+struct Ages {
+    looked: usize,
+    now_ns: i128,
+}
+
+impl Ages {
+    fn look(&mut self, fs: &dyn Fs, path: &std::path::Path, oldest: &mut Option<u64>) {
+        if self.looked >= AGED {
+            return;
+        }
+        self.looked += 1;
+        if let Ok(stat) = fs.stat(path) {
+            let age = ((self.now_ns - stat.ctime_ns) / 1_000_000_000).max(0) as u64;
+            *oldest = Some(oldest.map_or(age, |oldest| oldest.max(age)));
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! The operator's hand: find, give, hold, release, retry, set aside, pause.
+//!
+//! Each act is one rename, as a person could do it with `mv`: a parcel moved by hand between
+//! `ready/`, `deferred/` and `held/` is as good. What a worker has claimed cannot be taken from it.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::adopt::hash;
+use crate::depths::Paused;
+use crate::error::{At, Result, SpoolError};
+use crate::fs::{Kind, gone};
+use crate::name::{Deferred, Entry, ParcelId, safe_file_name};
+use crate::parcel::{FileEntry, HISTORY, MANIFEST, Manifest, Trouble};
+use crate::receipt::{Filed, parse_sheet};
+use crate::worker::{Why, find_receipt, read_manifest, read_trouble};
+use crate::yard::Yard;
+
+/// Where in a stage a parcel is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// Waiting to be claimed.
+    Ready,
+    /// Claimed.
+    Working,
+    /// Waiting for the world.
+    Deferred,
+    /// Waiting for a person.
+    Held,
+    /// Set aside by a person, outside the chain.
+    Discarded,
+}
+
+impl State {
+    /// Returns the word an operator reads.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Ready => "waiting",
+            State::Working => "working",
+            State::Deferred => "deferred",
+            State::Held => "held",
+            State::Discarded => "discarded",
+        }
+    }
+}
+
+/// One place where a parcel was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Place {
+    /// The stage.
+    pub stage: String,
+    /// Where in the stage.
+    pub state: State,
+    /// The parcel.
+    pub parcel: ParcelId,
+    /// Attempts begun.
+    pub attempts: u32,
+    /// When it is due, if deferred, in Unix seconds.
+    pub due: Option<u64>,
+    /// The worker that has it, if claimed.
+    pub worker: Option<String>,
+    /// Its directory.
+    pub path: PathBuf,
+}
+
+/// How a file is given to a stage.
+#[derive(Debug, Clone, Default)]
+pub struct Gift {
+    /// Its kind; `file` when empty.
+    pub kind: String,
+    /// The harvest it belongs to.
+    pub harvest: Option<String>,
+    /// The job it belongs to.
+    pub job: Option<String>,
+    /// Do it over although a parcel of this name is finished: the next id, `X+2`.
+    pub again: bool,
+}
+
+impl Yard {
+    /// Finds where a parcel is, in the order of the stages given.
+    pub fn locate(&self, stages: &[String], id: &ParcelId) -> Result<Vec<Place>> {
+        let mut places = Vec::new();
+        for stage in stages {
+            self.each_place(stage, &mut |place| {
+                if &place.parcel == id {
+                    places.push(place);
+                }
+            })?;
+        }
+        Ok(places)
+    }
+
+    /// Calls `see` for every parcel of a stage.
+    pub fn each_place(&self, stage: &str, see: &mut dyn FnMut(Place)) -> Result<()> {
+        let dir = self.stage(stage);
+        let place = |state, entry: Entry, path: PathBuf| Place {
+            stage: stage.to_owned(),
+            state,
+            parcel: entry.id,
+            attempts: entry.attempts,
+            due: None,
+            worker: None,
+            path,
+        };
+        self.each_ready(&dir, &mut |parent, name, _| {
+            if let Some(entry) = Entry::parse(name) {
+                see(place(State::Ready, entry, parent.join(name)));
+            }
+        })?;
+        for (parent, state) in [
+            (dir.held(), State::Held),
+            (self.discarded(stage), State::Discarded),
+        ] {
+            for (name, _) in self.list(&parent)? {
+                if let Some(entry) = Entry::parse(&name) {
+                    see(place(state, entry, parent.join(&name)));
+                }
+            }
+        }
+        for (name, _) in self.list(&dir.deferred())? {
+            if let Some(deferred) = Deferred::parse(&name) {
+                let path = dir.deferred().join(&name);
+                see(Place {
+                    due: Some(deferred.due),
+                    ..place(State::Deferred, deferred.entry, path)
+                });
+            }
+        }
+        for parent in [dir.claim(), dir.reap()] {
+            for (worker, _) in self.list(&parent)? {
+                let inputs = parent.join(&worker).join("in");
+                for (name, _) in self.list(&inputs)? {
+                    if let Some(entry) = Entry::parse(&name) {
+                        see(Place {
+                            worker: Some(worker.to_string_lossy().into_owned()),
+                            ..place(State::Working, entry, inputs.join(&name))
+                        });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the manifest of a parcel where it was found.
+    pub fn manifest(&self, place: &Place) -> Result<Manifest> {
+        read_manifest(&*self.fs, &place.path, &place.parcel).map(|(manifest, _)| manifest)
+    }
+
+    /// Reads what went wrong with a parcel lately.
+    pub fn trouble(&self, place: &Place) -> Option<Trouble> {
+        let trouble = read_trouble(&*self.fs, &place.path, &place.stage);
+        (trouble.deferrals > 0).then_some(trouble)
+    }
+
+    /// Reads why a parcel is held. `None`: somebody moved it there by hand.
+    pub fn why(&self, stage: &str, id: &ParcelId) -> Result<Option<Why>> {
+        let path = self.stage(stage).why(id);
+        match self.fs.read(&path, 1 << 20) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e).at("read", &path),
+        }
+    }
+
+    /// Finds the receipt of a parcel in a stage, the ledger included.
+    pub fn receipt(&self, stage: &str, id: &ParcelId) -> Result<Option<Filed>> {
+        find_receipt(&*self.fs, &self.stage(stage), id, None)
+    }
+
+    /// Reads the receipts a parcel carries with it, in order.
+    pub fn history(&self, place: &Place) -> Result<Vec<Filed>> {
+        let dir = place.path.join(HISTORY);
+        let mut pages = self.list(&dir)?;
+        pages.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut history = Vec::new();
+        for (page, _) in pages {
+            let path = dir.join(&page);
+            let bytes = self.fs.read(&path, 1 << 30).at("read", &path)?;
+            history.extend(parse_sheet(&bytes));
+        }
+        Ok(history)
+    }
+
+    /// Calls `see` for every receipt still in `receipts/` of a stage, each once.
+    pub fn each_receipt(&self, stage: &str, see: &mut dyn FnMut(Filed)) -> Result<()> {
+        let receipts = self.stage(stage).receipts();
+        let mut seen = std::collections::HashSet::new();
+        for (shard, _) in self.list(&receipts)? {
+            let dir = receipts.join(shard);
+            for (name, _) in self.list(&dir)? {
+                let path = dir.join(name);
+                let Ok(stat) = self.fs.stat(&path) else {
+                    continue;
+                };
+                // A sheet has one name for each receipt on it: read it once.
+                if !seen.insert(stat.inode) {
+                    continue;
+                }
+                let bytes = self.fs.read(&path, 1 << 30).at("read", &path)?;
+                parse_sheet(&bytes).into_iter().for_each(&mut *see);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a file to a stage as a parcel; the file itself stays where it is.
+    pub fn give(&self, stage: &str, file: &Path, gift: &Gift) -> Result<ParcelId> {
+        let dir = self.init(stage)?;
+        let name = file.file_name().unwrap_or_default();
+        let crib = dir.tmp().join(format!("give-{:016x}", (self.dice)()));
+        self.fs.mkdir(&crib).at("make", &crib)?;
+        let result = self.give_in(&crib, stage, file, gift, &safe_file_name(name));
+        if result.is_err() {
+            let _ = self.fs.remove_tree(&crib);
+        }
+        result
+    }
+
+    fn give_in(
+        &self,
+        crib: &Path,
+        stage: &str,
+        file: &Path,
+        gift: &Gift,
+        safe: &str,
+    ) -> Result<ParcelId> {
+        let copy = crib.join(safe);
+        let mut from = std::fs::File::open(file).at("open", file)?;
+        let mut to = self.fs.create(&copy).at("create", &copy)?;
+        io::copy(&mut from, &mut to).at("copy", file)?;
+        to.flush().at("write", &copy)?;
+        drop(to);
+        let (bytes, sha256) = hash(&*self.fs, &copy).at("read", &copy)?;
+        let name = file.file_name().unwrap_or_default();
+        let mut id = ParcelId::for_file(name, &sha256);
+        let mut replaces = None;
+        while gift.again && self.receipt(stage, &id)?.is_some() {
+            replaces = Some(id.clone());
+            id = id.again();
+        }
+        let kind = if gift.kind.is_empty() {
+            "file"
+        } else {
+            &gift.kind
+        };
+        let mut manifest = Manifest::new(id.clone(), kind, format!("{:016x}", (self.dice)()));
+        manifest.harvest.clone_from(&gift.harvest);
+        manifest.job.clone_from(&gift.job);
+        manifest.replaces = replaces;
+        if name != safe {
+            use std::os::unix::ffi::OsStrExt;
+            manifest.original = Some(name.as_bytes().escape_ascii().to_string());
+        }
+        manifest.put(FileEntry {
+            name: safe.to_owned(),
+            bytes,
+            sha256,
+        });
+        self.birth(crib, stage, &manifest)?;
+        Ok(id)
+    }
+
+    /// Shows a parcel whose files lie in `crib`, on the stage's file system, in its `ready/`.
+    pub fn birth(&self, crib: &Path, stage: &str, manifest: &Manifest) -> Result<()> {
+        let dir = self.stage(stage);
+        let path = crib.join(MANIFEST);
+        self.fs
+            .write_new(&path, &manifest.to_bytes())
+            .at("write", &path)?;
+        let history = crib.join(HISTORY);
+        self.fs.ensure_dir(&history).at("make", &history)?;
+        for file in &manifest.files {
+            let path = crib.join(&file.name);
+            self.fs.sync_file(&path).at("sync", &path)?;
+        }
+        self.fs.sync_file(&path).at("sync", &path)?;
+        self.fs.sync_dir(crib).at("sync", crib)?;
+        let entry = Entry {
+            id: manifest.id.clone(),
+            attempts: 0,
+        };
+        let slot = self.ready_slot(&dir, &entry);
+        match self.fs.rename(crib, &slot) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                return Err(SpoolError::Refused(format!(
+                    "{} waits in stage {stage} already",
+                    manifest.id
+                )));
+            }
+            Err(e) => return Err(e).at("show", &slot),
+        }
+        let ready = slot.parent().expect("a slot lies in ready/");
+        self.fs.sync_dir(ready).at("sync", ready)
+    }
+
+    /// Holds a waiting or deferred parcel.
+    pub fn hold(&self, place: &Place, reason: &str, by: &str) -> Result<()> {
+        self.must_be(place, &[State::Ready, State::Deferred], "hold")?;
+        let dir = self.stage(&place.stage);
+        let why = Why {
+            parcel: place.parcel.to_string(),
+            stage: place.stage.clone(),
+            reason: reason.to_owned(),
+            attempts: place.attempts,
+            when: self.now_text(),
+            by: by.to_owned(),
+        };
+        let text = serde_json::to_vec_pretty(&why).expect("a reason holds only strings");
+        self.replace(&dir.tmp(), &dir.why(&place.parcel), &text)?;
+        let entry = Entry {
+            id: place.parcel.clone(),
+            attempts: place.attempts,
+        };
+        self.shift(place, &dir.held().join(entry.file_name()))
+    }
+
+    /// Lets a held or deferred parcel be tried again at once, its attempts forgotten.
+    pub fn release(&self, place: &Place) -> Result<()> {
+        self.must_be(
+            place,
+            &[State::Held, State::Deferred, State::Discarded],
+            "release",
+        )?;
+        let dir = self.stage(&place.stage);
+        let entry = Entry {
+            id: place.parcel.clone(),
+            attempts: 0,
+        };
+        let trouble = place.path.join(crate::parcel::TROUBLE);
+        gone(self.fs.unlink(&trouble)).at("remove", &trouble)?;
+        self.shift(place, &self.ready_slot(&dir, &entry))?;
+        let why = dir.why(&place.parcel);
+        gone(self.fs.unlink(&why)).at("remove", &why)
+    }
+
+    /// Sets a parcel aside, out of the chain but still on disk, under `discarded/<stage>/`.
+    pub fn discard(&self, place: &Place, reason: &str, by: &str) -> Result<PathBuf> {
+        self.must_be(
+            place,
+            &[State::Held, State::Ready, State::Deferred],
+            "discard",
+        )?;
+        let dir = self.stage(&place.stage);
+        let bin = self.discarded(&place.stage);
+        self.fs.ensure_dir(&bin).at("make", &bin)?;
+        let why = Why {
+            parcel: place.parcel.to_string(),
+            stage: place.stage.clone(),
+            reason: reason.to_owned(),
+            attempts: place.attempts,
+            when: self.now_text(),
+            by: by.to_owned(),
+        };
+        let text = serde_json::to_vec_pretty(&why).expect("a reason holds only strings");
+        self.replace(
+            &dir.tmp(),
+            &bin.join(format!("{}.why.json", place.parcel)),
+            &text,
+        )?;
+        let entry = Entry {
+            id: place.parcel.clone(),
+            attempts: place.attempts,
+        };
+        let to = bin.join(entry.file_name());
+        self.shift(place, &to)?;
+        let why = dir.why(&place.parcel);
+        gone(self.fs.unlink(&why)).at("remove", &why)?;
+        Ok(to)
+    }
+
+    /// Stops a stage from claiming.
+    pub fn pause(&self, stage: &str, who: &str, why: &str) -> Result<()> {
+        let dir = self.init(stage)?;
+        let paused = Paused {
+            who: who.to_owned(),
+            when: self.now_text(),
+            why: why.to_owned(),
+        };
+        let text = serde_json::to_vec_pretty(&paused).expect("a pause holds only strings");
+        self.replace(&dir.tmp(), &dir.paused(), &text)
+    }
+
+    /// Lets a stage claim again; says whether it was paused.
+    pub fn resume(&self, stage: &str) -> Result<bool> {
+        let path = self.stage(stage).paused();
+        match self.fs.unlink(&path) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(e).at("remove", &path),
+        }
+    }
+
+    /// Where a person's discarded parcels of a stage lie.
+    fn discarded(&self, stage: &str) -> PathBuf {
+        self.stage(stage).root().join("discarded")
+    }
+
+    fn must_be(&self, place: &Place, states: &[State], verb: &str) -> Result<()> {
+        if states.contains(&place.state) {
+            return Ok(());
+        }
+        Err(SpoolError::Refused(format!(
+            "cannot {verb} {}: it is {} in {}",
+            place.parcel,
+            place.state.word(),
+            place.stage
+        )))
+    }
+
+    /// Moves a parcel from where it was seen; fails when it is no longer there.
+    fn shift(&self, place: &Place, to: &Path) -> Result<()> {
+        if self.fs.stat(&place.path).is_ok_and(|s| s.kind != Kind::Dir) {
+            return Err(SpoolError::Refused(format!(
+                "{} is not a directory",
+                place.path.display()
+            )));
+        }
+        match self.fs.rename(&place.path, to) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Err(SpoolError::Refused(format!(
+                    "{} is no longer {} in {}",
+                    place.parcel,
+                    place.state.word(),
+                    place.stage
+                )));
+            }
+            Err(e) => return Err(e).at("move", &place.path),
+        }
+        let dir = to.parent().expect("a parcel lies in a directory");
+        self.fs.sync_dir(dir).at("sync", dir)
+    }
+
+    /// Replaces a small file in one durable step.
+    fn replace(&self, tmp: &Path, to: &Path, bytes: &[u8]) -> Result<()> {
+        let new = tmp.join(format!("{:016x}", (self.dice)()));
+        self.fs.write_new(&new, bytes).at("write", &new)?;
+        self.fs.sync_file(&new).at("sync", &new)?;
+        self.fs.rename(&new, to).at("write", to)?;
+        let dir = to.parent().expect("a file lies in a directory");
+        self.fs.sync_dir(dir).at("sync", dir)
+    }
+}

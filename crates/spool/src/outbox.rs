@@ -1,0 +1,338 @@
+//! What a stage makes of a parcel, before anybody else can see it.
+//!
+//! Everything is written under the worker's own `out/`, hashed as it is written. Nothing of it is
+//! visible until the receipt is durable; a worker that dies before that leaves only rubbish.
+
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::error::{At, Result, SpoolError};
+use crate::failpoint::{after, mutant};
+use crate::fs::{Fs, Sink, Source};
+use crate::name::{ParcelId, hex, is_payload_name};
+use crate::parcel::{FileEntry, HISTORY, MANIFEST, Manifest, birth_mark};
+
+/// A claimed parcel, as a stage sees it.
+pub struct Parcel {
+    pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) path: PathBuf,
+    pub(crate) manifest: Manifest,
+    pub(crate) digest: String,
+    pub(crate) attempt: u32,
+    pub(crate) claimed: String,
+    pub(crate) parts: u32,
+}
+
+impl Parcel {
+    /// Returns its name.
+    pub fn id(&self) -> &ParcelId {
+        &self.manifest.id
+    }
+
+    /// Returns what `parcel.json` says of it.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Returns which attempt this is, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// Returns how many parts of this work earlier attempts have committed.
+    pub fn parts(&self) -> u32 {
+        self.parts
+    }
+
+    /// Opens one of its files for reading.
+    pub fn open(&self, name: &str) -> Result<Box<dyn Source>> {
+        if self.manifest.file(name).is_none() {
+            return Err(self.damaged(format!("it has no file {name:?}")));
+        }
+        let path = self.path.join(name);
+        match self.fs.open(&path) {
+            Ok(file) => Ok(file),
+            Err(e) if is_at_fault(&e) => Err(self.damaged(format!("cannot open {name}: {e}"))),
+            Err(e) => Err(e).at("open", &path),
+        }
+    }
+
+    /// Returns the only file of the parcel.
+    pub fn only_file(&self) -> Result<&FileEntry> {
+        match self.manifest.files.as_slice() {
+            [file] => Ok(file),
+            files => Err(self.damaged(format!("expected one file, found {}", files.len()))),
+        }
+    }
+
+    fn damaged(&self, reason: String) -> SpoolError {
+        SpoolError::Damaged {
+            parcel: self.manifest.id.clone(),
+            reason,
+        }
+    }
+}
+
+/// Missing, a symbolic link or not a file: the parcel's fault, not the machine's.
+fn is_at_fault(e: &io::Error) -> bool {
+    matches!(
+        e.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::IsADirectory
+    ) || e.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}
+
+/// What becomes of the parcel once the work is committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Choice {
+    PassOn(String),
+    Consume,
+}
+
+/// What a stage makes of one piece of work.
+pub struct Outbox {
+    fs: Arc<dyn Fs>,
+    pub(crate) dir: PathBuf,
+    pub(crate) made: bool,
+    stage: String,
+    pub(crate) parent_born: String,
+    next: Option<String>,
+    pub(crate) outputs: Vec<(NewParcel, String)>,
+    pub(crate) attached: Vec<FileEntry>,
+    pub(crate) detached: Vec<String>,
+    pub(crate) choice: Choice,
+    pub(crate) facts: serde_json::Map<String, Value>,
+}
+
+/// The directory of files to attach; no parcel id starts with `+.`.
+pub(crate) const ATTACHED: &str = ".attached";
+/// The manifest a passing parcel leaves with.
+pub(crate) const NEW_MANIFEST: &str = ".parcel.json";
+
+impl Outbox {
+    pub(crate) fn new(
+        fs: Arc<dyn Fs>,
+        dir: PathBuf,
+        stage: &str,
+        parent_born: String,
+        next: Option<String>,
+    ) -> Self {
+        let choice = next.clone().map_or(Choice::Consume, Choice::PassOn);
+        Self {
+            fs,
+            dir,
+            made: false,
+            stage: stage.to_owned(),
+            parent_born,
+            next,
+            outputs: Vec::new(),
+            attached: Vec::new(),
+            detached: Vec::new(),
+            choice,
+            facts: serde_json::Map::new(),
+        }
+    }
+
+    /// Starts a file that the parcel will carry on with it; see [`Outbox::attach`].
+    pub fn create(&mut self, name: &str) -> Result<OutFile> {
+        check_payload_name(name)?;
+        let dir = self.dir.join(ATTACHED);
+        self.make_dir()?;
+        self.fs.ensure_dir(&dir).at("make", &dir)?;
+        let file = OutFile::create(&*self.fs, &dir, name)?;
+        after("output-created");
+        Ok(file)
+    }
+
+    /// Adds a finished file to the parcel, in place of one of that name.
+    pub fn attach(&mut self, file: OutFile) -> Result<&FileEntry> {
+        self.attached.push(file.finish()?);
+        Ok(self.attached.last().expect("pushed on the line before"))
+    }
+
+    /// Takes a file out of the parcel.
+    pub fn detach(&mut self, name: &str) {
+        self.detached.push(name.to_owned());
+    }
+
+    /// Starts a new parcel; see [`Outbox::emit`].
+    pub fn parcel(&mut self, id: ParcelId, kind: &str) -> Result<NewParcel> {
+        if self
+            .outputs
+            .iter()
+            .any(|(output, _)| output.manifest.id == id)
+        {
+            return Err(SpoolError::Refused(format!("two outputs are named {id}")));
+        }
+        self.make_dir()?;
+        let born = birth_mark(&self.stage, &self.parent_born, &id);
+        let name = if mutant("receipt-first") {
+            format!(".part-{id}")
+        } else {
+            id.to_string()
+        };
+        let dir = self.dir.join(name);
+        self.fs.mkdir(&dir).at("make", &dir)?;
+        after("output-created");
+        Ok(NewParcel {
+            fs: Arc::clone(&self.fs),
+            dir,
+            manifest: Manifest::new(id, kind, born),
+        })
+    }
+
+    /// Sends a finished parcel to the next stage.
+    pub fn emit(&mut self, parcel: NewParcel) -> Result<()> {
+        let Some(next) = self.next.clone() else {
+            return Err(SpoolError::Refused(format!(
+                "stage {} has no next stage to send {} to",
+                self.stage, parcel.manifest.id
+            )));
+        };
+        self.emit_to(parcel, &next);
+        Ok(())
+    }
+
+    /// Sends a finished parcel to another stage.
+    pub fn emit_to(&mut self, parcel: NewParcel, stage: &str) {
+        self.outputs.push((parcel, stage.to_owned()));
+    }
+
+    /// Lets the parcel go on to the next stage: what happens unless told otherwise.
+    pub fn pass_on_to(&mut self, stage: &str) {
+        self.choice = Choice::PassOn(stage.to_owned());
+    }
+
+    /// Removes the parcel once the work is committed.
+    pub fn consume(&mut self) {
+        self.choice = Choice::Consume;
+    }
+
+    /// Writes something the stage learned into the receipt.
+    pub fn fact(&mut self, key: &str, value: impl Into<Value>) {
+        self.facts.insert(key.to_owned(), value.into());
+    }
+
+    /// Returns how many new parcels wait in it.
+    pub fn emitted(&self) -> usize {
+        self.outputs.len()
+    }
+
+    fn make_dir(&mut self) -> Result<()> {
+        if !self.made {
+            self.fs.mkdir(&self.dir).at("make", &self.dir)?;
+            self.made = true;
+        }
+        Ok(())
+    }
+}
+
+/// A parcel under construction.
+pub struct NewParcel {
+    fs: Arc<dyn Fs>,
+    pub(crate) dir: PathBuf,
+    pub(crate) manifest: Manifest,
+}
+
+impl NewParcel {
+    /// Returns its manifest, to set harvest, job and the like.
+    pub fn manifest(&mut self) -> &mut Manifest {
+        &mut self.manifest
+    }
+
+    /// Starts a file; see [`NewParcel::add`].
+    pub fn create(&mut self, name: &str) -> Result<OutFile> {
+        check_payload_name(name)?;
+        OutFile::create(&*self.fs, &self.dir, name)
+    }
+
+    /// Adds a finished file.
+    pub fn add(&mut self, file: OutFile) -> Result<()> {
+        self.manifest.put(file.finish()?);
+        Ok(())
+    }
+
+    /// Adds a file of a claimed parcel without copying it.
+    pub fn add_link(&mut self, parcel: &Parcel, name: &str) -> Result<()> {
+        let Some(entry) = parcel.manifest.file(name) else {
+            return Err(parcel.damaged(format!("it has no file {name:?}")));
+        };
+        let to = self.dir.join(name);
+        self.fs.link(&parcel.path.join(name), &to).at("link", &to)?;
+        self.manifest.put(entry.clone());
+        Ok(())
+    }
+
+    /// Writes the manifest, and gives it the history of the parcel it came from.
+    pub(crate) fn seal(&self, parent_history: Option<&Path>) -> Result<()> {
+        let path = self.dir.join(MANIFEST);
+        self.fs
+            .write_new(&path, &self.manifest.to_bytes())
+            .at("write", &path)?;
+        let history = self.dir.join(HISTORY);
+        self.fs.mkdir(&history).at("make", &history)?;
+        if let Some(parent) = parent_history {
+            for (name, _) in self.fs.list(parent).unwrap_or_default() {
+                let to = history.join(&name);
+                self.fs.link(&parent.join(&name), &to).at("link", &to)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file under construction: counted and hashed as it is written.
+pub struct OutFile {
+    sink: BufWriter<Box<dyn Sink>>,
+    hash: Sha256,
+    entry: FileEntry,
+    path: PathBuf,
+}
+
+impl OutFile {
+    fn create(fs: &dyn Fs, dir: &Path, name: &str) -> Result<Self> {
+        let path = dir.join(name);
+        let sink = fs.create(&path).at("create", &path)?;
+        Ok(Self {
+            sink: BufWriter::with_capacity(64 << 10, sink),
+            hash: Sha256::new(),
+            entry: FileEntry {
+                name: name.to_owned(),
+                bytes: 0,
+                sha256: String::new(),
+            },
+            path,
+        })
+    }
+
+    fn finish(mut self) -> Result<FileEntry> {
+        self.sink.flush().at("write", &self.path)?;
+        self.entry.sha256 = hex(&self.hash.finalize());
+        Ok(self.entry)
+    }
+}
+
+impl Write for OutFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.sink.write(bytes)?;
+        self.hash.update(&bytes[..written]);
+        self.entry.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.sink.flush()
+    }
+}
+
+fn check_payload_name(name: &str) -> Result<()> {
+    if is_payload_name(name) {
+        return Ok(());
+    }
+    Err(SpoolError::Refused(format!(
+        "{name:?} cannot name a file in a parcel"
+    )))
+}

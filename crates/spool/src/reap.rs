@@ -1,0 +1,263 @@
+//! Settling the dead: one rename takes a dead worker's whole directory, inputs and outputs
+//! together; then each parcel is settled by its receipt.
+//!
+//! Taking inputs and outputs by two renames lost parcels: a reaper that died between them left
+//! outputs behind that the next one took for handed over. The variant is kept as a mutant that
+//! the torture must catch.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::error::{At, Result};
+use crate::failpoint::{after, mutant};
+use crate::fs::Kind;
+use crate::name::{ParcelId, WorkerId};
+use crate::receipt::parse_sheet;
+use crate::worker::{LeaseNote, Worker};
+
+/// What a look for the dead came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Dead workers settled.
+    pub workers: usize,
+    /// Parcels put back, handed over or held for them.
+    pub parcels: usize,
+}
+
+impl Worker {
+    /// Finds dead workers of this stage and settles what they held.
+    pub fn recover(&mut self) -> Result<Recovered> {
+        let mut recovered = Recovered::default();
+        let claim = self.stage.claim();
+        for (name, kind) in self.fs.list(&claim).at("list", &claim)? {
+            let Some(worker) = WorkerId::parse(&name) else {
+                continue;
+            };
+            if kind != Kind::Dir || worker == self.id || !self.is_dead(&worker)? {
+                continue;
+            }
+            let grave = self.stage.reap().join(format!("{worker}@{}", self.id));
+            if mutant("two-renames") {
+                recovered.parcels += self.reap_in_two(&claim.join(&name), &grave)?;
+                recovered.workers += 1;
+                continue;
+            }
+            match self.fs.rename(&claim.join(&name), &grave) {
+                Ok(()) => {}
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                    self.check_fence()?;
+                    continue;
+                }
+                Err(e) => return Err(e).at("reap", &grave),
+            }
+            after("reap-taken");
+            tracing::warn!(dead = %worker, "settling a dead worker");
+            recovered.parcels += self.settle(&grave, Some("its worker died"))?;
+            recovered.workers += 1;
+        }
+        self.take_over_graves(&mut recovered)?;
+        Ok(recovered)
+    }
+
+    /// Goes on with what reapers left half settled, ours and dead ones'.
+    fn take_over_graves(&mut self, recovered: &mut Recovered) -> Result<()> {
+        let reap = self.stage.reap();
+        for (name, _) in self.fs.list(&reap).at("list", &reap)? {
+            let Some((dead, reaper)) = name.to_str().and_then(|n| n.split_once('@')) else {
+                continue;
+            };
+            let mut grave = reap.join(&name);
+            if reaper != self.id.as_str() {
+                // A reaper whose name says nothing cannot be alive.
+                let alive = match WorkerId::parse(OsStr::new(reaper)) {
+                    Some(reaper) => !self.is_dead(&reaper)?,
+                    None => false,
+                };
+                if alive {
+                    continue;
+                }
+                let taken = reap.join(format!("{dead}@{}", self.id));
+                match self.fs.rename(&grave, &taken) {
+                    Ok(()) => {}
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                    Err(e) => return Err(e).at("reap", &taken),
+                }
+                after("reap-stolen");
+                grave = taken;
+            }
+            if mutant("two-renames") {
+                recovered.parcels += self.settle_in_two(&grave)?;
+            } else {
+                recovered.parcels += self.settle(&grave, Some("its worker died"))?;
+            }
+            recovered.workers += 1;
+        }
+        Ok(())
+    }
+
+    /// Tells whether a worker of this stage can be taken for dead.
+    ///
+    /// On this host: its lock is free, or the host was booted since. From elsewhere: its lease has
+    /// not moved for the lease time of our own monotonic clock. No two wall clocks are compared.
+    fn is_dead(&mut self, worker: &WorkerId) -> Result<bool> {
+        let lease = self.stage.home(worker).join(".lease");
+        let note: Option<LeaseNote> = match self.fs.read(&lease, 1 << 16) {
+            Ok(bytes) => serde_json::from_slice(&bytes).ok(),
+            // Gone with its directory, or never made visible: nobody can work there.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
+            Err(e) => return Err(e).at("read", &lease),
+        };
+        let host = &self.yard.host;
+        if let Some(note) = &note
+            && note.host == host.name
+            && note.machine == host.machine
+        {
+            if note.boot != host.boot {
+                return Ok(true);
+            }
+            return match self.fs.lock(&lease) {
+                Ok(lock) => Ok(lock.is_some()),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
+                Err(e) => Err(e).at("lock", &lease),
+            };
+        }
+        let mtime = match self.fs.stat(&lease) {
+            Ok(stat) => stat.mtime_ns,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
+            Err(e) => return Err(e).at("look at", &lease),
+        };
+        let seen = self
+            .seen_leases
+            .entry(worker.to_string())
+            .or_insert_with(|| (mtime, Instant::now()));
+        if seen.0 != mtime {
+            *seen = (mtime, Instant::now());
+        }
+        Ok(seen.1.elapsed() >= self.limits.lease)
+    }
+
+    /// Puts everything this worker holds where it belongs: what is committed goes on, the rest goes
+    /// back, the attempt not counted. After an error of the machine, and before a good end.
+    pub fn reset(&mut self) -> Result<usize> {
+        self.check_fence()?;
+        let home = self.home.clone();
+        self.settle_contents(&home, None)
+    }
+
+    /// Settles a dead worker's directory and removes it.
+    fn settle(&mut self, grave: &Path, died: Option<&str>) -> Result<usize> {
+        let parcels = self.settle_contents(grave, died)?;
+        // The receipts would repeat the hand-overs from this directory: durable before it goes.
+        self.sync_touched()?;
+        self.fs.remove_tree(grave).at("remove", grave)?;
+        after("settle-removed");
+        Ok(parcels)
+    }
+
+    fn settle_contents(&mut self, dir: &Path, died: Option<&str>) -> Result<usize> {
+        let mut settled = 0;
+        let out = dir.join("out");
+        let inputs = dir.join("in");
+        for (name, _) in self.list_if_there(&out)? {
+            let text = name.to_string_lossy();
+            if text.starts_with(".sheet-") {
+                settled += self.settle_sheet(dir, &out.join(&name))?;
+            } else if text.starts_with(".sent-") {
+                self.show_sent(&out.join(&name))?;
+            }
+        }
+        for (name, _) in self.list_if_there(&inputs)? {
+            self.settle_claimed(dir, &inputs.join(&name), died)?;
+            settled += 1;
+        }
+        self.settle_adoptions(&dir.join("adopt"))?;
+        for (name, _) in self.list_if_there(&out)? {
+            let path = out.join(&name);
+            self.fs.remove_tree(&path).at("remove", &path)?;
+        }
+        after("settle-emptied");
+        Ok(settled)
+    }
+
+    /// Carries out the receipts of a sheet that were committed.
+    fn settle_sheet(&mut self, dir: &Path, sheet: &Path) -> Result<usize> {
+        let bytes = self.fs.read(sheet, 1 << 30).at("read", sheet)?;
+        let ours = self.fs.stat(sheet).at("look at", sheet)?.inode;
+        let mut settled = 0;
+        for filed in parse_sheet(&bytes) {
+            let receipt = filed.receipt;
+            let path = self.stage.receipt(&receipt.work, receipt.part);
+            // One inode: it was this very sheet that won, not another worker's.
+            if self.fs.stat(&path).is_ok_and(|stat| stat.inode == ours) {
+                let claimed = self.claimed_in(dir)?;
+                let find = |id: &ParcelId| {
+                    let (_, path) = claimed.iter().find(|(claimed, _)| claimed == id)?;
+                    Some(path.clone())
+                };
+                self.complete(dir, &receipt, &find)?;
+                settled += receipt.inputs.len();
+                after("settle-receipt");
+            }
+        }
+        Ok(settled)
+    }
+
+    fn claimed_in(&self, dir: &Path) -> Result<Vec<(ParcelId, PathBuf)>> {
+        let inputs = dir.join("in");
+        Ok(self
+            .list_if_there(&inputs)?
+            .into_iter()
+            .filter_map(|(name, _)| {
+                let entry = crate::name::Entry::parse(&name)?;
+                Some((entry.id, inputs.join(name)))
+            })
+            .collect())
+    }
+
+    pub(crate) fn list_if_there(&self, dir: &Path) -> Result<Vec<(std::ffi::OsString, Kind)>> {
+        match self.fs.list(dir) {
+            Ok(entries) => Ok(entries),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(e) => Err(e).at("list", dir),
+        }
+    }
+
+    /// Moves a parcel back; if one of that very name is there, beside it. Gone: settled by another.
+    pub(crate) fn put_back(&mut self, path: &Path, slot: &Path) -> Result<()> {
+        let mut slot = slot.to_owned();
+        loop {
+            match self.fs.rename(path, &slot) {
+                Ok(()) => {
+                    if let Some(dir) = slot.parent() {
+                        self.touched.insert(dir.to_owned());
+                    }
+                    return Ok(());
+                }
+                Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                    slot = crate::worker::next_attempt(&slot);
+                }
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(e) => return Err(e).at("put back", path),
+            }
+        }
+    }
+
+    /// The known-bad reaper: inputs and outputs are taken by a rename each.
+    fn reap_in_two(&mut self, home: &Path, grave: &Path) -> Result<usize> {
+        self.fs.ensure_dir(grave).at("make", grave)?;
+        let (inputs, outputs) = (grave.join("in"), grave.join("out"));
+        crate::fs::gone(self.fs.rename(&home.join("in"), &inputs)).at("reap", &inputs)?;
+        after("reap-taken");
+        crate::fs::gone(self.fs.rename(&home.join("out"), &outputs)).at("reap", &outputs)?;
+        let adopt = grave.join("adopt");
+        crate::fs::gone(self.fs.rename(&home.join("adopt"), &adopt)).at("reap", &adopt)?;
+        self.fs.remove_tree(home).at("remove", home)?;
+        self.settle(grave, Some("its worker died"))
+    }
+
+    fn settle_in_two(&mut self, grave: &Path) -> Result<usize> {
+        self.settle(grave, Some("its worker died"))
+    }
+}

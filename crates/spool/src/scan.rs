@@ -1,0 +1,133 @@
+//! The scan: what waits in a stage. Bells may ring or not; this is the truth.
+
+use std::ffi::OsStr;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::error::{At, Result};
+use crate::failpoint::after;
+use crate::fs::{Fs, Kind};
+use crate::name::{Deferred, Entry};
+use crate::worker::{Waiting, Worker};
+
+/// How many names a worker keeps of one scan; the backlog itself is never held in memory.
+const KEPT: usize = 4096;
+
+/// What a scan of `ready/` found.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// Parcels to claim, in this worker's own order, the last to be taken first.
+    pub waiting: Vec<Waiting>,
+    /// How many wait in all.
+    pub total: usize,
+    /// Names that are no parcels: symbolic links, files, strangers. Never more than 20.
+    pub refused: Vec<String>,
+}
+
+impl Worker {
+    /// Lists what waits. No entry is looked at, only named.
+    pub fn scan(&mut self) -> Result<Scan> {
+        let mut scan = Scan::default();
+        let ready = self.stage.ready();
+        let mut shards = Vec::new();
+        visit_ready(&*self.fs, &ready, &mut |name, kind| {
+            if kind == Kind::Dir && is_shard(name) {
+                shards.push(name.to_owned());
+                return;
+            }
+            scan.see(name, kind, false);
+        })
+        .at("scan", &ready)?;
+        if shards.is_empty() && scan.total > self.limits.shard_above {
+            tracing::info!(waiting = scan.total, "splitting ready/ into shards");
+            self.yard.shard(&self.stage)?;
+        }
+        let seed = self.id.seed();
+        shards.sort_by_key(|shard| crate::name::spread(shard_number(shard) ^ seed));
+        for shard in shards {
+            let dir = ready.join(&shard);
+            visit_ready(&*self.fs, &dir, &mut |name, kind| {
+                scan.see(name, kind, true)
+            })
+            .at("scan", &dir)?;
+        }
+        // Two workers that walked the same listing in the same order lost every other claim.
+        scan.waiting
+            .sort_by_cached_key(|waiting| waiting.entry.id.order(seed));
+        Ok(scan)
+    }
+
+    /// Brings deferred parcels that are due back to `ready/`, and says when the next one is.
+    ///
+    /// One due later than any back-off could have said was deferred before the clock went back: it
+    /// is taken for due.
+    pub fn undefer(&mut self) -> Result<Option<u64>> {
+        let deferred = self.stage.deferred();
+        let now = self.yard.now_seconds();
+        let horizon = now + self.limits.retry_longest.as_secs().saturating_mul(5) / 4 + 2;
+        let mut next: Option<u64> = None;
+        for (name, kind) in self.fs.list(&deferred).at("list", &deferred)? {
+            let Some(waiting) = Deferred::parse(&name).filter(|_| kind == Kind::Dir) else {
+                continue;
+            };
+            if waiting.due > now && waiting.due <= horizon {
+                next = Some(next.map_or(waiting.due, |next| next.min(waiting.due)));
+                continue;
+            }
+            let slot = self.yard.ready_slot(&self.stage, &waiting.entry);
+            self.put_back(&deferred.join(&name), &slot)?;
+            after("undeferred");
+        }
+        Ok(next)
+    }
+}
+
+impl Scan {
+    fn see(&mut self, name: &OsStr, kind: Kind, sharded: bool) {
+        if name.as_bytes().starts_with(b".") {
+            return;
+        }
+        if kind != Kind::Dir {
+            return self.refuse(name);
+        }
+        if self.waiting.len() >= KEPT {
+            self.total += 1;
+            return;
+        }
+        match Entry::parse(name) {
+            Some(entry) => {
+                self.total += 1;
+                self.waiting.push(Waiting { entry, sharded });
+            }
+            None => self.refuse(name),
+        }
+    }
+
+    fn refuse(&mut self, name: &OsStr) {
+        if self.refused.len() < 20 {
+            self.refused
+                .push(name.as_bytes().escape_ascii().to_string());
+        }
+    }
+}
+
+fn visit_ready(fs: &dyn Fs, dir: &Path, see: &mut dyn FnMut(&OsStr, Kind)) -> io::Result<()> {
+    fs.visit(dir, &mut |name, kind| {
+        see(name, kind);
+        ControlFlow::Continue(())
+    })
+}
+
+/// A shard is two hex digits; a parcel's entry always holds a `~`.
+pub(crate) fn is_shard(name: &OsStr) -> bool {
+    let bytes = name.as_bytes();
+    bytes.len() == 2 && bytes.iter().all(u8::is_ascii_hexdigit)
+}
+
+fn shard_number(name: &OsStr) -> u64 {
+    name.to_str()
+        .and_then(|name| u64::from_str_radix(name, 16).ok())
+        .unwrap_or(0)
+}

@@ -1,0 +1,666 @@
+//! One worker: born locked, claims by rename, lets go of everything when it dies.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{At, Result, SpoolError};
+use crate::failpoint::after;
+use crate::fs::{Fs, Kind, Lease, gone};
+use crate::name::{Deferred, Entry, ParcelId, WorkerId, is_payload_name};
+use crate::outbox::{Outbox, Parcel};
+use crate::parcel::{MANIFEST, MANIFEST_BYTES, Manifest, TROUBLE, Trouble, digest};
+use crate::receipt::{Filed, find_in_sheet};
+use crate::yard::{StageDir, Yard};
+
+/// How patient a stage is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    /// Deaths of workers over one parcel before it is held.
+    pub attempts: u32,
+    /// The first wait of a deferred parcel.
+    pub retry_first: Duration,
+    /// How much longer each further wait is.
+    pub retry_factor: f64,
+    /// The longest wait.
+    pub retry_longest: Duration,
+    /// A parcel deferred for longer than this altogether is held.
+    pub retry_limit: Duration,
+    /// A worker of another host whose lease has not moved for so long is dead.
+    pub lease: Duration,
+    /// A dropped file at rest for so long is adopted.
+    pub settle: Duration,
+    /// Above so many entries `ready/` is split into shards.
+    pub shard_above: usize,
+    /// Rubbish in `tmp/` older than this is removed; longer than anybody may take to build there.
+    pub tmp_age: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            attempts: 5,
+            retry_first: Duration::from_secs(30),
+            retry_factor: 2.0,
+            retry_longest: Duration::from_secs(3600),
+            retry_limit: Duration::from_secs(7 * 86_400),
+            lease: Duration::from_secs(300),
+            settle: Duration::from_secs(10),
+            shard_above: 50_000,
+            tmp_age: Duration::from_secs(36 * 3600),
+        }
+    }
+}
+
+/// What `.lease` says of its worker.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct LeaseNote {
+    /// Host name.
+    pub host: String,
+    /// Boot of that host.
+    pub boot: String,
+    /// Identity of that machine.
+    pub machine: String,
+    /// Process.
+    pub pid: u32,
+    /// Born when, RFC 3339.
+    pub since: String,
+    /// Version of the program.
+    pub version: String,
+}
+
+/// Why a parcel does not go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The world is at fault: later, with back-off.
+    Defer {
+        /// What was wrong.
+        reason: String,
+    },
+    /// The parcel is at fault: a person decides.
+    Hold {
+        /// What was wrong, with file, record and offset where known.
+        reason: String,
+    },
+}
+
+/// What a refused parcel came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Setback {
+    /// It waits until this time, in Unix seconds.
+    DeferredUntil(u64),
+    /// It waits for a person.
+    Held,
+}
+
+/// `held/<parcel>.why.json`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Why {
+    /// The parcel.
+    pub parcel: String,
+    /// The stage it is held in.
+    pub stage: String,
+    /// What was wrong.
+    pub reason: String,
+    /// Attempts begun.
+    pub attempts: u32,
+    /// When, RFC 3339.
+    pub when: String,
+    /// The worker or the person who said so.
+    pub by: String,
+}
+
+/// One worker of a stage on this machine.
+pub struct Worker {
+    pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) yard: Yard,
+    pub(crate) stage: StageDir,
+    pub(crate) limits: Limits,
+    pub(crate) next: Vec<String>,
+    pub(crate) id: WorkerId,
+    pub(crate) home: PathBuf,
+    pub(crate) version: String,
+    pub(crate) sheets: u32,
+    /// Directories that took something over and are not known to be durable.
+    pub(crate) touched: BTreeSet<PathBuf>,
+    pub(crate) seen_leases: HashMap<String, (i128, Instant)>,
+    pub(crate) seen_drops: HashMap<std::ffi::OsString, crate::adopt::Rest>,
+    lease: Option<Box<dyn Lease>>,
+}
+
+impl Worker {
+    /// Is born: builds its directory in `tmp/`, locks its lease, then moves into `claim/`.
+    ///
+    /// Locked first, visible after: no reaper can take a newborn for dead.
+    pub fn open(
+        yard: &Yard,
+        stage: &str,
+        next: &[String],
+        limits: Limits,
+        version: &str,
+    ) -> Result<Self> {
+        let dir = yard.init(stage)?;
+        let fs = Arc::clone(&yard.fs);
+        let id = WorkerId::new(
+            &yard.host.name,
+            &yard.host.boot,
+            yard.host.pid,
+            (yard.dice)(),
+        );
+        let cradle = dir.tmp().join(id.as_str());
+        for path in [
+            cradle.clone(),
+            cradle.join("in"),
+            cradle.join("out"),
+            cradle.join("adopt"),
+        ] {
+            fs.mkdir(&path).at("make", &path)?;
+        }
+        let note = LeaseNote {
+            host: yard.host.name.clone(),
+            boot: yard.host.boot.clone(),
+            machine: yard.host.machine.clone(),
+            pid: yard.host.pid,
+            since: yard.now_text(),
+            version: version.to_owned(),
+        };
+        let path = cradle.join(".lease");
+        let text = serde_json::to_vec(&note).expect("a lease holds only strings and numbers");
+        fs.write_new(&path, &text).at("write", &path)?;
+        let Some(lease) = fs.lock(&path).at("lock", &path)? else {
+            return Err(SpoolError::Refused(format!(
+                "another process holds the new lease {}",
+                path.display()
+            )));
+        };
+        after("born-locked");
+        fs.sync_file(&path).at("sync", &path)?;
+        fs.sync_dir(&cradle).at("sync", &cradle)?;
+        let home = dir.home(&id);
+        fs.rename(&cradle, &home).at("move", &home)?;
+        let claim = dir.claim();
+        fs.sync_dir(&claim).at("sync", &claim)?;
+        after("born");
+        Ok(Self {
+            fs,
+            yard: yard.clone(),
+            stage: dir,
+            limits,
+            next: next.to_vec(),
+            id,
+            home,
+            version: version.to_owned(),
+            sheets: 0,
+            touched: BTreeSet::new(),
+            seen_leases: HashMap::new(),
+            seen_drops: HashMap::new(),
+            lease: Some(lease),
+        })
+    }
+
+    /// Returns this worker's name.
+    pub fn id(&self) -> &WorkerId {
+        &self.id
+    }
+
+    /// Returns the paths of its stage.
+    pub fn stage(&self) -> &StageDir {
+        &self.stage
+    }
+
+    /// Returns the path whose time another thread moves forward while this one works.
+    pub fn pulse(&self) -> Pulse {
+        Pulse {
+            fs: Arc::clone(&self.fs),
+            path: self.home.join(".lease"),
+            worker: self.id.to_string(),
+        }
+    }
+
+    /// Tries to claim a waiting parcel. `None`: another was quicker, or it needs no more work.
+    ///
+    /// # Errors
+    /// [`SpoolError::Fenced`] when this worker was taken for dead.
+    pub fn claim(&mut self, waiting: &Waiting) -> Result<Option<Parcel>> {
+        let from = waiting.path(&self.stage);
+        let entry = Entry {
+            id: waiting.entry.id.clone(),
+            attempts: waiting.entry.attempts.saturating_add(1),
+        };
+        let path = self.home.join("in").join(entry.file_name());
+        match self.fs.rename(&from, &path) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                // A lost reply on a network file system: the rename happened, the answer did not come.
+                if self.fs.stat(&path).is_err() {
+                    self.check_fence()?;
+                    return Ok(None);
+                }
+            }
+            Err(e) => return Err(e).at("claim", &from),
+        }
+        after("claimed");
+        self.examine(path, &entry)
+    }
+
+    /// Reads a claimed parcel; settles it at once if it is damaged, done already, or come too late.
+    fn examine(&mut self, path: PathBuf, entry: &Entry) -> Result<Option<Parcel>> {
+        let (manifest, digest) = match read_manifest(&*self.fs, &path, &entry.id) {
+            Ok(read) => read,
+            Err(SpoolError::Damaged { reason, .. }) => {
+                self.hold_at(&path, entry, &reason)?;
+                return Ok(None);
+            }
+            Err(e) => return Err(e),
+        };
+        let mut parcel = Parcel {
+            fs: Arc::clone(&self.fs),
+            path,
+            manifest,
+            digest,
+            attempt: entry.attempts,
+            claimed: self.yard.now_text(),
+            parts: 0,
+        };
+        match self.standing(&parcel.manifest)? {
+            Standing::New => {
+                parcel.parts = self.parts_of(&entry.id)?;
+                Ok(Some(parcel))
+            }
+            Standing::Done(filed) => {
+                tracing::info!(parcel = %entry.id, "finishing a parcel that has its receipt");
+                self.complete(&self.home.clone(), &filed.receipt, &|_| {
+                    Some(parcel.path.clone())
+                })?;
+                Ok(None)
+            }
+            Standing::Late => {
+                tracing::warn!(parcel = %entry.id, "dropping a late copy of a finished parcel");
+                self.discard_claimed(&parcel.path, entry)?;
+                Ok(None)
+            }
+            Standing::Clash(reason) => {
+                self.hold_at(&parcel.path, entry, &reason)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Looks up what this stage already did with a parcel of this name.
+    pub(crate) fn standing(&self, manifest: &Manifest) -> Result<Standing> {
+        let Some(filed) = self.filed(&manifest.id)? else {
+            return Ok(Standing::New);
+        };
+        let Some(input) = filed.receipt.input(&manifest.id) else {
+            return Ok(Standing::Clash(format!(
+                "a batch of stage {} already has this name",
+                self.stage.name
+            )));
+        };
+        if input.born == manifest.born {
+            return Ok(Standing::Done(Box::new(filed)));
+        }
+        if input.content == manifest.content() {
+            return Ok(Standing::Late);
+        }
+        Ok(Standing::Clash(format!(
+            "stage {} finished another parcel of this name on {}, with other content",
+            self.stage.name, filed.receipt.finished
+        )))
+    }
+
+    /// Returns the receipt of a parcel, from `receipts/` or from the ledger.
+    pub(crate) fn filed(&self, id: &ParcelId) -> Result<Option<Filed>> {
+        find_receipt(&*self.fs, &self.stage, id, None)
+    }
+
+    fn parts_of(&self, id: &ParcelId) -> Result<u32> {
+        let mut parts = 0;
+        while self
+            .fs
+            .stat(&self.stage.receipt(id, Some(parts + 1)))
+            .is_ok()
+        {
+            parts += 1;
+        }
+        Ok(parts)
+    }
+
+    /// Returns an empty outbox for one parcel, or for a batch.
+    pub fn outbox(&self, parcels: &[Parcel]) -> Outbox {
+        let work = self.work_id(parcels);
+        let born = match parcels {
+            [one] => one.manifest.born.clone(),
+            _ => work.to_string(),
+        };
+        let next = self.next.first().cloned();
+        let dir = self.home.join("out").join(work.as_str());
+        let mut outbox = Outbox::new(Arc::clone(&self.fs), dir, &self.stage.name, born, next);
+        if parcels.len() != 1 {
+            outbox.consume();
+        }
+        outbox
+    }
+
+    pub(crate) fn work_id(&self, parcels: &[Parcel]) -> ParcelId {
+        match parcels {
+            [one] => one.id().clone(),
+            many => {
+                let members: Vec<ParcelId> = many.iter().map(|p| p.id().clone()).collect();
+                ParcelId::of_batch(&self.stage.name, &members)
+            }
+        }
+    }
+
+    /// Sets a parcel aside, for the world or for a person.
+    pub fn fail(&mut self, parcel: Parcel, verdict: &Verdict) -> Result<Setback> {
+        let entry = Entry {
+            id: parcel.id().clone(),
+            attempts: parcel.attempt,
+        };
+        self.throw_out(&entry.id)?;
+        match verdict {
+            Verdict::Hold { reason } => {
+                self.hold_at(&parcel.path, &entry, reason)?;
+                Ok(Setback::Held)
+            }
+            Verdict::Defer { reason } => self.defer(&parcel, &entry, reason),
+        }
+    }
+
+    fn defer(&mut self, parcel: &Parcel, entry: &Entry, reason: &str) -> Result<Setback> {
+        let mut trouble = read_trouble(&*self.fs, &parcel.path, &self.stage.name);
+        let now = self.yard.now_seconds();
+        if trouble.deferrals == 0 {
+            trouble.since = now;
+        }
+        trouble.deferrals += 1;
+        trouble.reason = reason.to_owned();
+        trouble.stage = self.stage.name.clone();
+        if now.saturating_sub(trouble.since) >= self.limits.retry_limit.as_secs() {
+            let reason = format!("deferred {} times: {reason}", trouble.deferrals);
+            self.hold_at(&parcel.path, entry, &reason)?;
+            return Ok(Setback::Held);
+        }
+        let new = self.home.join("out").join(format!(".trouble-{}", entry.id));
+        let text = serde_json::to_vec(&trouble).expect("trouble holds only strings and numbers");
+        gone(self.fs.unlink(&new)).at("remove", &new)?;
+        self.fs.write_new(&new, &text).at("write", &new)?;
+        let to = parcel.path.join(TROUBLE);
+        self.fs.rename(&new, &to).at("write", &to)?;
+        after("trouble-written");
+        let due = now + self.wait_after(trouble.deferrals).as_secs().max(1);
+        // The attempt is not the parcel's fault and does not count towards holding it as poison.
+        let deferred = Deferred {
+            due,
+            entry: Entry {
+                id: entry.id.clone(),
+                attempts: entry.attempts.saturating_sub(1),
+            },
+        };
+        let to = self.stage.deferred().join(deferred.file_name());
+        self.move_claimed(&parcel.path, &to)?;
+        after("deferred");
+        Ok(Setback::DeferredUntil(due))
+    }
+
+    /// Returns the wait after the n-th deferral: exponential, with a jitter of a quarter.
+    fn wait_after(&self, deferrals: u32) -> Duration {
+        let growth = self
+            .limits
+            .retry_factor
+            .powi(deferrals.saturating_sub(1).min(64) as i32);
+        let wait = (self.limits.retry_first.as_secs_f64() * growth)
+            .min(self.limits.retry_longest.as_secs_f64());
+        let jitter = ((self.yard.dice)() % 1000) as f64 / 1000.0 * 0.5 + 0.75;
+        Duration::from_secs_f64((wait * jitter).clamp(0.0, 1e9))
+    }
+
+    /// Gives a parcel back untouched; the attempt does not count.
+    pub fn give_back(&mut self, parcel: Parcel) -> Result<()> {
+        self.throw_out(&parcel.manifest.id)?;
+        let entry = Entry {
+            id: parcel.id().clone(),
+            attempts: parcel.attempt.saturating_sub(1),
+        };
+        let to = self.yard.ready_slot(&self.stage, &entry);
+        self.move_claimed(&parcel.path, &to)?;
+        after("given-back");
+        Ok(())
+    }
+
+    /// Gives a parcel back after its work crashed inside the process; the attempt counts.
+    pub fn give_back_crashed(&mut self, parcel: Parcel, reason: &str) -> Result<Option<Setback>> {
+        self.throw_out(&parcel.manifest.id)?;
+        let entry = Entry {
+            id: parcel.id().clone(),
+            attempts: parcel.attempt,
+        };
+        if entry.attempts >= self.limits.attempts {
+            let reason = format!("its work crashed {} times: {reason}", entry.attempts);
+            self.hold_at(&parcel.path, &entry, &reason)?;
+            return Ok(Some(Setback::Held));
+        }
+        let to = self.yard.ready_slot(&self.stage, &entry);
+        self.move_claimed(&parcel.path, &to)?;
+        Ok(None)
+    }
+
+    /// Removes what the outbox of a parcel holds.
+    fn throw_out(&self, id: &ParcelId) -> Result<()> {
+        let out = self.home.join("out").join(id.as_str());
+        self.fs.remove_tree(&out).at("remove", &out)
+    }
+
+    pub(crate) fn hold_at(&mut self, path: &Path, entry: &Entry, reason: &str) -> Result<()> {
+        let why = Why {
+            parcel: entry.id.to_string(),
+            stage: self.stage.name.clone(),
+            reason: reason.to_owned(),
+            attempts: entry.attempts,
+            when: self.yard.now_text(),
+            by: self.id.to_string(),
+        };
+        let text = serde_json::to_vec_pretty(&why).expect("a reason holds only strings");
+        let new = self.home.join("out").join(format!(".why-{}", entry.id));
+        gone(self.fs.unlink(&new)).at("remove", &new)?;
+        self.fs.write_new(&new, &text).at("write", &new)?;
+        let to = self.stage.why(&entry.id);
+        self.fs.rename(&new, &to).at("write", &to)?;
+        after("why-written");
+        let to = self.stage.held().join(entry.file_name());
+        self.move_claimed(path, &to)?;
+        after("held");
+        let held = self.stage.held();
+        self.fs.sync_dir(&held).at("sync", &held)
+    }
+
+    /// Moves a parcel out of `in/`. When something of that very name is there, this one is a copy:
+    /// it takes the next attempt's name instead, so neither is lost.
+    fn move_claimed(&mut self, from: &Path, to: &Path) -> Result<()> {
+        let mut to = to.to_owned();
+        loop {
+            match self.fs.rename(from, &to) {
+                Ok(()) => return Ok(()),
+                Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                    to = next_attempt(&to);
+                }
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                    self.check_fence()?;
+                    return Err(e).at("move", from);
+                }
+                Err(e) => return Err(e).at("move", from),
+            }
+        }
+    }
+
+    pub(crate) fn discard_claimed(&mut self, path: &Path, entry: &Entry) -> Result<()> {
+        let bin = self
+            .home
+            .join("out")
+            .join(format!(".gone-{}", entry.file_name()));
+        gone(self.fs.rename(path, &bin)).at("remove", path)?;
+        self.fs.remove_tree(&bin).at("remove", &bin)
+    }
+
+    /// Fails when this worker's directory was taken over.
+    pub fn check_fence(&self) -> Result<()> {
+        match self.fs.stat(&self.home.join(".lease")) {
+            Ok(_) => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(SpoolError::Fenced {
+                worker: self.id.to_string(),
+            }),
+            Err(e) => Err(e).at("look at", &self.home),
+        }
+    }
+
+    /// Makes every hand-over so far durable. Needed only before a place it could be repeated from
+    /// is removed: until then the receipts would repeat it after a power cut.
+    pub(crate) fn sync_touched(&mut self) -> Result<()> {
+        for dir in std::mem::take(&mut self.touched) {
+            self.fs.sync_dir(&dir).at("sync", &dir)?;
+        }
+        Ok(())
+    }
+
+    /// Dies in good order: everything claimed goes back, the directory is removed.
+    pub fn close(mut self) -> Result<()> {
+        self.reset()?;
+        self.sync_touched()?;
+        let home = self.home.clone();
+        self.fs.remove_tree(&home).at("remove", &home)?;
+        self.lease.take();
+        Ok(())
+    }
+}
+
+/// What this stage already did with a parcel of a given name.
+pub(crate) enum Standing {
+    New,
+    /// This very parcel has its receipt: what remains is to hand over.
+    Done(Box<Filed>),
+    /// A copy of a parcel that was finished before.
+    Late,
+    /// Another parcel of the same name was finished before.
+    Clash(String),
+}
+
+/// Moves the heartbeat of a worker forward; used by a thread of its own.
+pub struct Pulse {
+    fs: Arc<dyn Fs>,
+    path: PathBuf,
+    worker: String,
+}
+
+impl Pulse {
+    /// Says "I live" to other hosts.
+    pub fn beat(&self) -> Result<()> {
+        match self.fs.touch(&self.path) {
+            Ok(()) => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(SpoolError::Fenced {
+                worker: self.worker.clone(),
+            }),
+            Err(e) => Err(e).at("touch", &self.path),
+        }
+    }
+}
+
+/// A parcel seen waiting by a scan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// The parcel and its attempts.
+    pub entry: Entry,
+    /// Whether it lies in its shard.
+    pub sharded: bool,
+}
+
+impl Waiting {
+    pub(crate) fn path(&self, stage: &StageDir) -> PathBuf {
+        let mut path = stage.ready();
+        if self.sharded {
+            path.push(self.entry.id.shard());
+        }
+        path.push(self.entry.file_name());
+        path
+    }
+}
+
+/// Reads and checks `parcel.json`; returns it with the digest of its bytes.
+pub(crate) fn read_manifest(fs: &dyn Fs, path: &Path, id: &ParcelId) -> Result<(Manifest, String)> {
+    let damaged = |reason: String| SpoolError::Damaged {
+        parcel: id.clone(),
+        reason,
+    };
+    if fs.stat(path).at("look at", path)?.kind != Kind::Dir {
+        return Err(damaged("it is not a directory".into()));
+    }
+    let file = path.join(MANIFEST);
+    let bytes = match fs.read(&file, MANIFEST_BYTES) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Err(e).at("read", &file),
+        Err(e) if e.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
+            return Err(e).at("read", &file);
+        }
+        Err(e) => return Err(damaged(format!("cannot read {MANIFEST}: {e}"))),
+    };
+    let manifest: Manifest =
+        serde_json::from_slice(&bytes).map_err(|e| damaged(format!("bad {MANIFEST}: {e}")))?;
+    if &manifest.id != id {
+        return Err(damaged(format!(
+            "{MANIFEST} is of another parcel, {}",
+            manifest.id
+        )));
+    }
+    if let Some(bad) = manifest.files.iter().find(|f| !is_payload_name(&f.name)) {
+        return Err(damaged(format!("{MANIFEST} names a file {:?}", bad.name)));
+    }
+    Ok((manifest, digest(&bytes)))
+}
+
+/// Returns what went wrong with a parcel in this stage before.
+pub(crate) fn read_trouble(fs: &dyn Fs, path: &Path, stage: &str) -> Trouble {
+    fs.read(&path.join(TROUBLE), 1 << 20)
+        .ok()
+        .and_then(|bytes| serde_json::from_slice::<Trouble>(&bytes).ok())
+        .filter(|trouble| trouble.stage == stage)
+        .unwrap_or_default()
+}
+
+/// Returns the receipt of a piece of work, from `receipts/` or from the ledger.
+pub(crate) fn find_receipt(
+    fs: &dyn Fs,
+    stage: &StageDir,
+    id: &ParcelId,
+    part: Option<u32>,
+) -> Result<Option<Filed>> {
+    let path = stage.receipt(id, part);
+    match fs.read(&path, 1 << 30) {
+        Ok(bytes) => match find_in_sheet(&bytes, id, part) {
+            Some(filed) => Ok(Some(filed)),
+            None => Err(SpoolError::Damaged {
+                parcel: id.clone(),
+                reason: format!("{} holds no receipt of it", path.display()),
+            }),
+        },
+        Err(e) if e.kind() == io::ErrorKind::NotFound => crate::ledger::find(fs, stage, id, part),
+        Err(e) => Err(e).at("read", &path),
+    }
+}
+
+pub(crate) fn next_attempt(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let renamed = match name.rsplit_once('~') {
+        Some((stem, attempts)) => {
+            let attempts: u64 = attempts.parse().unwrap_or(0);
+            format!("{stem}~{}", attempts + 1)
+        }
+        None => format!("{name}~1"),
+    };
+    path.with_file_name(renamed)
+}

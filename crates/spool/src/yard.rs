@@ -1,0 +1,301 @@
+//! The yard: where every stage's work directory lies, and what all workers of a machine share.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::error::{At, Result, SpoolError};
+use crate::fs::{Fs, RealFs};
+use crate::name::{Entry, ParcelId, WorkerId};
+
+/// Who this machine is, as far as leases are concerned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// Host name.
+    pub name: String,
+    /// Changes at every boot.
+    pub boot: String,
+    /// Tells two machines of one name apart; empty when the machine has none.
+    pub machine: String,
+    /// This process.
+    pub pid: u32,
+}
+
+impl Host {
+    /// Reads the identity of this machine.
+    pub fn this() -> Self {
+        let read = |path: &str| {
+            std::fs::read_to_string(path)
+                .map(|text| text.trim().to_owned())
+                .unwrap_or_default()
+        };
+        Self {
+            name: rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned(),
+            boot: read("/proc/sys/kernel/random/boot_id"),
+            machine: read("/etc/machine-id"),
+            pid: std::process::id(),
+        }
+    }
+}
+
+/// The wall clock, in milliseconds since 1970. Only names and receipts use it, never a decision
+/// about another worker's life.
+pub type Wall = Arc<dyn Fn() -> u64 + Send + Sync>;
+/// The source of random names.
+pub type Dice = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Where the work directories lie, and what the workers of a machine share.
+#[derive(Clone)]
+pub struct Yard {
+    pub(crate) fs: Arc<dyn Fs>,
+    work: PathBuf,
+    /// This machine.
+    pub host: Host,
+    pub(crate) wall: Wall,
+    pub(crate) dice: Dice,
+    sharded: Arc<Mutex<HashMap<String, (bool, Instant)>>>,
+}
+
+impl Yard {
+    /// Opens the yard under `work` on this machine's file system.
+    pub fn open(work: &Path) -> Self {
+        let wall = Arc::new(|| {
+            std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH)
+                .map_or(0, |since| since.as_millis() as u64)
+        });
+        let dice = Arc::new(|| getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id())));
+        Self::with(Arc::new(RealFs), work, Host::this(), wall, dice)
+    }
+
+    /// Opens a yard on any file system, with any clock: for tests.
+    pub fn with(fs: Arc<dyn Fs>, work: &Path, host: Host, wall: Wall, dice: Dice) -> Self {
+        Self {
+            fs,
+            work: work.to_owned(),
+            host,
+            wall,
+            dice,
+            sharded: Arc::default(),
+        }
+    }
+
+    /// Returns the directory that holds every stage's.
+    pub fn work(&self) -> &Path {
+        &self.work
+    }
+
+    /// Returns the paths of a stage.
+    pub fn stage(&self, name: &str) -> StageDir {
+        StageDir {
+            name: name.to_owned(),
+            root: self.work.join(name),
+        }
+    }
+
+    /// Names the stages that have a work directory, sorted.
+    pub fn stages(&self) -> Result<Vec<String>> {
+        let mut names: Vec<String> = match self.fs.list(&self.work) {
+            Ok(entries) => entries
+                .into_iter()
+                .filter(|(_, kind)| *kind == crate::fs::Kind::Dir)
+                .filter_map(|(name, _)| name.into_string().ok())
+                .collect(),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(e) => return Err(e).at("list", &self.work),
+        };
+        names.sort();
+        Ok(names)
+    }
+
+    /// Makes the work directory of a stage, or finds it made.
+    ///
+    /// # Errors
+    /// When its parts do not lie on one file system: a rename between them would not be one step.
+    pub fn init(&self, stage: &str) -> Result<StageDir> {
+        let dir = self.stage(stage);
+        let mut made = false;
+        for ancestor in [self.work.parent(), Some(self.work.as_path())]
+            .into_iter()
+            .flatten()
+        {
+            if !ancestor.as_os_str().is_empty() {
+                self.fs.ensure_dir(ancestor).at("make", ancestor)?;
+            }
+        }
+        for path in std::iter::once(dir.root.clone()).chain(dir.parts()) {
+            made |= self.fs.ensure_dir(&path).at("make", &path)?;
+        }
+        let device = self.fs.stat(&dir.root).at("look at", &dir.root)?.device;
+        for path in dir.parts() {
+            let stat = self.fs.stat(&path).at("look at", &path)?;
+            if stat.kind != crate::fs::Kind::Dir {
+                return Err(SpoolError::Refused(format!(
+                    "{} is not a directory",
+                    path.display()
+                )));
+            }
+            if stat.device != device {
+                return Err(SpoolError::Refused(format!(
+                    "{} lies on another file system than {}: one rename could not move a parcel",
+                    path.display(),
+                    dir.root.display()
+                )));
+            }
+        }
+        if made {
+            self.fs.sync_dir(&dir.root).at("sync", &dir.root)?;
+            self.fs.sync_dir(&self.work).at("sync", &self.work)?;
+        }
+        Ok(dir)
+    }
+
+    /// Returns the present time as RFC 3339.
+    pub(crate) fn now_text(&self) -> String {
+        let millis = i64::try_from((self.wall)()).unwrap_or(i64::MAX);
+        jiff::Timestamp::from_millisecond(millis).map_or_else(|_| String::new(), |t| t.to_string())
+    }
+
+    /// Returns the present time in Unix seconds.
+    pub(crate) fn now_seconds(&self) -> u64 {
+        (self.wall)() / 1000
+    }
+
+    /// Returns where a parcel waits in a stage: in its shard when the stage is sharded.
+    pub(crate) fn ready_slot(&self, dir: &StageDir, entry: &Entry) -> PathBuf {
+        if self.is_sharded(dir) {
+            dir.ready().join(entry.id.shard()).join(entry.file_name())
+        } else {
+            dir.ready().join(entry.file_name())
+        }
+    }
+
+    /// Tells whether `ready/` of a stage has its shards; looks at most once a second.
+    fn is_sharded(&self, dir: &StageDir) -> bool {
+        let mut cache = match self.sharded.lock() {
+            Ok(cache) => cache,
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        if let Some((sharded, seen)) = cache.get(&dir.name)
+            && (*sharded || seen.elapsed() < Duration::from_secs(1))
+        {
+            return *sharded;
+        }
+        // The last shard is made last: its presence says that all are there.
+        let sharded = self.fs.stat(&dir.ready().join("ff")).is_ok();
+        cache.insert(dir.name.clone(), (sharded, Instant::now()));
+        sharded
+    }
+
+    /// Splits `ready/` of a stage into 256 shards; parcels already waiting stay where they are.
+    pub(crate) fn shard(&self, dir: &StageDir) -> Result<()> {
+        for shard in 0..=255u8 {
+            let path = dir.ready().join(format!("{shard:02x}"));
+            self.fs.ensure_dir(&path).at("make", &path)?;
+        }
+        let ready = dir.ready();
+        self.fs.sync_dir(&ready).at("sync", &ready)
+    }
+}
+
+/// The paths of one stage's work directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StageDir {
+    /// The stage.
+    pub name: String,
+    root: PathBuf,
+}
+
+impl StageDir {
+    /// `work/<stage>`.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where anybody may put a file.
+    pub fn drop(&self) -> PathBuf {
+        self.root.join("drop")
+    }
+
+    /// Claimable parcels.
+    pub fn ready(&self) -> PathBuf {
+        self.root.join("ready")
+    }
+
+    /// Living workers.
+    pub fn claim(&self) -> PathBuf {
+        self.root.join("claim")
+    }
+
+    /// Dead workers being settled.
+    pub fn reap(&self) -> PathBuf {
+        self.root.join("reap")
+    }
+
+    /// Parcels that wait for the world.
+    pub fn deferred(&self) -> PathBuf {
+        self.root.join("deferred")
+    }
+
+    /// Parcels that wait for a person.
+    pub fn held(&self) -> PathBuf {
+        self.root.join("held")
+    }
+
+    /// Why a parcel is held.
+    pub fn why(&self, id: &ParcelId) -> PathBuf {
+        self.held().join(format!("{id}.why.json"))
+    }
+
+    /// The commit records.
+    pub fn receipts(&self) -> PathBuf {
+        self.root.join("receipts")
+    }
+
+    /// The commit record of a piece of work, or of one part of it.
+    pub fn receipt(&self, work: &ParcelId, part: Option<u32>) -> PathBuf {
+        let name = match part {
+            Some(part) => format!("{work}@{part}.json"),
+            None => format!("{work}.json"),
+        };
+        self.receipts().join(work.shard()).join(name)
+    }
+
+    /// The ledger of old receipts.
+    pub fn ledger(&self) -> PathBuf {
+        self.root.join("ledger")
+    }
+
+    /// Where things are built; never scanned.
+    pub fn tmp(&self) -> PathBuf {
+        self.root.join("tmp")
+    }
+
+    /// Present: claim nothing.
+    pub fn paused(&self) -> PathBuf {
+        self.root.join("PAUSED")
+    }
+
+    /// A living worker's directory.
+    pub fn home(&self, worker: &WorkerId) -> PathBuf {
+        self.claim().join(worker.as_str())
+    }
+
+    fn parts(&self) -> [PathBuf; 9] {
+        [
+            self.drop(),
+            self.ready(),
+            self.claim(),
+            self.reap(),
+            self.deferred(),
+            self.held(),
+            self.receipts(),
+            self.ledger(),
+            self.tmp(),
+        ]
+    }
+}

@@ -1,0 +1,589 @@
+//! The protocol on a real file system, one step at a time: what each verb leaves on disk.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ecluse_spool::{
+    Blocked, Finish, Floor, Gift, Limits, Marks, Outbox, Parcel, ParcelId, RealFs, Setback,
+    SpoolError, State, Verdict, Work, Worker, Yard,
+};
+
+fn limits() -> Limits {
+    Limits {
+        settle: Duration::ZERO,
+        ..Limits::default()
+    }
+}
+
+fn worker(yard: &Yard, stage: &str, next: &[&str]) -> Worker {
+    let next: Vec<String> = next.iter().map(|s| (*s).to_owned()).collect();
+    Worker::open(yard, stage, &next, limits(), "test").unwrap()
+}
+
+fn give(yard: &Yard, stage: &str, root: &Path, name: &str, text: &str) -> ParcelId {
+    let file = root.join(name);
+    fs::write(&file, text).unwrap();
+    yard.give(stage, &file, &Gift::default()).unwrap()
+}
+
+fn claim_one(worker: &mut Worker) -> Parcel {
+    let scan = worker.scan().unwrap();
+    assert_eq!(scan.waiting.len(), 1, "{scan:?}");
+    worker.claim(&scan.waiting[0]).unwrap().unwrap()
+}
+
+fn commit(worker: &mut Worker, parcel: Parcel, outbox: Outbox) -> Finish {
+    let mut works = vec![Work {
+        parcels: vec![parcel],
+        outbox,
+    }];
+    worker.finish(&mut works).unwrap()[0]
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(dir)
+        .unwrap()
+        .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_parcel_passes_on_with_a_file_attached_and_its_history() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    let id = give(&yard, "one", root.path(), "a.txt", "hello");
+    let mut one = worker(&yard, "one", &["two"]);
+    let parcel = claim_one(&mut one);
+    let mut text = String::new();
+    parcel
+        .open("a.txt")
+        .unwrap()
+        .read_to_string(&mut text)
+        .unwrap();
+    assert_eq!(text, "hello");
+    let mut outbox = one.outbox(std::slice::from_ref(&parcel));
+    let mut file = outbox.create("a.len").unwrap();
+    write!(file, "{}", text.len()).unwrap();
+    outbox.attach(file).unwrap();
+    outbox.fact("length", 5);
+    assert_eq!(commit(&mut one, parcel, outbox), Finish::Committed);
+
+    let ready = yard.stage("two").ready().join(format!("{id}~0"));
+    assert_eq!(names(&ready), ["a.len", "a.txt", "history", "parcel.json"]);
+    assert_eq!(names(&ready.join("history")), ["01-one.json"]);
+    let receipt = yard.receipt("one", &id).unwrap().unwrap().receipt;
+    assert_eq!(receipt.facts["length"], 5);
+
+    let mut two = worker(&yard, "two", &[]);
+    let parcel = claim_one(&mut two);
+    assert_eq!(parcel.manifest().file("a.len").unwrap().bytes, 1);
+    let outbox = two.outbox(std::slice::from_ref(&parcel));
+    commit(&mut two, parcel, outbox);
+    assert!(two.scan().unwrap().waiting.is_empty());
+    assert!(names(&two.stage().claim().join(two.id().as_str()).join("in")).is_empty());
+    one.close().unwrap();
+    two.close().unwrap();
+    assert!(names(&yard.stage("one").claim()).is_empty());
+    assert!(names(&yard.stage("two").claim()).is_empty());
+}
+
+#[test]
+fn fan_out_and_gather_name_everything_in_one_receipt() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    let parent = give(&yard, "split", root.path(), "a.txt", "x y z");
+    let mut split = worker(&yard, "split", &["gather"]);
+    let parcel = claim_one(&mut split);
+    let mut outbox = split.outbox(std::slice::from_ref(&parcel));
+    for word in ["x", "y", "z"] {
+        let mut output = outbox.parcel(ParcelId::new(word).unwrap(), "word").unwrap();
+        let mut file = output.create("word").unwrap();
+        file.write_all(word.as_bytes()).unwrap();
+        output.add(file).unwrap();
+        outbox.emit(output).unwrap();
+    }
+    assert!(outbox.parcel(ParcelId::new("x").unwrap(), "word").is_err());
+    outbox.consume();
+    commit(&mut split, parcel, outbox);
+    let receipt = yard.receipt("split", &parent).unwrap().unwrap().receipt;
+    assert_eq!(receipt.outputs.len(), 3);
+
+    let mut gather = worker(&yard, "gather", &["end"]);
+    let scan = gather.scan().unwrap();
+    let parcels: Vec<Parcel> = scan
+        .waiting
+        .iter()
+        .map(|w| gather.claim(w).unwrap().unwrap())
+        .collect();
+    assert_eq!(parcels.len(), 3);
+    let mut outbox = gather.outbox(&parcels);
+    let mut output = outbox
+        .parcel(ParcelId::new("all").unwrap(), "words")
+        .unwrap();
+    for parcel in &parcels {
+        let mut file = output.create(parcel.id().as_str()).unwrap();
+        std::io::copy(&mut parcel.open("word").unwrap(), &mut file).unwrap();
+        output.add(file).unwrap();
+    }
+    outbox.emit(output).unwrap();
+    gather.finish(&mut vec![Work { parcels, outbox }]).unwrap();
+    let all = yard.stage("end").ready().join("all~0");
+    assert_eq!(names(&all), ["history", "parcel.json", "x", "y", "z"]);
+    // Each member finds the batch's receipt under its own name.
+    let receipt = yard
+        .receipt("gather", &ParcelId::new("y").unwrap())
+        .unwrap()
+        .unwrap();
+    assert_eq!(receipt.receipt.inputs.len(), 3);
+}
+
+#[test]
+fn a_dead_workers_parcels_go_back_or_go_on_by_their_receipts() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    let id = give(&yard, "one", root.path(), "a.txt", "hello");
+    let mut dead = worker(&yard, "one", &["two"]);
+    let parcel = claim_one(&mut dead);
+    assert_eq!(parcel.attempt(), 1);
+    drop(parcel);
+    drop(dead); // its lease is free: as dead as after a kill
+
+    let mut heir = worker(&yard, "one", &["two"]);
+    let recovered = heir.recover().unwrap();
+    assert_eq!((recovered.workers, recovered.parcels), (1, 1));
+    let parcel = claim_one(&mut heir);
+    assert_eq!((parcel.id(), parcel.attempt()), (&id, 2));
+    assert!(names(&yard.stage("one").reap()).is_empty());
+}
+
+#[test]
+fn a_parcel_that_kills_five_workers_is_held() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    let id = give(&yard, "one", root.path(), "a.txt", "deadly");
+    for _ in 0..5 {
+        let mut victim = worker(&yard, "one", &["two"]);
+        victim.recover().unwrap();
+        claim_one(&mut victim);
+    }
+    let mut heir = worker(&yard, "one", &["two"]);
+    heir.recover().unwrap();
+    assert_eq!(
+        names(&yard.stage("one").held()),
+        [format!("{id}.why.json"), format!("{id}~5")]
+    );
+    let why = yard.why("one", &id).unwrap().unwrap();
+    assert_eq!(why.reason, "its worker died, 5 times");
+}
+
+#[test]
+fn a_worker_taken_for_dead_is_fenced() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    give(&yard, "one", root.path(), "a.txt", "hello");
+    let mut zombie = worker(&yard, "one", &["two"]);
+    let parcel = claim_one(&mut zombie);
+    let mut outbox = zombie.outbox(std::slice::from_ref(&parcel));
+    let mut file = outbox.create("late").unwrap();
+    file.write_all(b"late").unwrap();
+    outbox.attach(file).unwrap();
+    // What a reaper does, from a host that saw the lease stand still.
+    let grave = yard.stage("one").reap().join(format!("{}@r", zombie.id()));
+    fs::rename(yard.stage("one").claim().join(zombie.id().as_str()), &grave).unwrap();
+    let mut works = vec![Work {
+        parcels: vec![parcel],
+        outbox,
+    }];
+    let error = zombie.finish(&mut works).unwrap_err();
+    assert!(
+        matches!(error, SpoolError::Fenced { .. } | SpoolError::Io { .. }),
+        "{error}"
+    );
+    assert!(matches!(
+        zombie.check_fence(),
+        Err(SpoolError::Fenced { .. })
+    ));
+    assert!(matches!(
+        zombie.pulse().beat(),
+        Err(SpoolError::Fenced { .. })
+    ));
+    assert!(zombie.reset().is_err());
+    let mut heir = worker(&yard, "one", &["two"]);
+    heir.recover().unwrap();
+    let parcel = claim_one(&mut heir);
+    assert!(parcel.manifest().file("late").is_none());
+}
+
+#[test]
+fn a_late_copy_is_dropped_and_another_content_of_that_name_is_held() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    let id = give(&yard, "one", root.path(), "a.txt", "hello");
+    let mut one = worker(&yard, "one", &["two"]);
+    let parcel = claim_one(&mut one);
+    let outbox = one.outbox(std::slice::from_ref(&parcel));
+    commit(&mut one, parcel, outbox);
+    assert_eq!(give(&yard, "one", root.path(), "a.txt", "hello"), id);
+    let scan = one.scan().unwrap();
+    assert!(one.claim(&scan.waiting[0]).unwrap().is_none());
+    assert!(names(&yard.stage("one").held()).is_empty());
+
+    // The same name with other bytes: made by hand, since an id holds the digest of its file.
+    let again = yard.stage("one").ready().join(format!("{id}~0"));
+    fs::create_dir(&again).unwrap();
+    let manifest = format!(r#"{{"schema":1,"id":"{id}","kind":"file","born":"x","files":[]}}"#);
+    fs::write(again.join("parcel.json"), manifest).unwrap();
+    let scan = one.scan().unwrap();
+    assert!(one.claim(&scan.waiting[0]).unwrap().is_none());
+    let why = yard.why("one", &id).unwrap().unwrap();
+    assert!(why.reason.contains("with other content"), "{}", why.reason);
+
+    // On purpose it is another id, and its receipt says what it replaces.
+    let gift = Gift {
+        again: true,
+        ..Gift::default()
+    };
+    let second = yard.give("one", &root.path().join("a.txt"), &gift).unwrap();
+    assert_eq!(second.as_str(), format!("{id}+2"));
+}
+
+#[test]
+fn deferral_waits_and_survives_a_clock_set_back() {
+    let root = tempfile::tempdir().unwrap();
+    let now = Arc::new(std::sync::atomic::AtomicU64::new(1_800_000_000_000));
+    let clock = Arc::clone(&now);
+    let template = Yard::open(&root.path().join("work"));
+    let yard = Yard::with(
+        Arc::new(RealFs),
+        template.work(),
+        template.host.clone(),
+        Arc::new(move || clock.load(std::sync::atomic::Ordering::Relaxed)),
+        Arc::new(|| 500),
+    );
+    let id = give(&yard, "one", root.path(), "a.txt", "hello");
+    let mut one = worker(&yard, "one", &["two"]);
+    let parcel = claim_one(&mut one);
+    let verdict = Verdict::Defer {
+        reason: "503".into(),
+    };
+    let Setback::DeferredUntil(due) = one.fail(parcel, &verdict).unwrap() else {
+        panic!("not deferred");
+    };
+    assert_eq!(due, 1_800_000_030);
+    assert_eq!(one.undefer().unwrap(), Some(due));
+    assert!(one.scan().unwrap().waiting.is_empty());
+    now.store((due + 1) * 1000, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(one.undefer().unwrap(), None);
+    let parcel = claim_one(&mut one);
+    assert_eq!(parcel.attempt(), 1, "a deferral is no attempt");
+    let Setback::DeferredUntil(due) = one.fail(parcel, &verdict).unwrap() else {
+        panic!("not deferred");
+    };
+    assert_eq!(due, 1_800_000_031 + 60, "the second wait is longer");
+    // The clock goes back a day: the parcel must not wait a day and an hour.
+    now.store(1_799_900_000_000, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(one.undefer().unwrap(), None);
+    let places = yard.locate(&["one".into()], &id).unwrap();
+    assert_eq!(places[0].state, State::Ready);
+    // Deferred for longer than the limit: a person must look.
+    let parcel = claim_one(&mut one);
+    now.store(1_900_000_000_000, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(one.fail(parcel, &verdict).unwrap(), Setback::Held);
+    let why = yard.why("one", &id).unwrap().unwrap();
+    assert!(
+        why.reason.starts_with("deferred 3 times: 503"),
+        "{}",
+        why.reason
+    );
+}
+
+#[test]
+fn hostile_names_are_adopted_under_safe_ones_and_links_are_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    let mut one = worker(&yard, "one", &["two"]);
+    let drop = yard.stage("one").drop();
+    let mut hostile: Vec<OsString> = [
+        "new\nline",
+        "\u{1b}[31mred",
+        "..a",
+        "sp ace",
+        "-rf",
+        "parcel.json",
+        "history",
+        "~1",
+        "a@b",
+        "é",
+    ]
+    .iter()
+    .map(OsString::from)
+    .collect();
+    hostile.push(OsString::from_vec(vec![0xff, 0xfe, b'x']));
+    hostile.push(OsString::from("y".repeat(255)));
+    let plain = |name: &OsString| !name.to_string_lossy().starts_with('.');
+    for (i, name) in hostile.iter().enumerate() {
+        fs::write(drop.join(name), format!("content {i}")).unwrap();
+    }
+    std::os::unix::fs::symlink("/etc/passwd", drop.join("link")).unwrap();
+    fs::create_dir(drop.join("dir")).unwrap();
+    fs::write(drop.join("half.warc.gz.open"), "half").unwrap();
+    let adopted = one.adopt(&[]).unwrap();
+    let expected = hostile.iter().filter(|name| plain(name)).count();
+    assert_eq!(adopted.parcels.len(), expected);
+    assert_eq!(adopted.refused.len(), 2);
+    assert_eq!(names(&drop), ["..a", "dir", "half.warc.gz.open", "link"]);
+    let scan = one.scan().unwrap();
+    assert_eq!(scan.waiting.len(), expected);
+    for waiting in &scan.waiting {
+        let parcel = one.claim(waiting).unwrap().unwrap();
+        let file = parcel.only_file().unwrap().name.clone();
+        let mut text = String::new();
+        parcel
+            .open(&file)
+            .unwrap()
+            .read_to_string(&mut text)
+            .unwrap();
+        assert!(text.starts_with("content "), "{text}");
+        one.give_back(parcel).unwrap();
+    }
+
+    // Symbolic links where parcels lie, and inside a parcel.
+    let ready = yard.stage("one").ready();
+    std::os::unix::fs::symlink("/etc", ready.join("evil~0")).unwrap();
+    let scan = one.scan().unwrap();
+    assert_eq!(scan.refused, ["evil~0"]);
+    fs::remove_file(ready.join("evil~0")).unwrap();
+    let bad = ready.join("bad~0");
+    fs::create_dir(&bad).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", bad.join("f")).unwrap();
+    fs::write(
+        bad.join("parcel.json"),
+        r#"{"schema":1,"id":"bad","kind":"k","born":"b","files":[{"name":"f","bytes":1,"sha256":""}]}"#,
+    )
+    .unwrap();
+    let bad = one.scan().unwrap();
+    let bad = bad.waiting.iter().find(|w| w.entry.id.as_str() == "bad");
+    let parcel = one.claim(bad.unwrap()).unwrap().unwrap();
+    assert!(matches!(parcel.open("f"), Err(SpoolError::Damaged { .. })));
+    assert!(parcel.open("../../parcel.json").is_err());
+}
+
+#[test]
+fn a_manifest_that_points_outside_is_held() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    let mut one = worker(&yard, "one", &["two"]);
+    for (name, manifest) in [
+        (
+            "a",
+            r#"{"schema":1,"id":"a","kind":"k","born":"b","files":[{"name":"../../x","bytes":1,"sha256":""}]}"#,
+        ),
+        (
+            "b",
+            r#"{"schema":1,"id":"other","kind":"k","born":"b","files":[]}"#,
+        ),
+        ("c", "not json"),
+        ("d", ""),
+    ] {
+        let dir = yard.stage("one").ready().join(format!("{name}~0"));
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("parcel.json"), manifest).unwrap();
+    }
+    fs::create_dir(yard.stage("one").ready().join("e~0")).unwrap();
+    for waiting in one.scan().unwrap().waiting {
+        assert!(one.claim(&waiting).unwrap().is_none());
+    }
+    assert_eq!(yard.depths("one").unwrap().held, 5);
+    let why = yard
+        .why("one", &ParcelId::new("a").unwrap())
+        .unwrap()
+        .unwrap();
+    assert_eq!(why.reason, "parcel.json names a file \"../../x\"");
+}
+
+#[test]
+fn parts_of_long_work_are_committed_once_each() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    give(&yard, "crawl", root.path(), "order", "1 2 3");
+    let mut crawl = worker(&yard, "crawl", &["next"]);
+    let mut parcel = claim_one(&mut crawl);
+    let part = |worker: &Worker, parcel: &Parcel, name: &str| {
+        let mut outbox = worker.outbox(std::slice::from_ref(parcel));
+        let mut output = outbox.parcel(ParcelId::new(name).unwrap(), "warc").unwrap();
+        let mut file = output.create("data").unwrap();
+        file.write_all(name.as_bytes()).unwrap();
+        output.add(file).unwrap();
+        outbox.emit(output).unwrap();
+        outbox
+    };
+    let outbox = part(&crawl, &parcel, "p1");
+    assert_eq!(crawl.finish_part(&mut parcel, outbox).unwrap(), 1);
+    let outbox = part(&crawl, &parcel, "p2");
+    assert_eq!(crawl.finish_part(&mut parcel, outbox).unwrap(), 2);
+    drop((parcel, crawl));
+    let mut heir = worker(&yard, "crawl", &["next"]);
+    heir.recover().unwrap();
+    let parcel = claim_one(&mut heir);
+    assert_eq!(parcel.parts(), 2, "the heir goes on after the second part");
+    let mut outbox = heir.outbox(std::slice::from_ref(&parcel));
+    outbox.consume();
+    commit(&mut heir, parcel, outbox);
+    assert_eq!(names(&yard.stage("next").ready()), ["p1~0", "p2~0"]);
+}
+
+#[test]
+fn pressure_says_what_blocks() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    yard.init("one").unwrap();
+    for i in 0..5 {
+        give(&yard, "two", root.path(), &format!("{i}"), &format!("{i}"));
+    }
+    let marks = |high, low, floor| Marks { high, low, floor };
+    let next = ["two".to_owned()];
+    let free = marks(10, 8, Floor::Bytes(1));
+    assert_eq!(yard.pressure("one", &next, &free, None).unwrap(), None);
+    let tight = marks(4, 2, Floor::Bytes(1));
+    let blocked = yard.pressure("one", &next, &tight, None).unwrap();
+    assert!(matches!(&blocked, Some(Blocked::HighMark { stage, .. }) if stage == "two"));
+    // Between the marks it stays blocked, and does not begin to be.
+    let between = marks(5, 3, Floor::Bytes(1));
+    assert!(
+        yard.pressure("one", &next, &between, blocked.as_ref())
+            .unwrap()
+            .is_some()
+    );
+    assert!(
+        yard.pressure("one", &next, &between, None)
+            .unwrap()
+            .is_none()
+    );
+    let full = marks(10, 8, Floor::Bytes(u64::MAX));
+    let blocked = yard.pressure("one", &next, &full, None).unwrap();
+    assert!(matches!(blocked, Some(Blocked::Space { .. })));
+    yard.pause("one", "amel", "disk swap").unwrap();
+    let Some(Blocked::Paused(paused)) = yard.pressure("one", &next, &free, None).unwrap() else {
+        panic!("not paused");
+    };
+    assert_eq!(
+        (paused.who.as_str(), paused.why.as_str()),
+        ("amel", "disk swap")
+    );
+    assert!(yard.resume("one").unwrap());
+    assert!(!yard.resume("one").unwrap());
+}
+
+#[test]
+fn many_waiting_parcels_are_spread_over_shards() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    let few = Limits {
+        shard_above: 10,
+        ..limits()
+    };
+    for i in 0..12 {
+        give(&yard, "two", root.path(), &format!("a{i}"), "x");
+    }
+    let mut two = Worker::open(&yard, "two", &[], few, "test").unwrap();
+    assert_eq!(two.scan().unwrap().total, 12);
+    let fresh = Yard::open(yard.work());
+    for i in 0..12 {
+        give(&fresh, "two", root.path(), &format!("b{i}"), "x");
+    }
+    let scan = two.scan().unwrap();
+    assert_eq!((scan.total, scan.waiting.len()), (24, 24));
+    assert_eq!(scan.waiting.iter().filter(|w| w.sharded).count(), 12);
+    assert_eq!(yard.depths("two").unwrap().ready, 24);
+    for waiting in &scan.waiting {
+        assert!(two.claim(waiting).unwrap().is_some());
+    }
+}
+
+#[test]
+fn old_receipts_are_found_in_the_ledger() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    let mut one = worker(&yard, "one", &[]);
+    let mut ids = Vec::new();
+    for i in 0..600 {
+        let dir = yard.stage("one").ready().join(format!("p{i}~0"));
+        fs::create_dir(&dir).unwrap();
+        let manifest = format!(r#"{{"schema":1,"id":"p{i}","kind":"k","born":"b{i}","files":[]}}"#);
+        fs::write(dir.join("parcel.json"), manifest).unwrap();
+        ids.push(ParcelId::new(&format!("p{i}")).unwrap());
+    }
+    let mut works = Vec::new();
+    for waiting in one.scan().unwrap().waiting {
+        let parcels = vec![one.claim(&waiting).unwrap().unwrap()];
+        let outbox = one.outbox(&parcels);
+        works.push(Work { parcels, outbox });
+    }
+    one.finish(&mut works).unwrap();
+    assert_eq!(
+        ecluse_spool::fold(&yard, "one", Duration::from_secs(3600)).unwrap(),
+        0
+    );
+    assert_eq!(
+        ecluse_spool::fold(&yard, "one", Duration::ZERO).unwrap(),
+        600
+    );
+    for id in &ids {
+        let filed = yard.receipt("one", id).unwrap().expect("folded");
+        assert_eq!(&filed.receipt.work, id);
+    }
+    assert!(
+        yard.receipt("one", &ParcelId::new("p600").unwrap())
+            .unwrap()
+            .is_none()
+    );
+    // A late copy is still known.
+    let dir = yard.stage("one").ready().join("p7~0");
+    fs::create_dir(&dir).unwrap();
+    fs::write(
+        dir.join("parcel.json"),
+        r#"{"schema":1,"id":"p7","kind":"k","born":"z","files":[]}"#,
+    )
+    .unwrap();
+    let scan = one.scan().unwrap();
+    assert!(one.claim(&scan.waiting[0]).unwrap().is_none());
+    assert_eq!(yard.depths("one").unwrap().held, 0);
+    assert_eq!(ecluse_spool::fold(&yard, "one", Duration::ZERO).unwrap(), 0);
+}
+
+#[test]
+fn an_operator_moves_parcels_by_verb_or_by_hand() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    let id = give(&yard, "one", root.path(), "a.txt", "hello");
+    let stages = ["one".to_owned()];
+    let place = || yard.locate(&stages, &id).unwrap().remove(0);
+    yard.hold(&place(), "looks odd", "amel").unwrap();
+    assert_eq!(place().state, State::Held);
+    assert!(yard.hold(&place(), "again", "amel").is_err());
+    yard.release(&place()).unwrap();
+    assert_eq!(place().state, State::Ready);
+    assert!(yard.why("one", &id).unwrap().is_none());
+    fs::rename(
+        place().path,
+        yard.stage("one").held().join(format!("{id}~0")),
+    )
+    .unwrap();
+    assert_eq!(place().state, State::Held);
+    let to = yard.discard(&place(), "not ours", "amel").unwrap();
+    assert!(to.join("parcel.json").exists());
+    assert_eq!(place().state, State::Discarded);
+    yard.release(&place()).unwrap();
+    let mut one = worker(&yard, "one", &["two"]);
+    let before = place();
+    let parcel = claim_one(&mut one);
+    assert!(yard.hold(&before, "too late", "amel").is_err());
+    one.give_back(parcel).unwrap();
+}

@@ -200,12 +200,12 @@ impl WorkerId {
 
     /// Returns the boot part.
     pub fn boot(&self) -> &str {
-        self.0.rsplitn(4, '-').nth(2).unwrap_or("")
+        self.0.rsplit('-').nth(2).unwrap_or("")
     }
 
     /// Returns the process part.
     pub fn pid(&self) -> &str {
-        self.0.rsplitn(4, '-').nth(1).unwrap_or("")
+        self.0.rsplit('-').nth(1).unwrap_or("")
     }
 
     /// Returns the id as text.

@@ -49,7 +49,7 @@ impl Worker {
         for shard in shards {
             let dir = ready.join(&shard);
             visit_ready(&*self.fs, &dir, &mut |name, kind| {
-                scan.see(name, kind, true)
+                scan.see(name, kind, true);
             })
             .at("scan", &dir)?;
         }

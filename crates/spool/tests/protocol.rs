@@ -1,5 +1,10 @@
 //! The protocol on a real file system, one step at a time: what each verb leaves on disk.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test plays the operator and the reaper by hand"
+)]
+
 use std::ffi::OsString;
 use std::fs;
 use std::io::{Read, Write};

@@ -195,13 +195,18 @@ impl Crew {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Waits for the workers to end; those that do not within the grace lose what they hold, which
-    /// goes back untouched.
-    pub fn stop(self, deadline: Instant) -> Result<(), Failure> {
+    /// Asks the work in hand to end soon.
+    pub fn ask_to_stop(&self) {
         for member in &*self.members.lock().unwrap_or_else(PoisonError::into_inner) {
             member.signs.ask_to_stop();
         }
         self.wake();
+    }
+
+    /// Waits for the workers to end; those that do not within the grace lose what they hold, which
+    /// goes back untouched.
+    pub fn stop(self, deadline: Instant) -> Result<(), Failure> {
+        self.ask_to_stop();
         while !self.ended() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -75,7 +75,9 @@ pub fn main<Kind: Stage + 'static>() -> ExitCode {
 }
 
 fn command(entry: &Entry) -> Command {
-    Command::new(format!("ecluse-{}", entry.name))
+    Command::new(entry.name)
+        .bin_name(format!("ecluse-{}", entry.name))
+        .display_name(format!("ecluse-{}", entry.name))
         .version(env!("CARGO_PKG_VERSION"))
         .about(entry.about)
         .arg(
@@ -167,21 +169,21 @@ pub fn start_log(
     pipeline: &Pipeline,
     level: Option<&String>,
     identifier: &str,
-) -> Result<telemetry::Handle, Failure> {
+) -> Result<telemetry::log::Handle, Failure> {
     let format = match pipeline.log.format {
-        LogFormat::Auto => telemetry::Format::Auto,
-        LogFormat::Journald => telemetry::Format::Journald,
-        LogFormat::Json => telemetry::Format::Json,
-        LogFormat::Text => telemetry::Format::Text,
+        LogFormat::Auto => telemetry::log::Format::Auto,
+        LogFormat::Journald => telemetry::log::Format::Journald,
+        LogFormat::Json => telemetry::log::Format::Json,
+        LogFormat::Text => telemetry::log::Format::Text,
     };
-    let options = telemetry::Options {
+    let options = telemetry::log::Options {
         format,
         filter: level.map_or_else(|| pipeline.log.level.as_str().to_owned(), Clone::clone),
         identifier: identifier.to_owned(),
         journal_stream: std::env::var("JOURNAL_STREAM").ok(),
         color: std::env::var_os("NO_COLOR").is_none(),
     };
-    let handle = telemetry::init(&options).map_err(Failure::config)?;
+    let handle = telemetry::log::init(&options).map_err(Failure::config)?;
     // A panic is caught and told as a failure of its parcel; its backtrace is no operator's business.
     std::panic::set_hook(Box::new(|panic| {
         tracing::error!(%panic, "a piece of work crashed");

@@ -36,7 +36,7 @@ pub struct Plan {
     /// Called about ten times a second with the crews, to show progress.
     pub progress: Option<Box<dyn FnMut(&[Crew])>>,
     /// The log, so that SIGHUP can change its level.
-    pub log: Option<telemetry::Handle>,
+    pub log: Option<telemetry::log::Handle>,
 }
 
 /// How a run ended.
@@ -113,7 +113,7 @@ pub fn supervise(
     let Some(yard) = yard else {
         return Err(Failure::config("no stage to run"));
     };
-    health.well("stages");
+    health.well("start");
     tell_systemd(&[sd_notify::NotifyState::Ready]);
     let mut watch = Watch {
         plan: &mut plan,
@@ -342,7 +342,7 @@ fn publish_textfile(registry: &Registry, pipeline: &Pipeline, stages: &[&str]) {
         _ => "all",
     };
     if let Some(path) = pipeline.metrics.textfile_of(name)
-        && let Err(error) = telemetry::write_textfile(&path, &registry.render(Exposition::Text))
+        && let Err(error) = telemetry::textfile::write(&path, &registry.render(Exposition::Plain))
     {
         tracing::warn!(%error, path = %path.display(), "cannot write the metrics");
     }

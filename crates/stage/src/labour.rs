@@ -231,7 +231,9 @@ impl<Kind: Stage> Labour<Kind> {
         self.commit()?;
         self.note("blocked", &why, "");
         self.upkeep_if_due()?;
-        self.hands.bell.wait(self.hands.bell.rings(), PRESSURE_EVERY);
+        self.hands
+            .bell
+            .wait(self.hands.bell.rings(), PRESSURE_EVERY);
         Ok(true)
     }
 
@@ -251,7 +253,10 @@ impl<Kind: Stage> Labour<Kind> {
         }
         let metrics = &self.hands.post.metrics;
         for cause in [Cause::Paused, Cause::HighMark, Cause::Space] {
-            metrics.blocked(cause, blocked.as_ref().is_some_and(|b| cause_of(b) == cause));
+            metrics.blocked(
+                cause,
+                blocked.as_ref().is_some_and(|b| cause_of(b) == cause),
+            );
         }
         let said = blocked.as_ref().map(say_blocked);
         match (&said, &self.blocked) {
@@ -276,7 +281,10 @@ impl<Kind: Stage> Labour<Kind> {
             self.housekeeping_at = Instant::now() + HOUSEKEEPING;
             let age = self.settings.keep_receipts.0;
             let folded = ecluse_spool::fold(&self.hands.yard, Kind::NAME, age)?;
-            let swept = self.hands.yard.sweep(Kind::NAME, limits_of(&self.settings).tmp_age)?;
+            let swept = self
+                .hands
+                .yard
+                .sweep(Kind::NAME, limits_of(&self.settings).tmp_age)?;
             if folded + swept > 0 {
                 tracing::info!(folded, swept, "kept house");
             }
@@ -341,7 +349,9 @@ impl<Kind: Stage> Labour<Kind> {
         }
         self.work_on(parcel)?;
         let group = &self.settings.group;
-        let waited = self.first_finished.is_some_and(|first| first.elapsed() >= group.wait.0);
+        let waited = self
+            .first_finished
+            .is_some_and(|first| first.elapsed() >= group.wait.0);
         if waited || self.finished.len() >= group.parcels as usize {
             self.commit()?;
         }
@@ -416,7 +426,9 @@ impl<Kind: Stage> Labour<Kind> {
         let worked = {
             let (stage, outbox) = (&mut self.stage, &mut outbox);
             let parcels = &parcels;
-            catch_unwind(AssertUnwindSafe(move || stage.process_batch(parcels, outbox)))
+            catch_unwind(AssertUnwindSafe(move || {
+                stage.process_batch(parcels, outbox)
+            }))
         };
         match worked {
             Ok(Ok(())) => self.finish_later(parcels, outbox, began),
@@ -460,7 +472,10 @@ impl<Kind: Stage> Labour<Kind> {
             match finish {
                 Finish::Committed => {
                     self.hands.post.metrics.done(bytes, began.elapsed());
-                    self.hands.tally.done.fetch_add(parcels as u64, Ordering::Relaxed);
+                    self.hands
+                        .tally
+                        .done
+                        .fetch_add(parcels as u64, Ordering::Relaxed);
                 }
                 Finish::AlreadyCommitted => {
                     self.hands.post.metrics.result(ResultKind::Duplicate);
@@ -523,7 +538,10 @@ impl<Kind: Stage> Labour<Kind> {
     fn idle(&mut self) {
         self.note("idle", "", "");
         let now = Instant::now();
-        let mut wait = self.upkeep_at.saturating_duration_since(now).min(LONGEST_WAIT);
+        let mut wait = self
+            .upkeep_at
+            .saturating_duration_since(now)
+            .min(LONGEST_WAIT);
         if self.settling {
             wait = wait.min(self.settings.settle.0.max(Duration::from_millis(20)));
         }
@@ -531,10 +549,14 @@ impl<Kind: Stage> Labour<Kind> {
             let now = std::time::SystemTime::now()
                 .duration_since(std::time::UNIX_EPOCH)
                 .map_or(0, |since| since.as_secs());
-            wait = wait.min(Duration::from_secs(due.saturating_sub(now)) + Duration::from_millis(50));
+            wait =
+                wait.min(Duration::from_secs(due.saturating_sub(now)) + Duration::from_millis(50));
         }
         let heard = self.heard;
-        let rang = self.hands.bell.wait(heard, wait.max(Duration::from_millis(1)));
+        let rang = self
+            .hands
+            .bell
+            .wait(heard, wait.max(Duration::from_millis(1)));
         if rang != heard || self.settling || self.next_due.is_some() {
             self.more_waiting = true;
         }
@@ -557,7 +579,9 @@ impl<Kind: Stage> Labour<Kind> {
         self.hands.post.metrics.blocked(Cause::Halted, true);
         loop {
             self.note("halted", &reason, "");
-            self.hands.tally.set_blocked(Some(format!("halted: {reason}")));
+            self.hands
+                .tally
+                .set_blocked(Some(format!("halted: {reason}")));
             let well = self
                 .worker
                 .reset()

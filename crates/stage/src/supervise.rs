@@ -264,7 +264,10 @@ impl Watch<'_> {
     /// Tells whether nothing moves any more. Gathering stages are hurried once all before them is
     /// still, so that they take everything in one batch.
     fn all_idle(&mut self, crews: &[Crew]) -> bool {
-        if crews.iter().any(|crew| crew.tally.halted.load(Ordering::SeqCst)) {
+        if crews
+            .iter()
+            .any(|crew| crew.tally.halted.load(Ordering::SeqCst))
+        {
             return true;
         }
         let mut still = true;
@@ -296,7 +299,9 @@ fn ended(crews: &[Crew], yard: &Yard, once: bool) -> Ended {
                 Ok(reason) => reason.clone(),
                 Err(poisoned) => poisoned.into_inner().clone(),
             };
-            ended.halted.get_or_insert(format!("{}: {reason}", crew.name));
+            ended
+                .halted
+                .get_or_insert(format!("{}: {reason}", crew.name));
         }
         if once && let Some(why) = tally.blocked() {
             ended.blocked.get_or_insert(format!("{}: {why}", crew.name));

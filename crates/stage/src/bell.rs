@@ -69,10 +69,8 @@ impl Ringer {
         match event.kind {
             EventKind::Access(AccessKind::Close(AccessMode::Write))
             | EventKind::Modify(ModifyKind::Name(RenameMode::To)) => self.came(&event.paths),
-            EventKind::Create(_) => {
-                if event.paths.iter().any(|path| self.is_ready(path)) {
-                    self.bell.ring();
-                }
+            EventKind::Create(_) if event.paths.iter().any(|path| self.is_ready(path)) => {
+                self.bell.ring();
             }
             _ => {}
         }

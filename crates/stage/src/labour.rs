@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use ecluse_config::ShellSettings;
 use ecluse_spool::{
-    Blocked, Finish, Marks, Note, Outbox, Parcel, Pulse, Setback, SpoolError, Verdict, Waiting,
-    Work, Worker,
+    Blocked, Finish, Marks, Note, Outbox, Parcel, Pulse, Setback, Spool, SpoolError, Verdict,
+    Waiting, Work,
 };
 use ecluse_telemetry::{Cause, ResultKind};
 
@@ -35,7 +35,7 @@ const HOUSEKEEPING: Duration = Duration::from_secs(3600);
 pub(crate) struct Labour<Kind: Stage> {
     hands: Hands,
     stage: Kind,
-    worker: Worker,
+    worker: Box<dyn Spool>,
     settings: ShellSettings,
     marks: Marks,
     settings_number: u64,
@@ -77,7 +77,8 @@ impl<Kind: Stage> Labour<Kind> {
             let Some(taken) = hands.take() else { return };
             let mut labour = match Self::begin(taken) {
                 Ok(labour) => labour,
-                Err((failure, taken)) => {
+                Err(failed) => {
+                    let (failure, taken) = *failed;
                     if let Some(born) = born.take() {
                         let _ = born.send(Err(failure));
                         return;
@@ -108,7 +109,7 @@ impl<Kind: Stage> Labour<Kind> {
         }
     }
 
-    fn begin(hands: Hands) -> Result<Self, (Failure, Hands)> {
+    fn begin(hands: Hands) -> Result<Self, Box<(Failure, Hands)>> {
         let pipeline = hands.post.control.pipeline();
         let settings_number = hands.post.control.settings_number();
         let settings = pipeline.shell(Kind::NAME);
@@ -119,26 +120,26 @@ impl<Kind: Stage> Labour<Kind> {
             .and_then(|stage| {
                 let next = nexts(&pipeline, Kind::NAME);
                 let limits = limits_of(&settings);
-                let worker = Worker::open(&hands.yard, Kind::NAME, &next, limits, VERSION)?;
+                let worker = ecluse_spool::open(&hands.yard, Kind::NAME, &next, limits, VERSION)?;
                 Ok((stage, worker))
             });
         let (stage, worker) = match opened {
             Ok(opened) => opened,
-            Err(failure) => return Err((failure, hands)),
+            Err(failure) => return Err(Box::new((failure, hands))),
         };
         let beating = Arc::new(AtomicBool::new(true));
         beat(
             worker.pulse(),
             settings.heartbeat.0,
             Arc::clone(&beating),
-            worker.id().as_str(),
+            worker.name().as_str(),
         );
         hands
             .members
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(Member {
-                id: worker.id().clone(),
+                id: worker.name().clone(),
                 signs: worker.signs().clone(),
             });
         let now = Instant::now();
@@ -505,7 +506,7 @@ impl<Kind: Stage> Labour<Kind> {
                 }
                 return Err(SpoolError::Io {
                     step: "work in",
-                    path: self.worker.stage().root().to_owned(),
+                    path: self.hands.yard.stage(Kind::NAME).root().to_owned(),
                     source: std::io::Error::other(failure.reason.clone()),
                 });
             }
@@ -568,7 +569,7 @@ impl<Kind: Stage> Labour<Kind> {
         self.first_finished = None;
         self.queue.clear();
         self.more_waiting = true;
-        if is_fenced(&error) || is_fenced_now(&self.worker) {
+        if is_fenced(&error) || is_fenced_now(&*self.worker) {
             tracing::warn!("taken for dead and fenced: starting over as another worker");
             return Left::Fenced;
         }
@@ -663,7 +664,7 @@ impl<Kind: Stage> Labour<Kind> {
 
     /// Gives everything up and goes.
     fn end(self) {
-        let id = self.worker.id().clone();
+        let id = self.worker.name().clone();
         let hands = &self.hands;
         self.beating.store(false, Ordering::SeqCst);
         if let Err(error) = self.worker.close() {
@@ -675,7 +676,7 @@ impl<Kind: Stage> Labour<Kind> {
     /// Leaves a directory that is another's now.
     fn leave(self) -> Hands {
         self.beating.store(false, Ordering::SeqCst);
-        strike(&self.hands, self.worker.id().as_str());
+        strike(&self.hands, self.worker.name().as_str());
         self.hands
     }
 }
@@ -685,7 +686,7 @@ fn strike(hands: &Hands, id: &str) {
     members.retain(|member| member.id.as_str() != id);
 }
 
-fn is_fenced_now(worker: &Worker) -> bool {
+fn is_fenced_now(worker: &dyn Spool) -> bool {
     matches!(worker.check_fence(), Err(SpoolError::Fenced { .. }))
 }
 

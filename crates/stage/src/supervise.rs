@@ -23,6 +23,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How often depths are counted for metrics and the status line.
 const COUNT: Duration = Duration::from_secs(5);
 
+/// Shows how far the crews are.
+pub type Progress = Box<dyn FnMut(&[Crew])>;
+
 /// What a process runs.
 pub struct Plan {
     /// Everything lies under here.
@@ -34,7 +37,7 @@ pub struct Plan {
     /// The version that metrics tell.
     pub version: &'static str,
     /// Called about ten times a second with the crews, to show progress.
-    pub progress: Option<Box<dyn FnMut(&[Crew])>>,
+    pub progress: Option<Progress>,
     /// The log, so that SIGHUP can change its level.
     pub log: Option<telemetry::log::Handle>,
 }

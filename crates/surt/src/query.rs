@@ -1,0 +1,216 @@
+//! Takes session identifiers out of a query and sorts its arguments.
+//!
+//! Both work in place on a query already in lower case at the end of the key, so that they need no memory of their own.
+
+use std::cmp::Ordering;
+
+/// Removes the session identifiers from the query that starts at `start`.
+///
+/// Of each kind the last one goes, and the kinds go in this order: what one leaves may be what the next looks for.
+pub(crate) fn strip_sessions(key: &mut Vec<u8>, start: usize) {
+    strip_last(key, start, |query, equals| {
+        named(query, equals, b"jsessionid", 32)
+    });
+    strip_last(key, start, |query, equals| {
+        named(query, equals, b"phpsessid", 32)
+    });
+    strip_last(key, start, |query, equals| named(query, equals, b"sid", 32));
+    strip_last(key, start, asp_session);
+    strip_last(key, start, cold_fusion);
+}
+
+/// Sorts the arguments of the query that starts at `start`.
+pub(crate) fn sort(key: &mut Vec<u8>, start: usize) {
+    const ON_STACK: usize = 32;
+    let query = &key[start..];
+    let count = 1 + query.iter().filter(|&&byte| byte == b'&').count();
+    if count == 1
+        || query
+            .split(|&byte| byte == b'&')
+            .is_sorted_by(|a, b| compare(a, b).is_le())
+    {
+        return;
+    }
+    let mut few = [(0, 0); ON_STACK];
+    let mut many = Vec::new();
+    let ranges = if count <= ON_STACK {
+        &mut few[..count]
+    } else {
+        many.resize(count, (0, 0));
+        &mut many[..]
+    };
+    let mut from = start;
+    for (range, argument) in ranges.iter_mut().zip(query.split(|&byte| byte == b'&')) {
+        *range = (from, from + argument.len());
+        from += argument.len() + 1;
+    }
+    // Equal arguments are the same bytes, so it does not matter that the sort is not stable.
+    ranges.sort_unstable_by(|a, b| compare(&key[a.0..a.1], &key[b.0..b.1]));
+    let end = key.len();
+    for &(from, to) in &*ranges {
+        key.extend_from_within(from..to);
+        key.push(b'&');
+    }
+    key.pop();
+    key.copy_within(end.., start);
+    key.truncate(end);
+}
+
+/// Compares two arguments: by name, then one without a value before one with it, then by value.
+fn compare(a: &[u8], b: &[u8]) -> Ordering {
+    let Some(at) = a.iter().zip(b).position(|(x, y)| x != y) else {
+        return a.len().cmp(&b.len());
+    };
+    // Where the names differ, the shorter ends in '=', which counts as less than any byte of a name.
+    match (a[at], b[at]) {
+        (b'=', _) if !a[..at].contains(&b'=') => Ordering::Less,
+        (_, b'=') if !b[..at].contains(&b'=') => Ordering::Greater,
+        (x, y) => x.cmp(&y),
+    }
+}
+
+/// Removes the last session that `find` sees, with the `&` after it; it is asked at every equals sign.
+fn strip_last(
+    key: &mut Vec<u8>,
+    start: usize,
+    find: impl Fn(&[u8], usize) -> Option<(usize, usize)>,
+) {
+    let query = &key[start..];
+    let mut signs = (0..query.len()).rev().filter(|&at| query[at] == b'=');
+    if let Some((from, to)) = signs.find_map(|equals| find(query, equals)) {
+        let to = to + usize::from(to < query.len());
+        key.drain(start + from..start + to);
+    }
+}
+
+/// Finds `name=` and as many letters and digits as `length` says, up to the end of the argument.
+fn named(query: &[u8], equals: usize, name: &[u8], length: usize) -> Option<(usize, usize)> {
+    let rest = query[..equals].strip_suffix(name)?;
+    let end = equals + 1 + length;
+    let value = query.get(equals + 1..end)?;
+    (value.iter().all(u8::is_ascii_alphanumeric) && ends_at(query, end))
+        .then_some((rest.len(), end))
+}
+
+/// Finds `aspsessionid` with eight letters, and 24 letters as its value.
+fn asp_session(query: &[u8], equals: usize) -> Option<(usize, usize)> {
+    let (before, letters) = query[..equals].split_at_checked(equals.checked_sub(8)?)?;
+    let rest = before.strip_suffix(b"aspsessionid")?;
+    let end = equals + 25;
+    let value = query.get(equals + 1..end)?;
+    let lettered = letters.iter().chain(value).all(u8::is_ascii_alphabetic);
+    (lettered && ends_at(query, end)).then_some((rest.len(), end))
+}
+
+/// Finds `cfid=` and right after it `cftoken=`, neither of them empty.
+fn cold_fusion(query: &[u8], equals: usize) -> Option<(usize, usize)> {
+    let rest = query[..equals].strip_suffix(b"cfid")?;
+    let length = |from: usize| {
+        query[from..]
+            .iter()
+            .take_while(|&&byte| byte != b'&')
+            .count()
+    };
+    let identifier = length(equals + 1);
+    let after = equals + 1 + identifier;
+    query[after..].strip_prefix(b"&cftoken=")?;
+    let token = length(after + 9);
+    (identifier > 0 && token > 0).then_some((rest.len(), after + 9 + token))
+}
+
+fn ends_at(query: &[u8], end: usize) -> bool {
+    query.get(end).is_none_or(|&byte| byte == b'&')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sorted(query: &str) -> String {
+        let mut key = format!("b&a?{query}").into_bytes();
+        sort(&mut key, 4);
+        String::from_utf8(key).unwrap().split_off(4)
+    }
+
+    fn stripped(query: &str) -> String {
+        let mut key = format!("sid=?{query}").into_bytes();
+        strip_sessions(&mut key, 5);
+        String::from_utf8(key).unwrap().split_off(5)
+    }
+
+    #[test]
+    fn sorts_by_name_then_value() {
+        let cases = [
+            ("", ""),
+            ("b&a", "a&b"),
+            ("a=1&", "&a=1"),
+            ("&", "&"),
+            ("a=2&b&a=1", "a=1&a=2&b"),
+            ("a=&a", "a&a="),
+            ("ab=1&a=2&a-b=3", "a=2&a-b=3&ab=1"),
+            ("a==&a=1=&a=1", "a=1&a=1=&a=="),
+        ];
+        for (query, expected) in cases {
+            assert_eq!(sorted(query), expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn takes_each_kind_of_session_out() {
+        let id = "0123456789abcdef0123456789abcdef";
+        let letters = "abcdefghijklmnopqrstuvwx";
+        let cases = [
+            (format!("jsessionid={id}"), ""),
+            (format!("a=b&jsessionid={id}"), "a=b&"),
+            (format!("jsessionid={id}&a=b"), "a=b"),
+            (format!("phpsessid={id}&a&sid={id}&b"), "a&b"),
+            (format!("xsid={id}"), "x"),
+            (format!("aspsessionidabcdefgh={letters}&a"), "a"),
+            ("x=1&cfid=1&cftoken=2&y=3".to_owned(), "x=1&y=3"),
+            ("cfid=cfid=1&cftoken=2".to_owned(), "cfid="),
+            // What is left of one session is taken for another.
+            (format!("phpsessid={id}&phpsessid={id}"), "phpses"),
+            (format!("sjsessionid={id}&id={id}"), ""),
+        ];
+        for (query, expected) in cases {
+            assert_eq!(stripped(&query), expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn keeps_what_only_looks_like_a_session() {
+        let id = "0123456789abcdef0123456789abcdef";
+        for query in [
+            format!("jsessionid={id}0"),
+            format!("sid={}", &id[1..]),
+            format!("sid={id};a"),
+            "cfid=&cftoken=2".to_owned(),
+            "cfid=1&cftoken=".to_owned(),
+            "cfid=1&a&cftoken=2".to_owned(),
+            "aspsessionidabcdefg1=abcdefghijklmnopqrstuvwx".to_owned(),
+        ] {
+            assert_eq!(stripped(&query), query);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn sorts_as_pairs_sort(query in "[ab=&-]{0,120}") {
+            let mut pairs: Vec<(&str, Option<&str>)> = query
+                .split('&')
+                .map(|argument| match argument.split_once('=') {
+                    Some((name, value)) => (name, Some(value)),
+                    None => (argument, None),
+                })
+                .collect();
+            pairs.sort();
+            let joined: Vec<String> = pairs
+                .into_iter()
+                .map(|(name, value)| name.to_owned() + &value.map_or(String::new(), |value| format!("={value}")))
+                .collect();
+            prop_assert_eq!(sorted(&query), joined.join("&"));
+        }
+    }
+}

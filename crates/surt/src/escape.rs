@@ -26,9 +26,30 @@ pub(crate) fn unescape(text: &[u8], out: &mut Vec<u8>) {
 
 /// Appends `text` in lower case, with everything a key may not hold escaped.
 pub(crate) fn escape_lower(text: &[u8], out: &mut Vec<u8>) {
-    for &byte in text {
-        push_lower(byte, out);
+    let mut rest = text;
+    while !rest.is_empty() {
+        rest = push_kept_lower(rest, is_kept, out);
+        if let Some((&byte, after)) = rest.split_first() {
+            push_lower(byte, out);
+            rest = after;
+        }
     }
+}
+
+/// Appends the start of `text` that `is_kept` accepts, in lower case, and returns the rest.
+pub(crate) fn push_kept_lower<'a>(
+    text: &'a [u8],
+    is_kept: impl Fn(u8) -> bool,
+    out: &mut Vec<u8>,
+) -> &'a [u8] {
+    let run = text
+        .iter()
+        .position(|&byte| !is_kept(byte))
+        .unwrap_or(text.len());
+    let start = out.len();
+    out.extend_from_slice(&text[..run]);
+    out[start..].make_ascii_lowercase();
+    &text[run..]
 }
 
 /// Appends one byte in lower case, escaped if a key may not hold it.

@@ -4,7 +4,7 @@
 //! a plain port, and a path without dot segments or doubled slashes. Escapes are read when each stands for itself.
 //! Whatever else it meets, it gives up and leaves the URL to `exact`; it must never guess.
 
-use crate::escape::{hex_pair, is_kept, push_lower};
+use crate::escape::{hex_pair, is_kept, push_kept_lower, push_lower};
 use crate::{host, query};
 
 /// Appends the key of `url` and tells so, or appends nothing.
@@ -120,10 +120,7 @@ fn push_query(query: &[u8], key: &mut Vec<u8>) -> Option<()> {
     key.push(b'?');
     let start = key.len();
     push_text(query, is_kept, key)?;
-    // Every kind of session has these two letters in its name.
-    if key[start..].windows(2).any(|pair| pair == b"id") {
-        query::strip_sessions(key, start);
-    }
+    query::strip_sessions(key, start);
     if key.len() == start {
         key.truncate(before);
     } else {
@@ -144,14 +141,7 @@ fn push_text<'a>(
 ) -> Option<&'a [u8]> {
     let mut rest = text;
     loop {
-        let run = rest
-            .iter()
-            .position(|&byte| !is_plain(byte))
-            .unwrap_or(rest.len());
-        let start = key.len();
-        key.extend_from_slice(&rest[..run]);
-        key[start..].make_ascii_lowercase();
-        rest = &rest[run..];
+        rest = push_kept_lower(rest, &is_plain, key);
         match rest {
             [] | [b'?' | b'#', ..] => return Some(rest),
             [b'%', high, low, after @ ..] => {

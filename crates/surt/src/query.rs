@@ -8,44 +8,51 @@ use std::cmp::Ordering;
 ///
 /// Of each kind the last one goes, and the kinds go in this order: what one leaves may be what the next looks for.
 pub(crate) fn strip_sessions(key: &mut Vec<u8>, start: usize) {
-    strip_last(key, start, |query, equals| {
-        named(query, equals, b"jsessionid", 32)
-    });
-    strip_last(key, start, |query, equals| {
-        named(query, equals, b"phpsessid", 32)
-    });
-    strip_last(key, start, |query, equals| named(query, equals, b"sid", 32));
-    strip_last(key, start, asp_session);
-    strip_last(key, start, cold_fusion);
+    const KINDS: [Find; 5] = [
+        |query, equals| named(query, equals, b"jsessionid"),
+        |query, equals| named(query, equals, b"phpsessid"),
+        |query, equals| named(query, equals, b"sid"),
+        asp_session,
+        cold_fusion,
+    ];
+    // Most queries have none, and one look tells.
+    let query = &key[start..];
+    let mut signs = (0..query.len()).filter(|&at| query[at] == b'=');
+    if signs.any(|equals| may_end_session_name(&query[..equals])) {
+        for find in KINDS {
+            strip_last(key, start, find);
+        }
+    }
 }
 
 /// Sorts the arguments of the query that starts at `start`.
 pub(crate) fn sort(key: &mut Vec<u8>, start: usize) {
     const ON_STACK: usize = 32;
-    let query = &key[start..];
-    let count = 1 + query.iter().filter(|&&byte| byte == b'&').count();
-    if count == 1
-        || query
-            .split(|&byte| byte == b'&')
-            .is_sorted_by(|a, b| compare(a, b).is_le())
-    {
-        return;
-    }
     let mut few = [(0, 0); ON_STACK];
     let mut many = Vec::new();
+    let mut count = 0;
+    let mut from = start;
+    for argument in key[start..].split(|&byte| byte == b'&') {
+        let range = (from, from + argument.len());
+        match few.get_mut(count) {
+            Some(place) => *place = range,
+            None => many.push(range),
+        }
+        count += 1;
+        from = range.1 + 1;
+    }
     let ranges = if count <= ON_STACK {
         &mut few[..count]
     } else {
-        many.resize(count, (0, 0));
+        many.splice(0..0, few);
         &mut many[..]
     };
-    let mut from = start;
-    for (range, argument) in ranges.iter_mut().zip(query.split(|&byte| byte == b'&')) {
-        *range = (from, from + argument.len());
-        from += argument.len() + 1;
-    }
     // Equal arguments are the same bytes, so it does not matter that the sort is not stable.
-    ranges.sort_unstable_by(|a, b| compare(&key[a.0..a.1], &key[b.0..b.1]));
+    let in_order = |a: &(usize, usize), b: &(usize, usize)| compare(&key[a.0..a.1], &key[b.0..b.1]);
+    if ranges.is_sorted_by(|a, b| in_order(a, b).is_le()) {
+        return;
+    }
+    ranges.sort_unstable_by(in_order);
     let end = key.len();
     for &(from, to) in &*ranges {
         key.extend_from_within(from..to);
@@ -69,12 +76,11 @@ fn compare(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// Removes the last session that `find` sees, with the `&` after it; it is asked at every equals sign.
-fn strip_last(
-    key: &mut Vec<u8>,
-    start: usize,
-    find: impl Fn(&[u8], usize) -> Option<(usize, usize)>,
-) {
+/// Finds where a session of one kind begins and ends, given an equals sign in the query.
+type Find = fn(&[u8], usize) -> Option<(usize, usize)>;
+
+/// Removes the last session that `find` sees, with the `&` after it.
+fn strip_last(key: &mut Vec<u8>, start: usize, find: Find) {
     let query = &key[start..];
     let mut signs = (0..query.len()).rev().filter(|&at| query[at] == b'=');
     if let Some((from, to)) = signs.find_map(|equals| find(query, equals)) {
@@ -83,10 +89,19 @@ fn strip_last(
     }
 }
 
-/// Finds `name=` and as many letters and digits as `length` says, up to the end of the argument.
-fn named(query: &[u8], equals: usize, name: &[u8], length: usize) -> Option<(usize, usize)> {
+/// Tells whether the text before an equals sign may be the name of a session; when in doubt it may.
+fn may_end_session_name(before: &[u8]) -> bool {
+    let asp = before
+        .len()
+        .checked_sub(8)
+        .is_some_and(|letters| before[..letters].ends_with(b"sessionid"));
+    asp || matches!(before, [.., b's' | b'f' | b'n', b'i', b'd'])
+}
+
+/// Finds `name=` and 32 letters and digits, up to the end of the argument.
+fn named(query: &[u8], equals: usize, name: &[u8]) -> Option<(usize, usize)> {
     let rest = query[..equals].strip_suffix(name)?;
-    let end = equals + 1 + length;
+    let end = equals + 33;
     let value = query.get(equals + 1..end)?;
     (value.iter().all(u8::is_ascii_alphanumeric) && ends_at(query, end))
         .then_some((rest.len(), end))

@@ -104,11 +104,11 @@ pub fn key_range(url: &[u8], kind: Match) -> Result<Range<Vec<u8>>, RangeError> 
         Match::Exact => Ok(key.clone()..with(key, b"!")),
         Match::Prefix => Ok(prefix_range(url, key)),
         Match::Host => {
-            let host = host_of(key, kind)?;
+            let host = host_of(&key, kind)?;
             Ok(with(host.clone(), b")/")..with(host, b"*"))
         }
         Match::Domain => {
-            let host = host_of(key, kind)?;
+            let host = host_of(&key, kind)?;
             let first: &[u8] = if host.contains(&b',') { b")/" } else { b"," };
             Ok(with(host.clone(), first)..with(host, b"-"))
         }
@@ -134,11 +134,11 @@ fn prefix_range(url: &[u8], key: Vec<u8>) -> Range<Vec<u8>> {
     start..end
 }
 
-fn host_of(key: Vec<u8>, kind: Match) -> Result<Vec<u8>, RangeError> {
+fn host_of(key: &[u8], kind: Match) -> Result<Vec<u8>, RangeError> {
     match key.windows(2).position(|pair| pair == b")/") {
         Some(end) => Ok(key[..end].to_vec()),
         None => Err(RangeError::NoHost {
-            key: String::from_utf8_lossy(&key).into_owned(),
+            key: String::from_utf8_lossy(key).into_owned(),
             kind,
         }),
     }

@@ -4,6 +4,11 @@
 //! `ECLUSE_SURT_URLS` and `ECLUSE_SURT_SEED` choose how many and which; `ECLUSE_SURT_DNS` lets the package ask DNS
 //! for names of digits, as it would by itself.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests fail by panicking, as tests do"
+)]
+
 use std::env;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};

@@ -2,6 +2,11 @@
 //!
 //! The vectors are not ours to copy; `golden.rs` stands on its own without them.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests fail by panicking, as tests do"
+)]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

@@ -319,6 +319,33 @@ mod tests {
         assert_eq!(ascii(&"a".repeat(64)), None);
     }
 
+    #[test]
+    fn marks_are_put_in_order_and_joined_unless_blocked() {
+        let cases = [
+            ("s\u{307}\u{323}", "\u{1e69}"),
+            (
+                "a\u{315}\u{300}\u{5ae}\u{300}",
+                "\u{e0}\u{5ae}\u{300}\u{315}",
+            ),
+            // The second mark has the class of the first, which did not join: it is blocked.
+            (
+                "x\u{301}\u{300}a\u{304}\u{300}",
+                "x\u{301}\u{300}\u{101}\u{300}",
+            ),
+            ("b\u{304}\u{307}", "b\u{304}\u{307}"),
+            ("\u{301}a", "\u{301}a"),
+            (
+                "\u{1100}\u{1161}\u{11a8}\u{1100}\u{1161}\u{11a7}",
+                "\u{ac01}\u{ac00}\u{11a7}",
+            ),
+            ("\u{2f868}\u{fb01}\u{1f100}", "\u{2136a}fi\u{1f100}"),
+        ];
+        for (text, expected) in cases {
+            let text: Vec<char> = text.chars().collect();
+            assert_eq!(normalize(&text).into_iter().collect::<String>(), expected);
+        }
+    }
+
     /// The sum was made with Python 3.11: FNV-1a over the NFKC of table B.2, and the three properties, of every code point.
     #[test]
     fn tables_are_those_of_the_peer() {

@@ -133,6 +133,8 @@ mod tests {
             format!("/({id})/b.aspx")
         );
         assert_eq!(stripped(&format!("/({id})/.aspx.aspx")), "/.aspx.aspx");
+        let many = format!("/({id})").repeat(20_000);
+        assert_eq!(stripped(&many), many);
         for kept in [
             format!("/({id})/.aspx"),
             format!("/({id})/?.aspx"),

@@ -118,19 +118,17 @@ fn asp_session(query: &[u8], equals: usize) -> Option<(usize, usize)> {
 }
 
 /// Finds `cfid=` and right after it `cftoken=`, neither of them empty.
+///
+/// It begins at the token, so that it reads each argument once even if a query is nothing but `cfid=cfid=cfid=`.
 fn cold_fusion(query: &[u8], equals: usize) -> Option<(usize, usize)> {
-    let rest = query[..equals].strip_suffix(b"cfid")?;
-    let length = |from: usize| {
-        query[from..]
-            .iter()
-            .take_while(|&&byte| byte != b'&')
-            .count()
-    };
-    let identifier = length(equals + 1);
-    let after = equals + 1 + identifier;
-    query[after..].strip_prefix(b"&cftoken=")?;
-    let token = length(after + 9);
-    (identifier > 0 && token > 0).then_some((rest.len(), after + 9 + token))
+    let identified = query[..equals].strip_suffix(b"&cftoken")?;
+    let token = query[equals + 1..].split(|&byte| byte == b'&').next()?;
+    let argument = identified.rsplit(|&byte| byte == b'&').next()?;
+    // The last byte is left out, so that something remains after the equals sign.
+    let (_, but_last) = argument.split_last()?;
+    let name = but_last.windows(5).rposition(|window| window == b"cfid=")?;
+    let from = identified.len() - argument.len() + name;
+    (!token.is_empty()).then_some((from, equals + 1 + token.len()))
 }
 
 fn ends_at(query: &[u8], end: usize) -> bool {
@@ -185,6 +183,15 @@ mod tests {
             (format!("aspsessionidabcdefgh={letters}&a"), "a"),
             ("x=1&cfid=1&cftoken=2&y=3".to_owned(), "x=1&y=3"),
             ("cfid=cfid=1&cftoken=2".to_owned(), "cfid="),
+            ("cfid=cfid=&cftoken=2&a".to_owned(), "a"),
+            (
+                "cfid=1&cftoken=2&cfid=3&cftoken=4".to_owned(),
+                "cfid=1&cftoken=2&",
+            ),
+            (
+                "cfid=1&cftoken=cfid=3&cftoken=4".to_owned(),
+                "cfid=1&cftoken=",
+            ),
             // What is left of one session is taken for another.
             (format!("phpsessid={id}&phpsessid={id}"), "phpses"),
             (format!("sjsessionid={id}&id={id}"), ""),
@@ -208,6 +215,14 @@ mod tests {
         ] {
             assert_eq!(stripped(&query), query);
         }
+    }
+
+    #[test]
+    fn a_query_of_nothing_but_names_is_read_in_linear_time() {
+        let query = "cfid=&cftoken=&sid=".repeat(20_000);
+        assert_eq!(stripped(&query), query);
+        let query = "cfid=".repeat(100_000);
+        assert_eq!(stripped(&query), query);
     }
 
     proptest! {

@@ -97,8 +97,18 @@ class Grammar:
     def address(self):
         return ".".join(self.number() for _ in range(self.r.choice([1, 1, 2, 3, 4, 4, 4, 4, 5])))
 
+    def marked(self):
+        """Letters under several combining marks, and Hangul in pieces."""
+        if self.chance(25):
+            return self.some("\u1100\u1112\u1161\u1175\u1176\u11a7\u11a8\u11c2\uac00\uac01a", 1, 6)
+        base = "aeoAuǖṩกकוͅΑω가ạ"
+        marks = "\u0300\u0301\u0304\u0307\u0308\u0323\u0327\u0328\u0331\u0338\u0342\u0344\u0345\u034f\u0315\u05b0\u05bc\u0e38\u093c\u302a\u3099\U0001d165"
+        return "".join(self.r.choice(base) + self.some(marks, 0, 4) for _ in range(self.r.randint(1, 3)))
+
     def label(self):
-        kind = self.r.randint(0, 19)
+        kind = self.r.randint(0, 20)
+        if kind == 20:
+            return self.marked()
         if kind < 11:
             return self.r.choice(WORDS)
         if kind < 15:
@@ -169,7 +179,7 @@ class Grammar:
             name, alphabet, length = self.r.choice(SESSIONS)
             return name + self.some(alphabet, length, length + (1 if self.chance(10) else 0))
         if kind == 3:
-            return self.r.choice(["cfid=1&cftoken=2", "CFID=%31&CFTOKEN=x-y", "cfid=cfid=1&cftoken=2", "cfid=&cftoken=1", "xcfid=1&cftoken=", "cftoken=1"])
+            return self.r.choice(["cfid=1&cftoken=2", "CFID=%31&CFTOKEN=x-y", "cfid=cfid=1&cftoken=2", "cfid=cfid=&cftoken=2", "cfid=1&cftoken=cfid=3&cftoken=4", "cfid=&cftoken=1", "xcfid=1&cftoken=", "cftoken=1"])
         if kind < 6:
             return self.r.choice(["", "", "=", "a", "A", "a=", "=a", "a==", "a=b=c", "?", "a?b", "/", "%26", "%3D", "a%3db", "%26amp;"])
         name = self.some("abABcd-_.[]%20"[: self.r.randint(2, 14)], 0, 4)

@@ -164,7 +164,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2048))]
+        #![proptest_config(ProptestConfig::with_cases(512))]
 
         /// No input panics; keys are printable ASCII; and what is written is the same with and without the fast path.
         #[test]

@@ -38,20 +38,25 @@ fn read(path: impl AsRef<Path>) -> Option<String> {
 #[test]
 fn the_vectors_of_surt() {
     let Some(text) = read(VECTORS) else { return };
-    let mut checked = 0;
+    let (mut checked, mut left_out) = (0, 0);
     for line in text.lines() {
         let vector: Value = serde_json::from_str(line).unwrap();
         let text = |name: &str| vector[name].as_str().unwrap();
         let url = text("in");
         if vector["surt"].is_string() {
-            checked += usize::from(check_surt(url, &vector["opts"], text("surt")));
-        } else if text("fn").starts_with("surt.") && url.is_ascii() {
-            // What a canonicaliser gives is a URL; it must have the key of what it was given.
+            let understood = check_surt(url, &vector["opts"], text("surt"));
+            checked += usize::from(understood);
+            left_out += usize::from(!understood);
+        } else if text("out").contains(':') {
+            // What a parser or canonicaliser gives is a URL; it must have the key of what it was given.
             assert_eq!(key(url), key(text("out")), "{url:?}");
             checked += 1;
+        } else {
+            left_out += 1;
         }
     }
-    assert!(checked >= 80, "only {checked} vectors were understood");
+    // Left out: public suffixes, keys with `www`, and one with a canonicaliser of its own.
+    assert_eq!((checked, left_out), (112, 10));
 }
 
 /// Compares one call of `surt()`. The options that only decorate the key are put on here.

@@ -26,7 +26,7 @@ pub use crate::range::{Match, RangeError, UnknownMatch, key_range};
 
 /// Appends the key of `url` to `key`; on an error nothing is appended.
 ///
-/// An ordinary URL is done in one pass and allocates nothing once `key` has grown.
+/// An ordinary URL needs no memory but `key`, unless its query has more than 32 arguments.
 ///
 /// ```
 /// let mut key = Vec::new();

@@ -471,6 +471,8 @@ impl Worker {
         let new = self.home.join("out").join(format!(".why-{}", entry.id));
         gone(self.fs.unlink(&new)).at("remove", &new)?;
         self.fs.write_new(&new, &text).at("write", &new)?;
+        // The name is made durable below: without its bytes the parcel would be held for no reason.
+        self.fs.sync_file(&new).at("sync", &new)?;
         let to = self.stage.why(&entry.id);
         self.fs.rename(&new, &to).at("write", &to)?;
         after("why-written");

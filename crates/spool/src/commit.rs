@@ -562,14 +562,25 @@ impl Worker {
         self.fs.sync_file(&note_path).at("sync", &note_path)?;
         self.fs.sync_dir(path).at("sync", path)?;
         self.fs.rename(path, &mark).at("mark as sent", &mark)?;
-        self.fs.sync_dir(&out).at("sync", &out)?;
         self.show_sent(&mark)
     }
 
     /// Shows a parcel that was copied to another file system, and forgets it here.
     pub(crate) fn show_sent(&mut self, mark: &Path) -> Result<()> {
         let note = mark.join(".sent.json");
-        let bytes = self.fs.read(&note, 1 << 16).at("read", &note)?;
+        let bytes = match self.fs.read(&note, 1 << 16) {
+            Ok(bytes) => bytes,
+            // The note was durable before the mark was set, so this is a mark half removed.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return self.fs.remove_tree(mark).at("remove", mark);
+            }
+            Err(e) => return Err(e).at("read", &note),
+        };
+        // Two file systems, two journals: were the mark not durable here, a power cut would bring
+        // the parcel back after it was shown there. Whoever comes to show it sees to that again.
+        if let Some(out) = mark.parent() {
+            self.fs.sync_dir(out).at("sync", out)?;
+        }
         let note: serde_json::Value =
             serde_json::from_slice(&bytes).map_err(|e| SpoolError::Refused(e.to_string()))?;
         let path = |key: &str| PathBuf::from(note[key].as_str().unwrap_or_default());

@@ -216,7 +216,7 @@ impl Worker {
                 continue;
             }
             let mut to = self.stage.drop().join(&name);
-            if self.fs.stat(&to).is_ok() {
+            if self.fs.is_there(&to).at("look at", &to)? {
                 let mut other = name.clone();
                 other.push(format!(".{:08x}", (self.yard.dice)() as u32));
                 to = self.stage.drop().join(other);

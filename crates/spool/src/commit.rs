@@ -332,7 +332,7 @@ impl Worker {
         let filed = self.stage.receipt(&receipt.work, receipt.part);
         for output in &receipt.outputs {
             let path = out.join(output.parcel.as_str());
-            if self.fs.stat(&path).is_err() {
+            if !self.fs.is_there(&path).at("look at", &path)? {
                 continue;
             }
             self.add_history(&path, &filed, &receipt.work)?;
@@ -363,7 +363,7 @@ impl Worker {
                 }
             }
         }
-        if !receipt.outputs.is_empty() || self.fs.stat(&out).is_ok() {
+        if !receipt.outputs.is_empty() || self.fs.is_there(&out).at("look at", &out)? {
             self.fs.remove_tree(&out).at("remove", &out)?;
             after("outbox-removed");
         }
@@ -506,7 +506,7 @@ impl Worker {
                 Ok(())
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                if self.fs.stat(path).is_err() {
+                if !self.fs.is_there(path).at("look at", path)? {
                     self.check_fence()?;
                     return Ok(());
                 }
@@ -527,8 +527,12 @@ impl Worker {
     /// A parcel of this name waits there already: a copy is dropped, another content is held there.
     fn deliver_second(&mut self, path: &Path, slot: &Path, entry: &Entry, to: &str) -> Result<()> {
         let (ours, _) = read_manifest(&*self.fs, path, &entry.id)?;
-        let theirs = read_manifest(&*self.fs, slot, &entry.id);
-        if theirs.is_ok_and(|(theirs, _)| theirs.content() == ours.content()) {
+        let same = match read_manifest(&*self.fs, slot, &entry.id) {
+            Ok((theirs, _)) => theirs.content() == ours.content(),
+            Err(SpoolError::Damaged { .. }) => false,
+            Err(e) => return Err(e),
+        };
+        if same {
             tracing::warn!(parcel = %entry.id, to, "dropping a copy of a parcel that waits there");
             return self.discard_claimed(path, entry);
         }

@@ -12,7 +12,7 @@ use crate::error::{At, Result, SpoolError};
 use crate::failpoint::after;
 use crate::fs::{Fs, Kind, Lease, gone};
 use crate::name::{Deferred, Entry, ParcelId, WorkerId, is_payload_name};
-use crate::outbox::{Outbox, Parcel};
+use crate::outbox::{Outbox, Parcel, is_at_fault};
 use crate::parcel::{MANIFEST, MANIFEST_BYTES, Manifest, TROUBLE, Trouble, digest};
 use crate::receipt::{Filed, find_in_sheet};
 use crate::yard::{StageDir, Yard};
@@ -238,7 +238,7 @@ impl Worker {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 // A lost reply on a network file system: the rename happened, the answer did not come.
-                if self.fs.stat(&path).is_err() {
+                if !self.fs.is_there(&path).at("look at", &path)? {
                     self.check_fence()?;
                     return Ok(None);
                 }
@@ -322,14 +322,13 @@ impl Worker {
 
     fn parts_of(&self, id: &ParcelId) -> Result<u32> {
         let mut parts = 0;
-        while self
-            .fs
-            .stat(&self.stage.receipt(id, Some(parts + 1)))
-            .is_ok()
-        {
+        loop {
+            let next = self.stage.receipt(id, Some(parts + 1));
+            if !self.fs.is_there(&next).at("look at", &next)? {
+                return Ok(parts);
+            }
             parts += 1;
         }
-        Ok(parts)
     }
 
     /// Returns an empty outbox for one parcel, or for a batch.
@@ -605,11 +604,8 @@ pub(crate) fn read_manifest(fs: &dyn Fs, path: &Path, id: &ParcelId) -> Result<(
     let file = path.join(MANIFEST);
     let bytes = match fs.read(&file, MANIFEST_BYTES) {
         Ok(bytes) => bytes,
-        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Err(e).at("read", &file),
-        Err(e) if e.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
-            return Err(e).at("read", &file);
-        }
-        Err(e) => return Err(damaged(format!("cannot read {MANIFEST}: {e}"))),
+        Err(e) if is_at_fault(&e) => return Err(damaged(format!("cannot read {MANIFEST}: {e}"))),
+        Err(e) => return Err(e).at("read", &file),
     };
     let manifest: Manifest =
         serde_json::from_slice(&bytes).map_err(|e| damaged(format!("bad {MANIFEST}: {e}")))?;

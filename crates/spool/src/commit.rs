@@ -248,7 +248,9 @@ impl Worker {
         }
         let home = self.home.clone();
         if let Err(e) = syncs.run(&*self.fs, &home) {
-            // Not known to be durable: take it back while nothing has been handed over.
+            // Not known to be durable: take it back while nothing has been handed over. A worker
+            // taken for dead must not: its heir may have acted on the receipt already.
+            self.check_fence()?;
             for path in linked {
                 gone(self.fs.unlink(&path)).at("remove", &path)?;
             }

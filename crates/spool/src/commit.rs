@@ -96,9 +96,15 @@ impl Worker {
         let receipts = [receipt];
         let sheet = self.write_sheet(&receipts, &mut syncs)?;
         syncs.run(&*self.fs, &self.home)?;
-        self.commit(&receipts, &sheet)?;
+        let finishes = self.commit(&receipts, &sheet)?;
         after("part-committed");
-        self.complete(&self.home.clone(), &receipts[0], &|_| None)?;
+        if finishes[0] == Finish::Committed {
+            self.complete(&self.home.clone(), &receipts[0], &|_| None)?;
+        } else {
+            // The worker of a copy of this parcel was first, and its outputs stand.
+            let out = &outbox.dir;
+            self.fs.remove_tree(out).at("remove", out)?;
+        }
         self.fs.unlink(&sheet).at("remove", &sheet)?;
         parcel.parts = part;
         Ok(part)

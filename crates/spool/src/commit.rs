@@ -520,7 +520,9 @@ impl Worker {
                 }
                 // The next stage has never run here.
                 self.yard.init(to)?;
-                self.fs.rename(path, &slot).at("hand over", &slot)
+                self.fs.rename(path, &slot).at("hand over", &slot)?;
+                self.touched.extend(slot.parent().map(Path::to_owned));
+                Ok(())
             }
             Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
                 self.deliver_second(path, &slot, &entry, to)

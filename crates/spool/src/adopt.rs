@@ -135,11 +135,20 @@ impl Worker {
             .at("write", &path)?;
         let file = crib.join(&manifest.files[0].name);
         self.fs.rename(taken, &file).at("move", taken)?;
+        self.complete_parcel(crib, manifest)
+    }
+
+    /// Makes a described parcel whole and durable, from wherever a crash left it.
+    fn complete_parcel(&mut self, crib: &Path, manifest: &Manifest) -> Result<()> {
         let nest = crib.join(TAKEN);
         gone(self.fs.rmdir(&nest)).at("remove", &nest)?;
         let history = crib.join(HISTORY);
         self.fs.ensure_dir(&history).at("make", &history)?;
-        self.fs.sync_file(&file).at("sync", &file)?;
+        for file in &manifest.files {
+            let path = crib.join(&file.name);
+            self.fs.sync_file(&path).at("sync", &path)?;
+        }
+        let path = crib.join(MANIFEST);
         self.fs.sync_file(&path).at("sync", &path)?;
         self.fs.sync_dir(crib).at("sync", crib)
     }
@@ -178,20 +187,18 @@ impl Worker {
                 .ok()
                 .and_then(|bytes| serde_json::from_slice(&bytes).ok());
             let entries = self.list_if_there(&crib)?;
+            // After a power cut the manifest may be there and the bytes it speaks of not.
             let complete = manifest.filter(|manifest| {
-                manifest
-                    .files
-                    .iter()
-                    .all(|file| entries.iter().any(|(name, _)| name == file.name.as_str()))
+                manifest.files.iter().all(|file| {
+                    entries.iter().any(|(name, _)| name == file.name.as_str())
+                        && hash(&*self.fs, &crib.join(&file.name))
+                            .is_ok_and(|(_, sha256)| sha256 == file.sha256)
+                })
             });
             match complete {
                 // Described but perhaps not durable: make it so before it is shown.
                 Some(manifest) => {
-                    for file in &manifest.files {
-                        let path = crib.join(&file.name);
-                        self.fs.sync_file(&path).at("sync", &path)?;
-                    }
-                    self.fs.sync_dir(&crib).at("sync", &crib)?;
+                    self.complete_parcel(&crib, &manifest)?;
                     self.show(&crib, &manifest)?;
                 }
                 None => {
@@ -211,7 +218,7 @@ impl Worker {
                 continue;
             }
             let mut to = self.stage.drop().join(&name);
-            if self.fs.stat(&to).is_ok() {
+            if self.fs.is_there(&to).at("look at", &to)? {
                 let mut other = name.clone();
                 other.push(format!(".{:08x}", (self.yard.dice)() as u32));
                 to = self.stage.drop().join(other);

@@ -96,9 +96,15 @@ impl Worker {
         let receipts = [receipt];
         let sheet = self.write_sheet(&receipts, &mut syncs)?;
         syncs.run(&*self.fs, &self.home)?;
-        self.commit(&receipts, &sheet)?;
+        let finishes = self.commit(&receipts, &sheet)?;
         after("part-committed");
-        self.complete(&self.home.clone(), &receipts[0], &|_| None)?;
+        if finishes[0] == Finish::Committed {
+            self.complete(&self.home.clone(), &receipts[0], &|_| None)?;
+        } else {
+            // The worker of a copy of this parcel was first, and its outputs stand.
+            let out = &outbox.dir;
+            self.fs.remove_tree(out).at("remove", out)?;
+        }
         self.fs.unlink(&sheet).at("remove", &sheet)?;
         parcel.parts = part;
         Ok(part)
@@ -248,7 +254,9 @@ impl Worker {
         }
         let home = self.home.clone();
         if let Err(e) = syncs.run(&*self.fs, &home) {
-            // Not known to be durable: take it back while nothing has been handed over.
+            // Not known to be durable: take it back while nothing has been handed over. A worker
+            // taken for dead must not: its heir may have acted on the receipt already.
+            self.check_fence()?;
             for path in linked {
                 gone(self.fs.unlink(&path)).at("remove", &path)?;
             }
@@ -332,7 +340,7 @@ impl Worker {
         let filed = self.stage.receipt(&receipt.work, receipt.part);
         for output in &receipt.outputs {
             let path = out.join(output.parcel.as_str());
-            if self.fs.stat(&path).is_err() {
+            if !self.fs.is_there(&path).at("look at", &path)? {
                 continue;
             }
             self.add_history(&path, &filed, &receipt.work)?;
@@ -363,7 +371,7 @@ impl Worker {
                 }
             }
         }
-        if !receipt.outputs.is_empty() || self.fs.stat(&out).is_ok() {
+        if !receipt.outputs.is_empty() || self.fs.is_there(&out).at("look at", &out)? {
             self.fs.remove_tree(&out).at("remove", &out)?;
             after("outbox-removed");
         }
@@ -506,13 +514,15 @@ impl Worker {
                 Ok(())
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                if self.fs.stat(path).is_err() {
+                if !self.fs.is_there(path).at("look at", path)? {
                     self.check_fence()?;
                     return Ok(());
                 }
                 // The next stage has never run here.
                 self.yard.init(to)?;
-                self.fs.rename(path, &slot).at("hand over", &slot)
+                self.fs.rename(path, &slot).at("hand over", &slot)?;
+                self.touched.extend(slot.parent().map(Path::to_owned));
+                Ok(())
             }
             Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
                 self.deliver_second(path, &slot, &entry, to)
@@ -527,8 +537,12 @@ impl Worker {
     /// A parcel of this name waits there already: a copy is dropped, another content is held there.
     fn deliver_second(&mut self, path: &Path, slot: &Path, entry: &Entry, to: &str) -> Result<()> {
         let (ours, _) = read_manifest(&*self.fs, path, &entry.id)?;
-        let theirs = read_manifest(&*self.fs, slot, &entry.id);
-        if theirs.is_ok_and(|(theirs, _)| theirs.content() == ours.content()) {
+        let same = match read_manifest(&*self.fs, slot, &entry.id) {
+            Ok((theirs, _)) => theirs.content() == ours.content(),
+            Err(SpoolError::Damaged { .. }) => false,
+            Err(e) => return Err(e),
+        };
+        if same {
             tracing::warn!(parcel = %entry.id, to, "dropping a copy of a parcel that waits there");
             return self.discard_claimed(path, entry);
         }
@@ -562,14 +576,25 @@ impl Worker {
         self.fs.sync_file(&note_path).at("sync", &note_path)?;
         self.fs.sync_dir(path).at("sync", path)?;
         self.fs.rename(path, &mark).at("mark as sent", &mark)?;
-        self.fs.sync_dir(&out).at("sync", &out)?;
         self.show_sent(&mark)
     }
 
     /// Shows a parcel that was copied to another file system, and forgets it here.
     pub(crate) fn show_sent(&mut self, mark: &Path) -> Result<()> {
         let note = mark.join(".sent.json");
-        let bytes = self.fs.read(&note, 1 << 16).at("read", &note)?;
+        let bytes = match self.fs.read(&note, 1 << 16) {
+            Ok(bytes) => bytes,
+            // The note was durable before the mark was set, so this is a mark half removed.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return self.fs.remove_tree(mark).at("remove", mark);
+            }
+            Err(e) => return Err(e).at("read", &note),
+        };
+        // Two file systems, two journals: were the mark not durable here, a power cut would bring
+        // the parcel back after it was shown there. Whoever comes to show it sees to that again.
+        if let Some(out) = mark.parent() {
+            self.fs.sync_dir(out).at("sync", out)?;
+        }
         let note: serde_json::Value =
             serde_json::from_slice(&bytes).map_err(|e| SpoolError::Refused(e.to_string()))?;
         let path = |key: &str| PathBuf::from(note[key].as_str().unwrap_or_default());

@@ -139,6 +139,15 @@ pub trait Fs: Send + Sync + 'static {
         Ok(entries)
     }
 
+    /// Tells whether something is there. A disk that fails is an error, not an absence.
+    fn is_there(&self, path: &Path) -> io::Result<bool> {
+        match self.stat(path) {
+            Ok(_) => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
     /// Makes a directory unless it is there, and says whether it was made.
     fn ensure_dir(&self, path: &Path) -> io::Result<bool> {
         match self.mkdir(path) {

@@ -101,11 +101,11 @@ impl io::Seek for Ticking {
     }
 }
 
-/// Missing, a symbolic link or not a file: the parcel's fault, not the machine's.
-fn is_at_fault(e: &io::Error) -> bool {
+/// Missing, a symbolic link, not a file or far too large: the parcel's fault, not the machine's.
+pub(crate) fn is_at_fault(e: &io::Error) -> bool {
     matches!(
         e.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::IsADirectory
+        io::ErrorKind::NotFound | io::ErrorKind::IsADirectory | io::ErrorKind::FileTooLarge
     ) || e.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
 }
 
@@ -313,7 +313,12 @@ impl NewParcel {
         let history = self.dir.join(HISTORY);
         self.fs.mkdir(&history).at("make", &history)?;
         if let Some(parent) = parent_history {
-            for (name, _) in self.fs.list(parent).unwrap_or_default() {
+            let pages = match self.fs.list(parent) {
+                Ok(pages) => pages,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
+                Err(e) => return Err(e).at("list", parent),
+            };
+            for (name, _) in pages {
                 let to = history.join(&name);
                 self.fs.link(&parent.join(&name), &to).at("link", &to)?;
             }

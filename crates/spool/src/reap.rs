@@ -200,8 +200,13 @@ impl Worker {
         for filed in parse_sheet(&bytes) {
             let receipt = filed.receipt;
             let path = self.stage.receipt(&receipt.work, receipt.part);
+            let theirs = match self.fs.stat(&path) {
+                Ok(stat) => Some(stat.inode),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+                Err(e) => return Err(e).at("look at", &path),
+            };
             // One inode: it was this very sheet that won, not another worker's.
-            if self.fs.stat(&path).is_ok_and(|stat| stat.inode == ours) {
+            if theirs == Some(ours) {
                 let claimed = self.claimed_in(dir)?;
                 let find = |id: &ParcelId| {
                     let (_, path) = claimed.iter().find(|(claimed, _)| claimed == id)?;

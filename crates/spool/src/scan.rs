@@ -56,6 +56,10 @@ impl Worker {
         // Two workers that walked the same listing in the same order lost every other claim.
         scan.waiting
             .sort_by_cached_key(|waiting| waiting.entry.id.order(seed));
+        // Of two copies one is claimed now and the other when the first is finished: claimed
+        // together they would share one place in the outbox and one name in a batch.
+        scan.waiting
+            .dedup_by(|one, other| one.entry.id == other.entry.id);
         Ok(scan)
     }
 

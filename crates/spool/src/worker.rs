@@ -13,7 +13,7 @@ use crate::error::{At, Result, SpoolError};
 use crate::failpoint::after;
 use crate::fs::{Fs, Kind, Lease, gone};
 use crate::name::{Deferred, Entry, ParcelId, WorkerId, is_payload_name};
-use crate::outbox::{Outbox, Parcel};
+use crate::outbox::{Outbox, Parcel, is_at_fault};
 use crate::parcel::{MANIFEST, MANIFEST_BYTES, Manifest, TROUBLE, Trouble, digest};
 use crate::receipt::{Filed, find_in_sheet};
 use crate::yard::{StageDir, Yard};
@@ -280,7 +280,7 @@ impl Worker {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 // A lost reply on a network file system: the rename happened, the answer did not come.
-                if self.fs.stat(&path).is_err() {
+                if !self.fs.is_there(&path).at("look at", &path)? {
                     self.check_fence()?;
                     return Ok(None);
                 }
@@ -365,14 +365,13 @@ impl Worker {
 
     fn parts_of(&self, id: &ParcelId) -> Result<u32> {
         let mut parts = 0;
-        while self
-            .fs
-            .stat(&self.stage.receipt(id, Some(parts + 1)))
-            .is_ok()
-        {
+        loop {
+            let next = self.stage.receipt(id, Some(parts + 1));
+            if !self.fs.is_there(&next).at("look at", &next)? {
+                return Ok(parts);
+            }
             parts += 1;
         }
-        Ok(parts)
     }
 
     /// Returns an empty outbox for one parcel, or for a batch.
@@ -515,6 +514,8 @@ impl Worker {
         let new = self.home.join("out").join(format!(".why-{}", entry.id));
         gone(self.fs.unlink(&new)).at("remove", &new)?;
         self.fs.write_new(&new, &text).at("write", &new)?;
+        // The name is made durable below: without its bytes the parcel would be held for no reason.
+        self.fs.sync_file(&new).at("sync", &new)?;
         let to = self.stage.why(&entry.id);
         self.fs.rename(&new, &to).at("write", &to)?;
         after("why-written");
@@ -567,8 +568,9 @@ impl Worker {
     /// Makes every hand-over so far durable. Needed only before a place it could be repeated from
     /// is removed: until then the receipts would repeat it after a power cut.
     pub(crate) fn sync_touched(&mut self) -> Result<()> {
-        for dir in std::mem::take(&mut self.touched) {
+        while let Some(dir) = self.touched.first().cloned() {
             self.fs.sync_dir(&dir).at("sync", &dir)?;
+            self.touched.remove(&dir);
         }
         Ok(())
     }
@@ -647,11 +649,8 @@ pub(crate) fn read_manifest(fs: &dyn Fs, path: &Path, id: &ParcelId) -> Result<(
     let file = path.join(MANIFEST);
     let bytes = match fs.read(&file, MANIFEST_BYTES) {
         Ok(bytes) => bytes,
-        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Err(e).at("read", &file),
-        Err(e) if e.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
-            return Err(e).at("read", &file);
-        }
-        Err(e) => return Err(damaged(format!("cannot read {MANIFEST}: {e}"))),
+        Err(e) if is_at_fault(&e) => return Err(damaged(format!("cannot read {MANIFEST}: {e}"))),
+        Err(e) => return Err(e).at("read", &file),
     };
     let manifest: Manifest =
         serde_json::from_slice(&bytes).map_err(|e| damaged(format!("bad {MANIFEST}: {e}")))?;

@@ -621,7 +621,7 @@ impl Worker {
         let (manifest, _) = match read_manifest(&*self.fs, path, &entry.id) {
             Ok(read) => read,
             Err(SpoolError::Damaged { reason, .. }) => {
-                return self.hold_at(path, &entry, &reason);
+                return self.hold_unasked(path, &entry, &reason);
             }
             Err(SpoolError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 return Ok(());
@@ -636,7 +636,7 @@ impl Worker {
         match died {
             Some(reason) if entry.attempts >= self.limits.attempts => {
                 let reason = format!("{reason}, {} times", entry.attempts);
-                self.hold_at(path, &entry, &reason)?;
+                self.hold_unasked(path, &entry, &reason)?;
                 after("settle-poisoned");
                 return Ok(());
             }

@@ -10,6 +10,7 @@ use crate::adopt::Adopted;
 use crate::commit::{Finish, Work};
 use crate::depths::{Depths, Note};
 use crate::error::Result;
+use crate::name::ParcelId;
 use crate::outbox::{Outbox, Parcel};
 use crate::reap::Recovered;
 use crate::scan::Scan;
@@ -38,6 +39,8 @@ pub trait Spool: Send {
     fn give_back(&mut self, parcel: Parcel) -> Result<()>;
     /// Gives a parcel back after its work crashed; the attempt counts.
     fn give_back_crashed(&mut self, parcel: Parcel, reason: &str) -> Result<Option<Setback>>;
+    /// Returns the parcels held without a verdict of the stage since this was last asked, and why.
+    fn take_held(&mut self) -> Vec<(ParcelId, String)>;
     /// Settles what dead workers held.
     fn recover(&mut self) -> Result<Recovered>;
     /// Puts everything this worker holds where it belongs.
@@ -110,6 +113,10 @@ impl Spool for Worker {
 
     fn give_back_crashed(&mut self, parcel: Parcel, reason: &str) -> Result<Option<Setback>> {
         Worker::give_back_crashed(self, parcel, reason)
+    }
+
+    fn take_held(&mut self) -> Vec<(ParcelId, String)> {
+        Worker::take_held(self)
     }
 
     fn recover(&mut self) -> Result<Recovered> {

@@ -133,6 +133,8 @@ pub struct Worker {
     pub(crate) seen_leases: HashMap<String, (i128, Instant)>,
     pub(crate) seen_drops: HashMap<std::ffi::OsString, crate::adopt::Rest>,
     pub(crate) signs: Signs,
+    /// Parcels held without a verdict of the stage, not yet told.
+    pub(crate) held_unasked: Vec<(ParcelId, String)>,
     lease: Option<Box<dyn Lease>>,
 }
 
@@ -232,6 +234,7 @@ impl Worker {
             seen_leases: HashMap::new(),
             seen_drops: HashMap::new(),
             signs: Signs::default(),
+            held_unasked: Vec::new(),
             lease: Some(lease),
         })
     }
@@ -296,7 +299,7 @@ impl Worker {
         let (manifest, digest) = match read_manifest(&*self.fs, &path, &entry.id) {
             Ok(read) => read,
             Err(SpoolError::Damaged { reason, .. }) => {
-                self.hold_at(&path, entry, &reason)?;
+                self.hold_unasked(&path, entry, &reason)?;
                 return Ok(None);
             }
             Err(e) => return Err(e),
@@ -329,7 +332,7 @@ impl Worker {
                 Ok(None)
             }
             Standing::Clash(reason) => {
-                self.hold_at(&parcel.path, entry, &reason)?;
+                self.hold_unasked(&parcel.path, entry, &reason)?;
                 Ok(None)
             }
         }
@@ -493,6 +496,19 @@ impl Worker {
         let to = self.yard.ready_slot(&self.stage, &entry);
         self.move_claimed(&parcel.path, &to)?;
         Ok(None)
+    }
+
+    /// Returns the parcels that were held without a verdict of the stage since this was last asked:
+    /// damaged ones, and those that killed their workers.
+    pub fn take_held(&mut self) -> Vec<(ParcelId, String)> {
+        std::mem::take(&mut self.held_unasked)
+    }
+
+    /// Holds a parcel the stage never judged, and remembers to tell.
+    pub(crate) fn hold_unasked(&mut self, path: &Path, entry: &Entry, reason: &str) -> Result<()> {
+        self.hold_at(path, entry, reason)?;
+        self.held_unasked.push((entry.id.clone(), reason.to_owned()));
+        Ok(())
     }
 
     /// Removes what the outbox of a parcel holds.

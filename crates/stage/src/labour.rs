@@ -241,8 +241,7 @@ impl<Kind: Stage> Labour<Kind> {
     fn upkeep_if_due(&mut self) -> Result<(), SpoolError> {
         // Settling the dead loses nothing and frees what others wait for, blocked or not.
         if Instant::now() >= self.upkeep_at {
-            let recovered = self.worker.recover()?;
-            self.count_reaped(recovered.workers);
+            self.recover()?;
             self.upkeep_at = Instant::now() + self.scan_every();
         }
         Ok(())
@@ -274,8 +273,7 @@ impl<Kind: Stage> Labour<Kind> {
 
     /// What is done at the start and at every scan: settle the dead, wake the deferred, adopt.
     fn upkeep(&mut self) -> Result<(), SpoolError> {
-        let recovered = self.worker.recover()?;
-        self.count_reaped(recovered.workers);
+        self.recover()?;
         self.look()?;
         self.upkeep_at = Instant::now() + self.scan_every();
         if self.hands.number == 0 && Instant::now() >= self.housekeeping_at {
@@ -335,7 +333,7 @@ impl<Kind: Stage> Labour<Kind> {
             }
             return self.commit();
         };
-        let Some(parcel) = self.worker.claim(&waiting)? else {
+        let Some(parcel) = self.claim(&waiting)? else {
             self.losses += 1;
             if self.losses >= LOSSES {
                 self.queue.clear();
@@ -357,6 +355,28 @@ impl<Kind: Stage> Labour<Kind> {
             self.commit()?;
         }
         Ok(())
+    }
+
+    fn claim(&mut self, waiting: &Waiting) -> Result<Option<Parcel>, SpoolError> {
+        let claimed = self.worker.claim(waiting);
+        self.tell_held();
+        claimed
+    }
+
+    fn recover(&mut self) -> Result<(), SpoolError> {
+        let recovered = self.worker.recover();
+        self.tell_held();
+        self.count_reaped(recovered?.workers);
+        Ok(())
+    }
+
+    /// Tells of the parcels that were held before the stage could judge them.
+    fn tell_held(&mut self) {
+        for (parcel, reason) in self.worker.take_held() {
+            let span = tracing::info_span!("parcel", %parcel);
+            let _inside = span.enter();
+            self.count_setback(Some(Setback::Held), &reason);
+        }
     }
 
     fn work_on(&mut self, parcel: Parcel) -> Result<(), SpoolError> {
@@ -406,7 +426,7 @@ impl<Kind: Stage> Labour<Kind> {
         while parcels.len() < limit
             && let Some(waiting) = self.queue.pop()
         {
-            parcels.extend(self.worker.claim(&waiting)?);
+            parcels.extend(self.claim(&waiting)?);
         }
         if parcels.is_empty() {
             self.more_waiting = true;

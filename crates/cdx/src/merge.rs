@@ -111,7 +111,9 @@ impl MergeOptions {
         // Tests stay at the borders of buffers.
         const LEAST: usize = if cfg!(test) { 16 } else { 16 << 10 };
         const MOST: usize = 256 << 10;
-        (self.memory_bytes / buffers.max(1)).clamp(LEAST, MOST)
+        let bytes = (self.memory_bytes / buffers.max(1)).clamp(LEAST, MOST);
+        // A power of two, so that blocks begin where pages do.
+        1 << bytes.ilog2()
     }
 }
 
@@ -160,8 +162,31 @@ pub fn merge(
     options: &MergeOptions,
 ) -> Result<MergeStats, MergeError> {
     let buffer_bytes = options.buffer_bytes(sources.len() + 1);
-    let mut tree = Tree::new(sources, buffer_bytes, options)?;
     let mut output = Output::new(out, buffer_bytes);
+    let merged = merge_lines(sources, &mut output, buffer_bytes, options);
+    finish(merged, output)
+}
+
+/// Ends the output with a whole line, whatever became of the merge.
+fn finish(
+    merged: Result<MergeStats, MergeError>,
+    output: Output<'_>,
+) -> Result<MergeStats, MergeError> {
+    let written = output.finish();
+    let stats = merged?;
+    Ok(MergeStats {
+        bytes_written: written?,
+        ..stats
+    })
+}
+
+fn merge_lines(
+    sources: Vec<Source>,
+    output: &mut Output<'_>,
+    buffer_bytes: usize,
+    options: &MergeOptions,
+) -> Result<MergeStats, MergeError> {
+    let mut tree = Tree::new(sources, buffer_bytes, options)?;
     let mut stats = MergeStats::default();
     // Lines that leave one buffer one after the other are copied together, when the run of them ends.
     let mut runner = 0;
@@ -188,7 +213,6 @@ pub fn merge(
             tree.advance_by_reading()?;
         }
     }
-    stats.bytes_written = output.finish()?;
     Ok(stats)
 }
 

@@ -17,32 +17,38 @@ pub(super) fn merge_into(
     options: &MergeOptions,
 ) -> Result<MergeStats, MergeError> {
     let buffer_bytes = options.buffer_bytes(small.len() + 2);
+    let mut output = Output::new(out, buffer_bytes);
+    let merged = merge_lines(big, small, &mut output, buffer_bytes, options);
+    super::finish(merged, output)
+}
+
+fn merge_lines(
+    big: Source,
+    small: Vec<Source>,
+    output: &mut Output<'_>,
+    buffer_bytes: usize,
+    options: &MergeOptions,
+) -> Result<MergeStats, MergeError> {
     let mut tree = Tree::new(small, buffer_bytes, options)?;
     let mut blocks = Blocks::new(big, buffer_bytes, options.line_bytes);
-    let mut output = Output::new(out, buffer_bytes);
     let mut stats = MergeStats::default();
     while let Some(winner) = tree.winner() {
-        let line = tree.cursor(winner).line();
-        let found = blocks.copy_below(line, &mut output)?;
+        let cursor = tree.cursor(winner);
+        let is_known = blocks.copy_below(cursor.line(), output)? || tree.is_duplicate();
         stats.lines_read += 1;
-        let is_known = found || tree.is_duplicate();
         if is_known && options.duplicates == Duplicates::Remove {
             stats.duplicates += 1;
         } else {
             stats.lines_written += 1;
-            output.write(
-                tree.cursor(winner)
-                    .bytes(tree.cursor(winner).line_with_feed()),
-            )?;
+            output.write(cursor.bytes(cursor.line_with_feed()))?;
         }
         if !tree.advance_in_buffer()? {
             tree.advance_by_reading()?;
         }
     }
-    blocks.copy_rest(&mut output)?;
+    blocks.copy_rest(output)?;
     stats.lines_read += blocks.lines;
     stats.lines_written += blocks.lines;
-    stats.bytes_written = output.finish()?;
     Ok(stats)
 }
 

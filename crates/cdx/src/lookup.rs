@@ -80,20 +80,25 @@ enum Found<'a> {
 }
 
 impl Matches<'_> {
-    /// Returns the next line without copying it; none at the end.
+    /// Returns the next line without copying it; none at the end, and none after an error.
     pub fn next_line(&mut self) -> Result<Option<&[u8]>, LookupError> {
-        while !self.ended && self.advance()? {
+        if self.ended {
+            return Ok(None);
+        }
+        // Whatever stops the search stops it for good.
+        self.ended = true;
+        while self.advance()? {
             let line = self.lines.line();
             if self.range.is_past(line) {
-                break;
+                return Ok(None);
             }
             // The search stops at a block, not at a line.
             if self.begun || line >= self.range.from.as_slice() {
                 self.begun = true;
+                self.ended = false;
                 return Ok(Some(self.lines.line()));
             }
         }
-        self.ended = true;
         Ok(None)
     }
 
@@ -120,10 +125,7 @@ impl Iterator for Matches<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         match self.next_line() {
             Ok(line) => line.map(|line| Ok(line.to_vec())),
-            Err(error) => {
-                self.ended = true;
-                Some(Err(error))
-            }
+            Err(error) => Some(Err(error)),
         }
     }
 }

@@ -1,0 +1,23 @@
+//! ZipNum: a sorted index in gzip members of some thousand lines, and a summary to find the right one.
+//!
+//! Three kinds of file, as pywb reads them and Common Crawl publishes them:
+//!
+//! * the **shards**, `<name>-00000.cdxj.gz` and on, each a run of gzip members, each member whole lines;
+//! * the **summary**, `<name>.idx`: for each member the key and time of its first line, the shard, the member's offset
+//!   and length there, and the member's number from 1, separated by tabs;
+//! * the **locations**, `<name>.loc`: for each shard its name and its file, relative to the summary.
+//!
+//! Shards are cut between keys: all captures of a key are in one shard.
+
+mod blocks;
+mod summary;
+mod write;
+
+pub use blocks::BlockError;
+pub(crate) use blocks::Blocks;
+pub(crate) use summary::Summary;
+pub use summary::{SummaryLine, parse_summary_line};
+pub use write::{Options, Shard, Shards, WriteError, Written, write};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,355 @@
+//! Other programs read what we write, and we write what they write.
+//!
+//! The peers are Python packages: `cdxj-indexer` and `pywb`. `ECLUSE_TEST_PYTHON` names an interpreter that has them;
+//! otherwise `python3` is tried. Where one is missing, the test says so and checks nothing.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use ecluse_cdx::{
+    Capture, CaptureTime, Duplicates, Extra, KeyRange, Lookup, SortOptions, Sorter, Source, cdx,
+    cdxj, zipnum,
+};
+
+/// Runs a script with an interpreter that can import `module`, and returns what it printed.
+fn python(module: &str, script: &str, arguments: &[&Path], input: &[u8]) -> Option<Vec<u8>> {
+    let interpreter = env::var_os("ECLUSE_TEST_PYTHON").unwrap_or_else(|| "python3".into());
+    let imported = Command::new(&interpreter)
+        .args(["-c", &format!("import {module}")])
+        .stderr(Stdio::null())
+        .status();
+    if !imported.is_ok_and(|status| status.success()) {
+        println!("skipped: no Python that has {module}; ECLUSE_TEST_PYTHON may name one");
+        return None;
+    }
+    let mut child = Command::new(&interpreter)
+        .args(["-c", script])
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("an interpreter that imports can run");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    let input = input.to_vec();
+    let writer = std::thread::spawn(move || stdin.write_all(&input));
+    let output = child.wait_with_output().expect("the script ends");
+    let sent = writer.join().expect("the writer does not panic");
+    sent.expect("the script reads all of its input");
+    assert!(
+        output.status.success(),
+        "the script failed: {}",
+        output.status
+    );
+    Some(output.stdout)
+}
+
+fn corpus() -> Option<PathBuf> {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
+    if corpus.is_dir() {
+        return Some(corpus);
+    }
+    println!("skipped: no corpus beside the workspace");
+    None
+}
+
+#[test]
+fn strings_are_escaped_as_python_escapes_them() {
+    let mut texts: Vec<String> = (0..0x250)
+        .chain(0x2020..0x2040)
+        .filter_map(char::from_u32)
+        .map(String::from)
+        .collect();
+    texts.extend(
+        [
+            "",
+            "\u{10000}\u{10ffff}",
+            "\u{fffd}é\"\\/\u{7f}",
+            "a\u{2028}b",
+        ]
+        .map(String::from),
+    );
+    let time = CaptureTime::from_digits(b"20200101000000").unwrap();
+    let mut ours = Vec::new();
+    let mut input = Vec::new();
+    for text in &texts {
+        let mut capture = Capture::new("k", time);
+        capture.url = Some(text.as_str().into());
+        capture
+            .extras
+            .push((text.as_str().into(), Extra::Text(text.as_str().into())));
+        cdxj::write(&capture, &mut ours).unwrap();
+        let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+        writeln!(input, "{hex}").unwrap();
+    }
+    let script = "import json, sys\n\
+                  for line in sys.stdin:\n\
+                  \x20   text = bytes.fromhex(line.strip()).decode()\n\
+                  \x20   print('k 20200101000000 ' + json.dumps(dict([('url', text), (text, text)])))\n";
+    if let Some(theirs) = python("json", script, &[], &input) {
+        assert_eq!(
+            String::from_utf8(ours).unwrap(),
+            String::from_utf8(theirs).unwrap()
+        );
+    }
+}
+
+/// Every line cdxj-indexer makes of the corpus is read and written again without a difference, in all three layouts.
+#[test]
+fn lines_of_cdxj_indexer_are_written_again_byte_for_byte() {
+    let Some(corpus) = corpus() else { return };
+    let script = "import io, os, sys, tempfile\n\
+                  from cdxj_indexer.main import CDXJIndexer, CDX11Indexer, CDX09Indexer\n\
+                  for root, _, names in sorted(os.walk(sys.argv[1])):\n\
+                  \x20   for name in sorted(names):\n\
+                  \x20       if not name.endswith(('.warc', '.warc.gz', '.arc', '.arc.gz')): continue\n\
+                  \x20       texts = []\n\
+                  \x20       for indexer in (CDXJIndexer, CDX11Indexer, CDX09Indexer):\n\
+                  \x20           with tempfile.NamedTemporaryFile('r', encoding='utf-8', newline='\\n') as out:\n\
+                  \x20               try: indexer(out.name, [os.path.join(root, name)]).process_all()\n\
+                  \x20               except Exception: break\n\
+                  \x20               texts.append([l for l in out.read().split('\\n') if l and not l.startswith(' CDX ')])\n\
+                  \x20       if len(texts) == 3 and len(set(map(len, texts))) == 1:\n\
+                  \x20           for triple in zip(*texts): print('\\n'.join(triple))\n";
+    let Some(theirs) = python("cdxj_indexer", script, &[&corpus], b"") else {
+        return;
+    };
+    let theirs = String::from_utf8(theirs).unwrap();
+    let lines: Vec<&str> = theirs.lines().collect();
+    let mut compared = 0;
+    for triple in lines.chunks_exact(3) {
+        let capture = cdxj::parse(triple[0].as_bytes())
+            .unwrap_or_else(|fault| panic!("{fault}: {}", triple[0]));
+        let mut ours = Vec::new();
+        cdxj::write(&capture, &mut ours).unwrap();
+        assert_eq!(
+            str::from_utf8(&ours).unwrap().trim_end_matches('\n'),
+            triple[0]
+        );
+        for (layout, line) in [
+            (cdx::Layout::Eleven, triple[1]),
+            (cdx::Layout::Nine, triple[2]),
+        ] {
+            // An empty value or a space inside one shifts the peer's fields: no reader could make sense of them.
+            if line.split(' ').count() != layout.field_count() || line.contains("  ") {
+                continue;
+            }
+            let mut ours = Vec::new();
+            cdx::write(layout, &capture, &mut ours).unwrap();
+            let ours = String::from_utf8(ours).unwrap();
+            if line.bytes().all(|byte| byte >= b' ' && byte != 0x7f) {
+                assert_eq!(ours.trim_end_matches('\n'), line);
+            }
+        }
+        compared += 1;
+    }
+    println!("{compared} lines compared");
+    assert!(compared > 100, "only {compared} lines");
+}
+
+/// An index with many hosts, captures and paths.
+fn index_lines() -> Vec<String> {
+    let hosts = [
+        "com,example",
+        "com,example,www",
+        "com,example-shop",
+        "fr,gouv,culture",
+        "fr,gouv",
+        "org,iana",
+    ];
+    let mut lines = BTreeSet::new();
+    for (number, host) in hosts.iter().enumerate() {
+        for page in 0..400 {
+            for capture in 0..=(page % 3) {
+                let name = host.split(',').rev().collect::<Vec<_>>().join(".");
+                lines.insert(format!(
+                    "{host})/{page:03}/x 202{number}010100000{capture} {{\"url\": \"http://{name}/{page:03}/x\", \
+                     \"mime\": \"text/html\", \"status\": \"200\", \"digest\": \"sha1:AAAA\", \"length\": \"{page}\", \
+                     \"offset\": \"{capture}\", \"filename\": \"{number}.warc.gz\"}}"
+                ));
+            }
+        }
+    }
+    lines.into_iter().collect()
+}
+
+/// pywb finds in our flat and ZipNum files what our own lookup finds there.
+#[test]
+fn pywb_serves_what_we_write() {
+    let directory = tempfile::tempdir().unwrap();
+    let text: String = index_lines()
+        .iter()
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let flat = directory.path().join("index.cdxj");
+    fs::write(&flat, &text).unwrap();
+    let options = zipnum::Options {
+        lines_per_member: 70,
+        level: 6,
+        shards: zipnum::Shards::Bytes(4_000),
+    };
+    let source = Source::new("index.cdxj", io::Cursor::new(text.clone().into_bytes()));
+    let written = zipnum::write(source, directory.path(), "cdx", &options).unwrap();
+    assert!(written.shards.len() > 2);
+    let questions = [
+        ("exact", "http://example.com/000/x", "com,example)/000/x"),
+        ("exact", "http://www.iana.org/none", "org,iana)/none"),
+        ("exact", "http://iana.org/399/x", "org,iana)/399/x"),
+        (
+            "exact",
+            "http://culture.gouv.fr/101/x",
+            "fr,gouv,culture)/101/x",
+        ),
+        ("prefix", "http://example.com/1", "com,example)/1"),
+        ("host", "http://example.com/", "com,example)/"),
+        ("host", "http://gouv.fr/", "fr,gouv)/"),
+        ("domain", "http://example.com/", "com,example)/"),
+        ("domain", "http://gouv.fr/", "fr,gouv)/"),
+    ];
+    let script = "import sys\n\
+                  from pywb.warcserver.index.indexsource import FileIndexSource\n\
+                  from pywb.warcserver.index.zipnum import ZipNumIndexSource\n\
+                  from pywb.warcserver.index.query import CDXQuery\n\
+                  sources = [FileIndexSource(sys.argv[1]), ZipNumIndexSource(sys.argv[2], {'max_blocks': 1000})]\n\
+                  for line in sys.stdin:\n\
+                  \x20   kind, url = line.split()\n\
+                  \x20   for source in sources:\n\
+                  \x20       params = {'url': url, 'matchType': kind}\n\
+                  \x20       CDXQuery(params)\n\
+                  \x20       print('?')\n\
+                  \x20       for cdx in source.load_index(params): print(str(cdx).rstrip())\n";
+    let input: String = questions
+        .iter()
+        .map(|(kind, url, _)| format!("{kind} {url}\n"))
+        .collect();
+    let mut ours = String::new();
+    let mut total = 0;
+    for (kind, _, key) in questions {
+        let range = match kind {
+            "exact" => KeyRange::exact(key.as_bytes()),
+            "prefix" => KeyRange::prefix(key.as_bytes()),
+            "host" => KeyRange::host(key.as_bytes()),
+            _ => KeyRange::domain(key.as_bytes()),
+        };
+        for path in [&flat, &written.summary] {
+            ours.push_str("?\n");
+            for line in Lookup::open(path).unwrap().range(range.clone()).unwrap() {
+                ours.push_str(str::from_utf8(&line.unwrap()).unwrap());
+                ours.push('\n');
+                total += 1;
+            }
+        }
+    }
+    assert!(total > 1_000, "the questions find {total} lines");
+    if let Some(theirs) = python("pywb", script, &[&flat, &written.summary], input.as_bytes()) {
+        assert!(
+            String::from_utf8(theirs).unwrap() == ours,
+            "pywb finds other lines"
+        );
+    }
+}
+
+#[test]
+fn the_indexes_of_the_corpus_are_read() {
+    let Some(corpus) = corpus() else { return };
+    let mut read = 0;
+    for name in [
+        "dupes",
+        "example",
+        "example2",
+        "example-no-digest",
+        "iana",
+        "url-agnost-example",
+        "post-test",
+    ] {
+        let text =
+            fs::read_to_string(corpus.join(format!("webrecorder+pywb/cdxj/{name}.cdxj"))).unwrap();
+        for line in text
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'))
+        {
+            let mut ours = Vec::new();
+            cdxj::write(&cdxj::parse(line.as_bytes()).unwrap(), &mut ours).unwrap();
+            assert_eq!(str::from_utf8(&ours).unwrap(), line);
+            read += 1;
+        }
+    }
+    for name in [
+        "dupes",
+        "example",
+        "example-extra",
+        "example-arc-test",
+        "iana",
+        "url-agnost-example",
+        "post-test",
+    ] {
+        let text =
+            fs::read_to_string(corpus.join(format!("webrecorder+pywb/cdx/{name}.cdx"))).unwrap();
+        let mut lines = text
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'));
+        let layout = cdx::Layout::from_header(lines.next().unwrap().as_bytes()).unwrap();
+        for line in lines {
+            let (found, capture) = cdx::parse(line.as_bytes()).unwrap();
+            assert_eq!(found, layout);
+            let mut ours = Vec::new();
+            cdx::write(layout, &capture, &mut ours).unwrap();
+            assert_eq!(str::from_utf8(&ours).unwrap(), line);
+            read += 1;
+        }
+    }
+    println!("{read} lines read");
+    assert!(read > 100);
+    let lookup = Lookup::open(&corpus.join("webrecorder+pywb/zipcdx/zipnum-sample.idx")).unwrap();
+    let sample: Vec<Vec<u8>> = lookup
+        .range(KeyRange::all())
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert!(
+        sample.is_sorted() && sample.len() > 100,
+        "{} lines",
+        sample.len()
+    );
+    let iana: Vec<Vec<u8>> = lookup
+        .range(KeyRange::exact(b"org,iana)/"))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert!(!iana.is_empty());
+}
+
+/// `LC_ALL=C sort` and ours agree on real bytes.
+#[test]
+fn the_order_is_that_of_sort() {
+    let mut lines = index_lines();
+    lines.extend(["a\tb", "a", "a b", "é)/ 2", "Z)/", "~", "\u{1}"].map(String::from));
+    lines.reverse();
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let temporary = env::temp_dir();
+    let mut sorter = Sorter::new(SortOptions {
+        duplicates: Duplicates::Keep,
+        memory_bytes: 100_000,
+        temporary,
+    });
+    for line in &lines {
+        sorter.push(line.as_bytes()).unwrap();
+    }
+    let mut ours = Vec::new();
+    sorter.finish(&mut ours).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("unsorted");
+    fs::write(&path, text).unwrap();
+    match Command::new("sort").arg(&path).env("LC_ALL", "C").output() {
+        Ok(theirs) => assert!(ours == theirs.stdout, "sort has another order"),
+        Err(error) => println!("skipped: no sort here: {error}"),
+    }
+    let mut expected = lines;
+    expected.sort();
+    let expected: String = expected.iter().map(|line| format!("{line}\n")).collect();
+    assert!(ours == expected.into_bytes());
+}

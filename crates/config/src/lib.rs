@@ -1,1 +1,28 @@
-//! pipeline.toml: the chain, its limits and every stage's settings.
+//! `pipeline.toml`: the chain, its limits and every stage's settings.
+//!
+//! [`Pipeline`] is the whole file, read over the built-in one, so that a site's file says only what
+//! differs. An unknown key is an error that names the nearest known one; a size or a duration
+//! carries its unit; every complaint is one line with file, line and key. A pipeline that was
+//! parsed is also consistent: [`Pipeline::parse`] refuses what [`Pipeline::check`] calls an error.
+//!
+//! A stage's own settings stand in the same table as the keys every stage has; the stage says
+//! what they are, through [`Pipeline::stage_settings`].
+//!
+//! This crate reads the one file it is told to. It leaves to its callers the environment, the exit
+//! code, and what to do with the old settings when the new ones do not parse.
+
+mod check;
+mod decode;
+mod effective;
+mod node;
+mod pipeline;
+mod problem;
+mod settings;
+mod units;
+
+pub use crate::pipeline::{Pipeline, SHIPPED, StageTable};
+pub use crate::problem::{ConfigError, Level, Problem};
+pub use crate::settings::{
+    Alert, Chain, Group, Limits, Log, LogFormat, LogLevel, Metrics, Retry, ShellSettings, Site,
+};
+pub use crate::units::{Bytes, Free, Percent, Span, UnitError};

@@ -83,7 +83,9 @@ impl Worker {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e).at("look at", &path),
         };
-        if closed {
+        // Not written to for so long already: no need to watch it that long again.
+        let age = i128::from((self.yard.wall)()) * 1_000_000 - stat.mtime_ns;
+        if closed || age >= self.limits.settle.as_nanos() as i128 {
             return Ok(None);
         }
         let since = match self.seen_drops.remove(name) {

@@ -79,6 +79,33 @@ pub enum Blocked {
     },
 }
 
+/// What a worker says of itself, in `claim/<W>/.status`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct Note {
+    /// `working`, `idle`, `blocked` or `halted`.
+    pub state: String,
+    /// What blocks it or made it halt.
+    pub why: String,
+    /// Since when, in Unix seconds.
+    pub since: u64,
+    /// The parcel in hand.
+    pub parcel: String,
+}
+
+/// A note is padded to one block, so that it can be written again when the disk is full.
+const NOTE_BYTES: usize = 4096;
+
+impl crate::Worker {
+    /// Says what this worker is doing, for `status`. Best effort: a full disk does not matter.
+    pub fn note(&self, note: &Note) {
+        let mut bytes = serde_json::to_vec(note).unwrap_or_default();
+        bytes.truncate(NOTE_BYTES);
+        bytes.resize(NOTE_BYTES, b' ');
+        let _ = self.fs.overwrite(&self.home.join(".status"), &bytes);
+    }
+}
+
 /// The marks between which a stage stops and goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Marks {
@@ -95,8 +122,8 @@ pub struct Marks {
 pub enum Floor {
     /// Bytes.
     Bytes(u64),
-    /// Percent of the file system.
-    Percent(u8),
+    /// Ten-thousandths of the file system.
+    Share(u16),
 }
 
 impl Floor {
@@ -104,7 +131,7 @@ impl Floor {
     pub fn bytes(self, room: &Room) -> u64 {
         match self {
             Floor::Bytes(bytes) => bytes,
-            Floor::Percent(percent) => room.total / 100 * u64::from(percent),
+            Floor::Share(share) => room.total / 10_000 * u64::from(share),
         }
     }
 }
@@ -158,6 +185,51 @@ impl Yard {
             }
         }
         Ok(depths)
+    }
+
+    /// Reads what the living workers of a stage say of themselves.
+    pub fn notes(&self, stage: &str) -> Result<Vec<(String, Note)>> {
+        let claim = self.stage(stage).claim();
+        let mut notes = Vec::new();
+        for (name, _) in self.list(&claim)? {
+            let bytes = self.fs.read(&claim.join(&name).join(".status"), 1 << 16);
+            let note = bytes.ok().and_then(|b| serde_json::from_slice(&b).ok());
+            notes.push((
+                name.to_string_lossy().into_owned(),
+                note.unwrap_or_default(),
+            ));
+        }
+        Ok(notes)
+    }
+
+    /// Writes, syncs and removes a small file: tells whether the machine is well.
+    pub fn probe(&self, stage: &str) -> Result<()> {
+        let path = self
+            .stage(stage)
+            .tmp()
+            .join(format!("probe-{:016x}", (self.dice)()));
+        self.fs.write_new(&path, &[b'.'; 16 << 10]).at("write", &path)?;
+        let synced = self.fs.sync_file(&path).at("sync", &path);
+        crate::fs::gone(self.fs.unlink(&path)).at("remove", &path)?;
+        synced
+    }
+
+    /// Removes what was being built in `tmp/` and has been left for longer than `age`.
+    pub fn sweep(&self, stage: &str, age: std::time::Duration) -> Result<usize> {
+        let tmp = self.stage(stage).tmp();
+        let now_ns = i128::from((self.wall)()) * 1_000_000;
+        let mut removed = 0;
+        for (name, _) in self.list(&tmp)? {
+            let path = tmp.join(&name);
+            let Ok(stat) = self.fs.stat(&path) else {
+                continue;
+            };
+            if now_ns - stat.ctime_ns > age.as_nanos() as i128 {
+                self.fs.remove_tree(&path).at("remove", &path)?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
     }
 
     /// Tells whether a stage is paused, by whom and why.

@@ -110,6 +110,12 @@ pub trait Fs: Send + Sync + 'static {
         file.flush()
     }
 
+    /// Writes a small file again in place, so that it can be done on a full disk.
+    fn overwrite(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        gone(self.unlink(path))?;
+        self.write_new(path, bytes)
+    }
+
     /// Reads a small file whole, up to `limit` bytes.
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
@@ -199,6 +205,12 @@ impl Fs for RealFs {
     fn create(&self, path: &Path) -> io::Result<Box<dyn Sink>> {
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
         Ok(Box::new(file))
+    }
+
+    fn overwrite(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        options.open(path)?.write_all(bytes)
     }
 
     fn append(&self, path: &Path) -> io::Result<Box<dyn Sink>> {

@@ -30,7 +30,7 @@ mod yard;
 
 pub use adopt::Adopted;
 pub use commit::{Finish, Work};
-pub use depths::{Blocked, Depths, Floor, Marks, Paused};
+pub use depths::{Blocked, Depths, Floor, Marks, Note, Paused};
 pub use error::{Result, SpoolError};
 pub use fs::{Fs, Kind, Lease, RealFs, Room, Sink, Source, Stat};
 pub use ledger::fold;
@@ -41,5 +41,5 @@ pub use parcel::{FileEntry, HISTORY, MANIFEST, Manifest, TROUBLE, Trouble, diges
 pub use reap::Recovered;
 pub use receipt::{Fate, Filed, Input, Output, Receipt, find_in_sheet, parse_sheet};
 pub use scan::Scan;
-pub use worker::{LeaseNote, Limits, Pulse, Setback, Verdict, Waiting, Why, Worker};
+pub use worker::{LeaseNote, Limits, Pulse, Setback, Signs, Verdict, Waiting, Why, Worker};
 pub use yard::{Dice, Host, StageDir, Wall, Yard};

@@ -15,6 +15,7 @@ use crate::failpoint::{after, mutant};
 use crate::fs::{Fs, Sink, Source};
 use crate::name::{ParcelId, hex, is_payload_name};
 use crate::parcel::{FileEntry, HISTORY, MANIFEST, Manifest, birth_mark};
+use crate::worker::Signs;
 
 /// A claimed parcel, as a stage sees it.
 pub struct Parcel {
@@ -25,6 +26,7 @@ pub struct Parcel {
     pub(crate) attempt: u32,
     pub(crate) claimed: String,
     pub(crate) parts: u32,
+    pub(crate) signs: Signs,
 }
 
 impl Parcel {
@@ -55,7 +57,10 @@ impl Parcel {
         }
         let path = self.path.join(name);
         match self.fs.open(&path) {
-            Ok(file) => Ok(file),
+            Ok(source) => Ok(Box::new(Ticking {
+                source,
+                signs: self.signs.clone(),
+            })),
             Err(e) if is_at_fault(&e) => Err(self.damaged(format!("cannot open {name}: {e}"))),
             Err(e) => Err(e).at("open", &path),
         }
@@ -74,6 +79,25 @@ impl Parcel {
             parcel: self.manifest.id.clone(),
             reason,
         }
+    }
+}
+
+/// A source that tells the watchdog of every read.
+struct Ticking {
+    source: Box<dyn Source>,
+    signs: Signs,
+}
+
+impl io::Read for Ticking {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.signs.tick();
+        self.source.read(buffer)
+    }
+}
+
+impl io::Seek for Ticking {
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        self.source.seek(to)
     }
 }
 
@@ -105,6 +129,7 @@ pub struct Outbox {
     pub(crate) detached: Vec<String>,
     pub(crate) choice: Choice,
     pub(crate) facts: serde_json::Map<String, Value>,
+    pub(crate) signs: Signs,
 }
 
 /// The directory of files to attach; no parcel id starts with `+.`.
@@ -133,7 +158,18 @@ impl Outbox {
             detached: Vec::new(),
             choice,
             facts: serde_json::Map::new(),
+            signs: Signs::default(),
         }
+    }
+
+    /// Tells whether the stage was asked to stop: long work should then be given back.
+    pub fn stop_asked(&self) -> bool {
+        self.signs.stop_asked()
+    }
+
+    /// Says that work goes forward, where it neither reads nor writes for long.
+    pub fn tick(&self) {
+        self.signs.tick();
     }
 
     /// Starts a file that the parcel will carry on with it; see [`Outbox::attach`].
@@ -142,7 +178,7 @@ impl Outbox {
         let dir = self.dir.join(ATTACHED);
         self.make_dir()?;
         self.fs.ensure_dir(&dir).at("make", &dir)?;
-        let file = OutFile::create(&*self.fs, &dir, name)?;
+        let file = OutFile::create(&*self.fs, &dir, name, self.signs.clone())?;
         after("output-created");
         Ok(file)
     }
@@ -181,6 +217,7 @@ impl Outbox {
             fs: Arc::clone(&self.fs),
             dir,
             manifest: Manifest::new(id, kind, born),
+            signs: self.signs.clone(),
         })
     }
 
@@ -235,6 +272,7 @@ pub struct NewParcel {
     fs: Arc<dyn Fs>,
     pub(crate) dir: PathBuf,
     pub(crate) manifest: Manifest,
+    signs: Signs,
 }
 
 impl NewParcel {
@@ -246,7 +284,7 @@ impl NewParcel {
     /// Starts a file; see [`NewParcel::add`].
     pub fn create(&mut self, name: &str) -> Result<OutFile> {
         check_payload_name(name)?;
-        OutFile::create(&*self.fs, &self.dir, name)
+        OutFile::create(&*self.fs, &self.dir, name, self.signs.clone())
     }
 
     /// Adds a finished file.
@@ -290,10 +328,11 @@ pub struct OutFile {
     hash: Sha256,
     entry: FileEntry,
     path: PathBuf,
+    signs: Signs,
 }
 
 impl OutFile {
-    fn create(fs: &dyn Fs, dir: &Path, name: &str) -> Result<Self> {
+    fn create(fs: &dyn Fs, dir: &Path, name: &str, signs: Signs) -> Result<Self> {
         let path = dir.join(name);
         let sink = fs.create(&path).at("create", &path)?;
         Ok(Self {
@@ -305,6 +344,7 @@ impl OutFile {
                 sha256: String::new(),
             },
             path,
+            signs,
         })
     }
 
@@ -317,6 +357,7 @@ impl OutFile {
 
 impl Write for OutFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.signs.tick();
         let written = self.sink.write(bytes)?;
         self.hash.update(&bytes[..written]);
         self.entry.bytes += written as u64;

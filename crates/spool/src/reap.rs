@@ -146,6 +146,17 @@ impl Worker {
         self.settle_contents(&home, None)
     }
 
+    /// Takes away everything another worker of this process holds: what is committed goes on, the
+    /// rest goes back, the attempt not counted. That worker is fenced from then on.
+    pub fn evict(&mut self, worker: &WorkerId) -> Result<usize> {
+        let grave = self.stage.reap().join(format!("{worker}@{}", self.id));
+        match self.fs.rename(&self.stage.home(worker), &grave) {
+            Ok(()) => self.settle(&grave, None),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(e) => Err(e).at("evict", &grave),
+        }
+    }
+
     /// Settles a dead worker's directory and removes it.
     fn settle(&mut self, grave: &Path, died: Option<&str>) -> Result<usize> {
         let parcels = self.settle_contents(grave, died)?;

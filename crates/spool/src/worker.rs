@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -131,7 +132,37 @@ pub struct Worker {
     pub(crate) touched: BTreeSet<PathBuf>,
     pub(crate) seen_leases: HashMap<String, (i128, Instant)>,
     pub(crate) seen_drops: HashMap<std::ffi::OsString, crate::adopt::Rest>,
+    pub(crate) signs: Signs,
     lease: Option<Box<dyn Lease>>,
+}
+
+/// Signs that pass between a worker's thread and those who watch over it.
+#[derive(Debug, Clone, Default)]
+pub struct Signs {
+    ticks: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Signs {
+    /// Says that work goes forward; every read and write of a stage does so by itself.
+    pub fn tick(&self) {
+        self.ticks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how often work has gone forward: a number that stands still is a wedged worker.
+    pub fn ticks(&self) -> u64 {
+        self.ticks.load(Ordering::Relaxed)
+    }
+
+    /// Asks the work in hand to end soon.
+    pub fn ask_to_stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells whether the work in hand should end soon.
+    pub fn stop_asked(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
 }
 
 impl Worker {
@@ -200,6 +231,7 @@ impl Worker {
             touched: BTreeSet::new(),
             seen_leases: HashMap::new(),
             seen_drops: HashMap::new(),
+            signs: Signs::default(),
             lease: Some(lease),
         })
     }
@@ -212,6 +244,16 @@ impl Worker {
     /// Returns the paths of its stage.
     pub fn stage(&self) -> &StageDir {
         &self.stage
+    }
+
+    /// Returns the signs that pass between this worker and those who watch over it.
+    pub fn signs(&self) -> &Signs {
+        &self.signs
+    }
+
+    /// Changes how patient the worker is.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
     }
 
     /// Returns the path whose time another thread moves forward while this one works.
@@ -267,6 +309,7 @@ impl Worker {
             attempt: entry.attempts,
             claimed: self.yard.now_text(),
             parts: 0,
+            signs: self.signs.clone(),
         };
         match self.standing(&parcel.manifest)? {
             Standing::New => {
@@ -342,6 +385,7 @@ impl Worker {
         let next = self.next.first().cloned();
         let dir = self.home.join("out").join(work.as_str());
         let mut outbox = Outbox::new(Arc::clone(&self.fs), dir, &self.stage.name, born, next);
+        outbox.signs = self.signs.clone();
         if parcels.len() != 1 {
             outbox.consume();
         }

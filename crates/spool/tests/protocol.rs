@@ -2,6 +2,7 @@
 
 #![expect(
     clippy::disallowed_methods,
+    clippy::unwrap_used,
     reason = "a test plays the operator and the reaper by hand"
 )]
 

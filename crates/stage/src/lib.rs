@@ -1,1 +1,28 @@
 //! The shell every stage runs in.
+//!
+//! A stage implements [`Stage`] and its `main.rs` calls [`main`]. The shell does the rest:
+//! arguments, settings, logs, the claim loop with its workers, verdicts by blame, signals, the
+//! watchdog, metrics, `--once`, `--dry-run` and exit codes.
+
+mod bell;
+mod control;
+mod crew;
+mod entry;
+mod exit;
+mod failure;
+mod labour;
+mod program;
+mod stage;
+mod supervise;
+
+pub use control::Control;
+pub use crew::{Crew, Post, Tally, marks_of};
+pub use ecluse_config::Site;
+pub use ecluse_spool::{NewParcel, OutFile, Outbox, Parcel, ParcelId};
+pub use entry::Entry;
+pub use exit::Exit;
+pub use failure::{Blame, Failure};
+pub use labour::say_blocked;
+pub use program::{main, start_log};
+pub use stage::{Intake, Stage};
+pub use supervise::{Ended, Plan, supervise};

@@ -1,0 +1,327 @@
+//! What must hold between settings that are each well-formed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::pipeline::Pipeline;
+use crate::problem::{Level, Problem, join, nearest, shown};
+use crate::settings::{Limits, ShellSettings};
+use crate::units::Free;
+
+/// A stage's name is a directory, a unit and a metric label.
+const LONGEST_NAME: usize = 48;
+
+/// More workers than this on one machine is a typing mistake.
+const MOST_WORKERS: u32 = 1_024;
+
+impl Pipeline {
+    /// Returns what does not fit together, errors and warnings.
+    ///
+    /// A parsed pipeline has no errors left; one that was put together in Rust may.
+    pub fn check(&self) -> Vec<Problem> {
+        let mut findings = Findings {
+            pipeline: self,
+            problems: Vec::new(),
+        };
+        check_names(self, &mut findings);
+        check_shells(self, &mut findings);
+        check_links(self, &mut findings);
+        check_loops(self, &mut findings);
+        check_alerts(self, &mut findings);
+        check_metrics(self, &mut findings);
+        findings.problems
+    }
+}
+
+struct Findings<'a> {
+    pipeline: &'a Pipeline,
+    problems: Vec<Problem>,
+}
+
+impl Findings<'_> {
+    fn error(&mut self, keys: &[&str], message: String) {
+        self.add(Level::Error, keys, message);
+    }
+
+    fn warning(&mut self, keys: &[&str], message: String) {
+        self.add(Level::Warning, keys, message);
+    }
+
+    fn add(&mut self, level: Level, keys: &[&str], message: String) {
+        let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
+        // What is not set in the file has no line; its table may have one.
+        let line = (1..=keys.len())
+            .rev()
+            .find_map(|length| self.pipeline.tree.find(&keys[..length])?.line);
+        let key = keys
+            .iter()
+            .fold(String::new(), |path, key| join(&path, key));
+        self.problems.push(Problem {
+            level,
+            file: self.pipeline.file.clone(),
+            line,
+            key,
+            message,
+        });
+    }
+}
+
+fn check_names(pipeline: &Pipeline, findings: &mut Findings<'_>) {
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    for stage in &pipeline.chain.stages {
+        let times = seen.entry(stage).or_insert(0);
+        *times += 1;
+        if *times == 2 {
+            let message = format!("stage '{}' stands in the chain twice", shown(stage));
+            findings.error(&["chain", "stages"], message);
+        }
+        if !is_stage_name(stage) {
+            findings.error(&["chain", "stages"], bad_name(stage));
+        }
+    }
+    for stage in pipeline.stages.keys() {
+        if !is_stage_name(stage) {
+            findings.error(&["stage", stage], bad_name(stage));
+        } else if !seen.contains_key(stage.as_str()) {
+            let known: Vec<&str> = seen.keys().copied().collect();
+            let advice = nearest(stage, &known)
+                .map(|near| format!("; did you mean '{near}'?"))
+                .unwrap_or_default();
+            let message = format!("stage '{stage}' has a table, but is not in the chain{advice}");
+            findings.warning(&["stage", stage], message);
+        }
+    }
+}
+
+fn is_stage_name(name: &str) -> bool {
+    name.len() <= LONGEST_NAME
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+}
+
+fn bad_name(name: &str) -> String {
+    format!(
+        "'{}' cannot name a stage: names are a-z, then a-z, 0-9 and '-', at most {LONGEST_NAME} letters",
+        shown(name)
+    )
+}
+
+fn check_shells(pipeline: &Pipeline, findings: &mut Findings<'_>) {
+    let in_defaults = broken_rules(&pipeline.defaults);
+    for (key, message) in &in_defaults {
+        let keys: Vec<&str> = std::iter::once("defaults").chain(key.split('.')).collect();
+        findings.error(&keys, format!("'defaults.{key}': {message}"));
+    }
+    for (stage, table) in &pipeline.stages {
+        for (key, message) in broken_rules(&table.shell) {
+            // What a stage merely inherits is said once.
+            if in_defaults.contains(&(key, message.clone())) {
+                continue;
+            }
+            let keys: Vec<&str> = ["stage", stage].into_iter().chain(key.split('.')).collect();
+            let path = join("stage", stage);
+            findings.error(&keys, format!("'{}.{key}': {message}", shown(&path)));
+        }
+    }
+}
+
+/// The rules that one stage's settings break, each with the key to change.
+fn broken_rules(shell: &ShellSettings) -> Vec<(&'static str, String)> {
+    let mut broken = Vec::new();
+    let mut rule = |holds: bool, key: &'static str, message: String| {
+        if !holds {
+            broken.push((key, message));
+        }
+    };
+    for (key, count) in [
+        ("workers", u64::from(shell.workers)),
+        ("attempts", u64::from(shell.attempts)),
+        ("group.parcels", u64::from(shell.group.parcels)),
+        ("batch.parcels", u64::from(shell.batch.parcels)),
+        ("shard-above", shell.shard_above),
+    ] {
+        rule(count > 0, key, "must be at least 1".to_owned());
+    }
+    rule(
+        shell.workers <= MOST_WORKERS,
+        "workers",
+        format!("{} is more than {MOST_WORKERS}", shell.workers),
+    );
+    for (key, span) in [
+        ("heartbeat", shell.heartbeat),
+        ("scan", shell.scan),
+        ("retry.first", shell.retry.first),
+    ] {
+        rule(!span.get().is_zero(), key, "must not be zero".to_owned());
+    }
+    rule(
+        shell.low_mark < shell.high_mark,
+        "low-mark",
+        format!(
+            "{} must be below high-mark, {}",
+            shell.low_mark, shell.high_mark
+        ),
+    );
+    let three_heartbeats = shell.heartbeat.get().checked_mul(3);
+    rule(
+        three_heartbeats.is_some_and(|three| three <= shell.lease.get()),
+        "lease",
+        format!(
+            "{} must be at least three times heartbeat, {}",
+            shell.lease, shell.heartbeat
+        ),
+    );
+    let retry = &shell.retry;
+    rule(
+        retry.factor.is_finite() && (1.0..=1_000.0).contains(&retry.factor),
+        "retry.factor",
+        format!("{} must be from 1.0 to 1000.0", retry.factor),
+    );
+    rule(
+        retry.first <= retry.max,
+        "retry.max",
+        format!(
+            "{} must not be shorter than retry.first, {}",
+            retry.max, retry.first
+        ),
+    );
+    rule(
+        retry.max <= retry.limit,
+        "retry.limit",
+        format!(
+            "{} must not be shorter than retry.max, {}",
+            retry.limit, retry.max
+        ),
+    );
+    broken
+}
+
+fn check_links(pipeline: &Pipeline, findings: &mut Findings<'_>) {
+    let known = pipeline.stage_names();
+    for (stage, table) in &pipeline.stages {
+        let next = table.next.iter().flatten().map(|name| ("next", name));
+        let back = table.back.iter().map(|name| ("back", name));
+        for (key, name) in next.chain(back) {
+            if known.contains(&name.as_str()) {
+                continue;
+            }
+            let advice = match nearest(name, &known) {
+                Some(near) => format!("did you mean '{near}'?"),
+                None => "add it to chain.stages or give it a table".to_owned(),
+            };
+            let path = join(&join("stage", stage), key);
+            let name = shown(name);
+            let message = format!("'{}': there is no stage '{name}'; {advice}", shown(&path));
+            findings.error(&["stage", stage, key], message);
+        }
+        for (key, names) in [
+            ("next", table.next.as_deref().unwrap_or_default()),
+            ("back", &table.back),
+        ] {
+            for (index, name) in names.iter().enumerate() {
+                if names[..index].contains(name) {
+                    let path = join(&join("stage", stage), key);
+                    let message = format!("'{}' names '{}' twice", shown(&path), shown(name));
+                    findings.error(&["stage", stage, key], message);
+                }
+            }
+        }
+    }
+}
+
+/// Finds loops of `next`; `back` is how a loop is declared.
+fn check_loops(pipeline: &Pipeline, findings: &mut Findings<'_>) {
+    let names = pipeline.stage_names();
+    let place: BTreeMap<&str, usize> = names.iter().copied().zip(0..).collect();
+    // "The stage after it" means nothing for a stage that stands twice; that was said already.
+    if place.len() < names.len() {
+        return;
+    }
+    let mut finished = BTreeSet::new();
+    for name in names {
+        if finished.contains(name) {
+            continue;
+        }
+        // An explicit stack: the depth is the file's to choose.
+        let mut path: Vec<(&str, Vec<&str>)> = vec![(name, pipeline.next_of(name))];
+        while let Some((stage, to_visit)) = path.last_mut() {
+            let Some(next) = to_visit.pop() else {
+                finished.insert(*stage);
+                path.pop();
+                continue;
+            };
+            if let Some(begin) = path.iter().position(|(on_path, _)| *on_path == next) {
+                let mut around: Vec<&str> = path[begin..].iter().map(|(name, _)| *name).collect();
+                around.push(next);
+                report_loop(&around, &place, findings);
+            } else if !finished.contains(next) {
+                path.push((next, pipeline.next_of(next)));
+            }
+        }
+    }
+}
+
+/// Reports a loop at the link in it that goes against the order of the chain.
+fn report_loop(around: &[&str], place: &BTreeMap<&str, usize>, findings: &mut Findings<'_>) {
+    let against = around
+        .windows(2)
+        .find(|link| place.get(link[1]) <= place.get(link[0]));
+    let Some(&[from, to]) = against else {
+        return;
+    };
+    let message = format!(
+        "stages form a loop: {}; if that is meant, name '{}' in '{}' instead of 'next'",
+        shown(&around.join(" -> ")),
+        shown(to),
+        shown(&join(&join("stage", from), "back"))
+    );
+    findings.error(&["stage", from, "next"], message);
+}
+
+fn check_alerts(pipeline: &Pipeline, findings: &mut Findings<'_>) {
+    fn rising<Quantity: PartialOrd>(limits: &Limits<Quantity>) -> bool {
+        limits.warn <= limits.crit
+    }
+    let alert = &pipeline.alert;
+    for (key, holds) in [
+        ("oldest", rising(&alert.oldest)),
+        ("held", rising(&alert.held)),
+        ("silent", rising(&alert.silent)),
+    ] {
+        if !holds {
+            let message = format!("'alert.{key}': crit must not come before warn");
+            findings.error(&["alert", key, "crit"], message);
+        }
+    }
+    let holds = match (alert.free.warn, alert.free.crit) {
+        (Free::Bytes(warn), Free::Bytes(crit)) => warn >= crit,
+        (Free::Percent(warn), Free::Percent(crit)) => warn >= crit,
+        // Which is more depends on the file system.
+        (Free::Bytes(_), Free::Percent(_)) | (Free::Percent(_), Free::Bytes(_)) => true,
+    };
+    if !holds {
+        let message = "'alert.free': crit must not be more than warn".to_owned();
+        findings.error(&["alert", "free", "crit"], message);
+    }
+}
+
+fn check_metrics(pipeline: &Pipeline, findings: &mut Findings<'_>) {
+    let metrics = &pipeline.metrics;
+    if let Some(address) = metrics.listen.filter(|address| !address.ip().is_loopback()) {
+        let message = format!("'metrics.listen': {address} can be reached from other machines");
+        findings.warning(&["metrics", "listen"], message);
+    }
+    let Some(textfile) = &metrics.textfile else {
+        return;
+    };
+    let shown_path = shown(&textfile.display().to_string());
+    if !textfile.is_absolute() || textfile.file_name().is_none() {
+        let message = format!("'metrics.textfile': '{shown_path}' must be an absolute file name");
+        findings.error(&["metrics", "textfile"], message);
+    } else if textfile.extension().is_none_or(|suffix| suffix != "prom") {
+        let message =
+            format!("'metrics.textfile': node_exporter reads *.prom only, not '{shown_path}'");
+        findings.warning(&["metrics", "textfile"], message);
+    }
+}

@@ -1,0 +1,460 @@
+//! The whole configuration: found, read, asked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::decode::{DecodeError, Fault, NodeDeserializer};
+use crate::node::{self, Node, Report, Table, Value};
+use crate::problem::{ConfigError, Level, join};
+use crate::settings::{Alert, Chain, Log, Metrics, ShellSettings, Site};
+
+/// The shipped `pipeline.toml`, to be written out where there is none.
+pub const SHIPPED: &str = include_str!("../../../pipeline.toml");
+
+/// No pipeline.toml is longer; a mistaken path may name an archive file of gigabytes.
+const LONGEST_FILE: u64 = 1 << 20;
+
+/// A file with more faults than this in one table has another problem than its values.
+const MOST_FAULTS: usize = 100;
+
+/// What the built-in settings are called where a file would be named.
+const BUILT_IN: &str = "built-in";
+
+/// The configuration of a chain.
+#[derive(Clone, Debug)]
+pub struct Pipeline {
+    /// Whose archive this is.
+    pub site: Site,
+    /// What holds for every stage unless its own table says otherwise.
+    pub defaults: ShellSettings,
+    /// The order of the stages.
+    pub chain: Chain,
+    /// The tables of the stages that have one.
+    pub stages: BTreeMap<String, StageTable>,
+    /// When to speak up.
+    pub alert: Alert,
+    /// What is logged.
+    pub log: Log,
+    /// Where figures are given out.
+    pub metrics: Metrics,
+    /// The file, as named in messages.
+    pub(crate) file: String,
+    /// The merged tree: every value with its line, or without when it is built in.
+    pub(crate) tree: Node,
+}
+
+/// A stage's table: what every stage has, and what only this one knows.
+#[derive(Clone, Debug)]
+pub struct StageTable {
+    /// The shell's settings, the defaults merged in.
+    pub shell: ShellSettings,
+    /// Where results go; `None` means to the stage after it in the chain.
+    pub next: Option<Vec<String>>,
+    /// Earlier stages that results may go back to, on purpose.
+    pub back: Vec<String>,
+    /// The stage's own settings, unread.
+    pub(crate) own: Table,
+}
+
+/// The keys of a stage's table besides the shell's and the stage's own.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Links {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    next: Option<Vec<String>>,
+    #[serde(default)]
+    back: Vec<String>,
+}
+
+const LINK_KEYS: [&str; 2] = ["next", "back"];
+
+/// The file as it stands, without the stages' tables.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Document {
+    version: u32,
+    site: Site,
+    defaults: ShellSettings,
+    chain: Chain,
+    alert: Alert,
+    log: Log,
+    metrics: Metrics,
+}
+
+const VERSION: u32 = 1;
+
+impl Default for Pipeline {
+    fn default() -> Pipeline {
+        let document = Document {
+            version: VERSION,
+            ..Document::default()
+        };
+        let mut tree = Node::built_in(&document);
+        if let Value::Table(table) = &mut tree.value {
+            let stages = Node {
+                line: None,
+                value: Value::Table(Table::new()),
+            };
+            table.insert("stage".to_owned(), stages);
+        }
+        Pipeline::assemble(document, BTreeMap::new(), BUILT_IN, tree)
+    }
+}
+
+impl PartialEq for Pipeline {
+    /// Equal settings, wherever they were read.
+    fn eq(&self, other: &Pipeline) -> bool {
+        let Pipeline {
+            site,
+            defaults,
+            chain,
+            stages,
+            alert,
+            log,
+            metrics,
+            file: _,
+            tree: _,
+        } = self;
+        *site == other.site
+            && *defaults == other.defaults
+            && *chain == other.chain
+            && *stages == other.stages
+            && *alert == other.alert
+            && *log == other.log
+            && *metrics == other.metrics
+    }
+}
+
+impl PartialEq for StageTable {
+    fn eq(&self, other: &StageTable) -> bool {
+        let own = |table: &StageTable| -> toml::Table {
+            let own = table.own.iter();
+            own.map(|(key, node)| (key.clone(), node.to_toml()))
+                .collect()
+        };
+        self.shell == other.shell
+            && self.next == other.next
+            && self.back == other.back
+            && own(self) == own(other)
+    }
+}
+
+impl Pipeline {
+    /// Returns the file to load: the one that was asked for, else the root's, else none.
+    ///
+    /// A file that is there and cannot be read is returned too: loading it says why, which is
+    /// better than running on settings nobody wrote.
+    pub fn locate(asked: Option<&Path>, root: &Path) -> Option<PathBuf> {
+        if let Some(asked) = asked {
+            return Some(asked.to_owned());
+        }
+        let path = root.join("pipeline.toml");
+        match path.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Ok(_) | Err(_) => Some(path),
+        }
+    }
+
+    /// Reads a file; without one, the built-in settings.
+    pub fn load(path: Option<&Path>) -> Result<Pipeline, ConfigError> {
+        let Some(path) = path else {
+            return Ok(Pipeline::default());
+        };
+        let text = read(path).map_err(|source| ConfigError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        Pipeline::parse(&text, &path.display().to_string())
+    }
+
+    /// Reads a text; `name` is what messages call it.
+    ///
+    /// What the text does not say is as built in. All problems are found, not only the first.
+    pub fn parse(text: &str, name: &str) -> Result<Pipeline, ConfigError> {
+        let mut report = Report::new(name);
+        let pipeline = Pipeline::read(text, &mut report);
+        let mut problems = report.problems;
+        let pipeline = match pipeline {
+            Some(pipeline) if problems.is_empty() => pipeline,
+            _ => {
+                problems.sort_by_key(|problem| problem.line);
+                return Err(ConfigError::Invalid(problems));
+            }
+        };
+        problems = pipeline.check();
+        problems.retain(|problem| problem.level == Level::Error);
+        if problems.is_empty() {
+            Ok(pipeline)
+        } else {
+            Err(ConfigError::Invalid(problems))
+        }
+    }
+
+    fn read(text: &str, report: &mut Report) -> Option<Pipeline> {
+        let mut file = node::parse(text, report)?;
+        let Pipeline { tree: base, .. } = Pipeline::default();
+        let mut tree = base.clone();
+        let Value::Table(table) = &mut tree.value else {
+            unreachable!("the built-in tree is a table");
+        };
+        let stages = file.remove("stage");
+        node::overlay(table, file, "", report);
+        merge_stages(table, stages, report);
+
+        let mut common = tree.clone();
+        if let Value::Table(table) = &mut common.value {
+            table.remove("stage");
+        }
+        let document: Document = decode(&mut common, &base, "", report)?;
+        if document.version != VERSION {
+            let line = tree.find(&["version".to_owned()])?.line;
+            let message = format!(
+                "'version' is {}; this program reads version {VERSION}",
+                document.version
+            );
+            report.error(line, "version", message);
+        }
+        let stages = read_stages(&tree, &common, report);
+        Some(Pipeline::assemble(document, stages, &report.file, tree))
+    }
+
+    fn assemble(
+        document: Document,
+        stages: BTreeMap<String, StageTable>,
+        file: &str,
+        tree: Node,
+    ) -> Pipeline {
+        Pipeline {
+            site: document.site,
+            defaults: document.defaults,
+            chain: document.chain,
+            stages,
+            alert: document.alert,
+            log: document.log,
+            metrics: document.metrics,
+            file: file.to_owned(),
+            tree,
+        }
+    }
+
+    /// The name of the file, as messages give it; `built-in` when there was none.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The shell's settings of a stage, the defaults merged in.
+    pub fn shell(&self, stage: &str) -> ShellSettings {
+        let table = self.stages.get(stage);
+        table.map_or_else(|| self.defaults.clone(), |table| table.shell.clone())
+    }
+
+    /// Where a stage's results go: its `next`, else the stage after it in the chain.
+    pub fn next_of(&self, stage: &str) -> Vec<&str> {
+        if let Some(next) = self.stages.get(stage).and_then(|table| table.next.as_ref()) {
+            return next.iter().map(String::as_str).collect();
+        }
+        let mut after = self.chain.stages.iter().skip_while(|name| *name != stage);
+        after.nth(1).map(String::as_str).into_iter().collect()
+    }
+
+    /// The earlier stages that a stage's results may go back to.
+    pub fn back_of(&self, stage: &str) -> Vec<&str> {
+        let table = self.stages.get(stage);
+        table.map_or_else(Vec::new, |table| {
+            table.back.iter().map(String::as_str).collect()
+        })
+    }
+
+    /// Every stage there is: those of the chain in its order, then those with a table only.
+    pub fn stage_names(&self) -> Vec<&str> {
+        let in_chain: BTreeSet<&str> = self.chain.stages.iter().map(String::as_str).collect();
+        let tables = self.stages.keys().map(String::as_str);
+        let mut names: Vec<&str> = self.chain.stages.iter().map(String::as_str).collect();
+        names.extend(tables.filter(|name| !in_chain.contains(name)));
+        names
+    }
+
+    /// Reads a stage's own settings from its table; the keys every stage has are left out.
+    ///
+    /// Unknown keys are errors whether or not the type denies them. A type with defaults for all
+    /// its fields is also found when the stage has no table; `()` takes no keys.
+    pub fn stage_settings<T: DeserializeOwned>(&self, stage: &str) -> Result<T, ConfigError> {
+        let table = self.stages.get(stage);
+        let line = self
+            .tree
+            .find(&["stage".to_owned(), stage.to_owned()])
+            .and_then(|node| node.line);
+        let mut own = Node {
+            line,
+            value: Value::Table(table.map(|table| table.own.clone()).unwrap_or_default()),
+        };
+        let root = join("stage", stage);
+        let common = common_keys();
+        let common: Vec<&str> = common.iter().map(String::as_str).collect();
+        let mut report = Report::new(&self.file);
+        for _ in 0..MOST_FAULTS {
+            let error = match T::deserialize(NodeDeserializer(&own)) {
+                Ok(settings) if report.problems.is_empty() => return Ok(settings),
+                Ok(_) => break,
+                Err(error) => error,
+            };
+            // A key that was removed below because it was wrong is not missing.
+            let is_missing = matches!(error.fault, Fault::Missing { .. });
+            if is_missing && !report.problems.is_empty() {
+                break;
+            }
+            complain(&error, &root, &common, line, &mut report);
+            let keys = error.keys();
+            let removed = match (keys.last(), own.parent_of(&keys)) {
+                (Some(key), Some(parent)) => parent.remove(key).is_some(),
+                _ => false,
+            };
+            if !removed {
+                break;
+            }
+        }
+        report.problems.sort_by_key(|problem| problem.line);
+        Err(ConfigError::Invalid(report.problems))
+    }
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    let mut file = File::open(path)?.take(LONGEST_FILE + 1);
+    file.read_to_end(&mut bytes)?;
+    let invalid = |message: String| io::Error::new(io::ErrorKind::InvalidData, message);
+    if bytes.len() as u64 > LONGEST_FILE {
+        return Err(invalid(format!("longer than {LONGEST_FILE} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
+        invalid(format!("line {line} is not UTF-8"))
+    })
+}
+
+/// Lays the file's `[stage.X]` tables over the built-in ones.
+fn merge_stages(base: &mut Table, stages: Option<Node>, report: &mut Report) {
+    let Some(stages) = stages else {
+        return;
+    };
+    let Value::Table(mut tables) = stages.value else {
+        let message = "'stage' is a table with a table for each stage".to_owned();
+        report.error(stages.line, "stage", message);
+        return;
+    };
+    tables.retain(|name, node| {
+        let is_table = node.as_table().is_some();
+        if !is_table {
+            let path = join("stage", name);
+            let message = format!("'{path}' is a table of settings");
+            report.error(node.line, &path, message);
+        }
+        is_table
+    });
+    if let Some(Node {
+        value: Value::Table(base),
+        ..
+    }) = base.get_mut("stage")
+    {
+        node::merge(base, tables);
+    }
+}
+
+/// The keys that every stage's table may have.
+pub(crate) fn common_keys() -> Vec<String> {
+    let shell = Node::built_in(&ShellSettings::default());
+    let shell = shell.as_table().into_iter().flat_map(Table::keys).cloned();
+    shell.chain(LINK_KEYS.map(str::to_owned)).collect()
+}
+
+/// Reads the stages' tables of `tree`, over the defaults of `common`, which are known to be good.
+fn read_stages(tree: &Node, common: &Node, report: &mut Report) -> BTreeMap<String, StageTable> {
+    let key = |key: &str| vec![key.to_owned()];
+    let (Some(defaults), Some(stages)) = (
+        common.find(&key("defaults")),
+        tree.find(&key("stage")).and_then(Node::as_table),
+    ) else {
+        return BTreeMap::new();
+    };
+    let mut read = BTreeMap::new();
+    for (name, node) in stages {
+        let table = node.as_table().cloned().unwrap_or_default();
+        if let Some(stage) = read_stage(&join("stage", name), table, defaults, report) {
+            read.insert(name.clone(), stage);
+        }
+    }
+    read
+}
+
+fn read_stage(
+    path: &str,
+    mut own: Table,
+    defaults: &Node,
+    report: &mut Report,
+) -> Option<StageTable> {
+    let mut take = |keys: &mut dyn Iterator<Item = &str>| -> Table {
+        keys.filter_map(|key| own.remove_entry(key)).collect()
+    };
+    let links = take(&mut LINK_KEYS.into_iter());
+    let shell_keys = defaults.as_table().into_iter().flat_map(Table::keys);
+    let overrides = take(&mut shell_keys.map(String::as_str));
+
+    let mut shell = defaults.clone();
+    if let Value::Table(shell) = &mut shell.value {
+        node::overlay(shell, overrides, path, report);
+    }
+    let shell: ShellSettings = decode(&mut shell, defaults, path, report)?;
+    let mut links = Node {
+        line: None,
+        value: Value::Table(links),
+    };
+    let links: Links = decode(&mut links, &Node::built_in(&Links::default()), path, report)?;
+    Some(StageTable {
+        shell,
+        next: links.next,
+        back: links.back,
+        own,
+    })
+}
+
+/// Decodes a tree. A faulty value is reported and replaced by the good one of `base`, so that the
+/// next fault is found too.
+fn decode<T: DeserializeOwned>(
+    tree: &mut Node,
+    base: &Node,
+    root: &str,
+    report: &mut Report,
+) -> Option<T> {
+    for _ in 0..MOST_FAULTS {
+        let error = match T::deserialize(NodeDeserializer(tree)) {
+            Ok(value) => return Some(value),
+            Err(error) => error,
+        };
+        complain(&error, root, &[], None, report);
+        let keys = error.keys();
+        let key = keys.last()?;
+        let parent = tree.parent_of(&keys)?;
+        match base.find(&keys) {
+            Some(good) => parent.insert(key.clone(), good.clone()),
+            None => parent.remove(key),
+        };
+    }
+    None
+}
+
+fn complain(
+    error: &DecodeError,
+    root: &str,
+    more: &[&str],
+    line: Option<u32>,
+    report: &mut Report,
+) {
+    let line = error.line.or(line);
+    report.error(line, &error.path(root), error.message(root, more));
+}

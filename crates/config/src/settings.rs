@@ -1,0 +1,291 @@
+//! The settings themselves and their built-in values.
+//!
+//! The keys of `pipeline.toml` are the fields below, in kebab-case, and nowhere else. A test holds
+//! the shipped file and these values together.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::units::{Bytes, Free, Percent, Span};
+
+/// Whose archive this is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Site {
+    /// The organization, as a domain name.
+    pub organization: String,
+    /// Which of the organization's installations, such as production or rehearsal.
+    pub platform: String,
+    /// Where a person can be reached.
+    pub contact: String,
+}
+
+/// What the shell around every stage needs to know.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct ShellSettings {
+    /// Threads that claim parcels.
+    pub workers: u32,
+    /// Attempts after which a parcel that kills its worker is held.
+    pub attempts: u32,
+    /// How a deferred parcel waits.
+    pub retry: Retry,
+    /// How often a worker says that it lives.
+    pub heartbeat: Span,
+    /// How long another host's worker may be silent before it is taken for dead.
+    pub lease: Span,
+    /// How often the work directory is read, whatever the bell says.
+    pub scan: Span,
+    /// How long a dropped file must be at rest before it is adopted.
+    pub settle: Span,
+    /// Parcels waiting at the destination at which a stage stops claiming.
+    pub high_mark: u64,
+    /// Parcels waiting at the destination at which it goes on.
+    pub low_mark: u64,
+    /// Free space under which a stage claims nothing.
+    pub min_free: Free,
+    /// Parcels that share an fsync.
+    pub group: Group,
+    /// Parcels that a gathering stage takes together.
+    pub batch: Group,
+    /// Waiting parcels above which the ready directory is sharded.
+    pub shard_above: u64,
+    /// Age at which receipts are folded into the ledger.
+    pub keep_receipts: Span,
+    /// How long work in hand may go on after SIGTERM before it is given back.
+    pub grace: Span,
+}
+
+/// Back-off of a deferred parcel: `first`, then `factor` times as long each time, up to `max`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Retry {
+    /// The first wait.
+    pub first: Span,
+    /// By how much the wait grows.
+    pub factor: f64,
+    /// The longest wait.
+    pub max: Span,
+    /// Time since the first deferral after which the parcel is held.
+    pub limit: Span,
+}
+
+/// So many parcels, or as many as came within the time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Group {
+    /// At most so many.
+    pub parcels: u32,
+    /// Counted from the first.
+    pub wait: Span,
+}
+
+/// The order of the stages.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Chain {
+    /// The stages, first to last.
+    pub stages: Vec<String>,
+}
+
+/// When `ecluse check` and the alert rules speak up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Alert {
+    /// Age of the oldest waiting parcel of a stage.
+    pub oldest: Limits<Span>,
+    /// Parcels held.
+    pub held: Limits<u64>,
+    /// Free space.
+    pub free: Limits<Free>,
+    /// Time since a stage last finished something.
+    pub silent: Limits<Span>,
+}
+
+/// Two limits: a warning, and a page in the night.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Limits<Quantity> {
+    /// From here on, a warning.
+    pub warn: Quantity,
+    /// From here on, critical.
+    pub crit: Quantity,
+}
+
+/// What is logged, and how.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Log {
+    /// The form.
+    pub format: LogFormat,
+    /// The least important level that is logged.
+    pub level: LogLevel,
+}
+
+/// The form of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// Journald when stderr is the journal, text when it is a terminal, else JSON.
+    #[default]
+    Auto,
+    /// Fields in the journal.
+    Journald,
+    /// One JSON object a line.
+    Json,
+    /// Lines for people.
+    Text,
+}
+
+/// The least important level that is logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogLevel {
+    /// Archived data at risk, or a person must act.
+    Error,
+    /// Odd, nothing lost.
+    Warn,
+    /// A parcel changed state.
+    #[default]
+    Info,
+    /// Per file.
+    Debug,
+    /// Per record.
+    Trace,
+}
+
+impl LogLevel {
+    /// The level as log filters write it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            LogLevel::Error => "error",
+            LogLevel::Warn => "warn",
+            LogLevel::Info => "info",
+            LogLevel::Debug => "debug",
+            LogLevel::Trace => "trace",
+        }
+    }
+}
+
+/// Where figures are given out; nowhere unless the file says so.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Metrics {
+    /// The address to listen on; written as an empty string when there is none.
+    #[serde(serialize_with = "or_empty", deserialize_with = "address")]
+    pub listen: Option<SocketAddr>,
+    /// The file to write; written as an empty string when there is none. May contain `{stage}`.
+    #[serde(serialize_with = "path_or_empty", deserialize_with = "path")]
+    pub textfile: Option<PathBuf>,
+}
+
+impl Metrics {
+    /// The file for one process: `{stage}` in the name becomes the stage's name.
+    ///
+    /// Stages that run as processes of their own would overwrite each other's file without it.
+    pub fn textfile_of(&self, stage: &str) -> Option<PathBuf> {
+        let path = self.textfile.as_ref()?.to_str()?;
+        Some(PathBuf::from(path.replace("{stage}", stage)))
+    }
+}
+
+impl Default for ShellSettings {
+    fn default() -> ShellSettings {
+        const DAY: u64 = 86_400;
+        ShellSettings {
+            workers: 1,
+            attempts: 5,
+            retry: Retry {
+                first: Span::secs(30),
+                factor: 2.0,
+                max: Span::secs(3_600),
+                limit: Span::secs(7 * DAY),
+            },
+            heartbeat: Span::secs(30),
+            lease: Span::secs(5 * 60),
+            scan: Span::secs(30),
+            settle: Span::secs(10),
+            high_mark: 10_000,
+            low_mark: 8_000,
+            min_free: Free::Bytes(Bytes(1 << 30)),
+            group: Group {
+                parcels: 64,
+                wait: Span::millis(20),
+            },
+            batch: Group {
+                parcels: 1_000,
+                wait: Span::secs(60),
+            },
+            shard_above: 50_000,
+            keep_receipts: Span::secs(90 * DAY),
+            grace: Span::secs(5 * 60),
+        }
+    }
+}
+
+impl Default for Alert {
+    fn default() -> Alert {
+        const HOUR: u64 = 3_600;
+        Alert {
+            oldest: Limits {
+                warn: Span::secs(6 * HOUR),
+                crit: Span::secs(24 * HOUR),
+            },
+            held: Limits { warn: 1, crit: 50 },
+            free: Limits {
+                warn: Free::Percent(Percent::of(15)),
+                crit: Free::Percent(Percent::of(5)),
+            },
+            silent: Limits {
+                warn: Span::secs(24 * HOUR),
+                crit: Span::secs(48 * HOUR),
+            },
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log {
+            format: LogFormat::Auto,
+            level: LogLevel::Info,
+        }
+    }
+}
+
+fn or_empty<S: Serializer>(address: &Option<SocketAddr>, serializer: S) -> Result<S::Ok, S::Error> {
+    match address {
+        Some(address) => serializer.collect_str(address),
+        None => serializer.serialize_str(""),
+    }
+}
+
+fn path_or_empty<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    match path {
+        Some(path) => path.serialize(serializer),
+        None => serializer.serialize_str(""),
+    }
+}
+
+fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| {
+        let advice = r#"write an address with a port such as "127.0.0.1:9464", or """#;
+        de::Error::custom(format_args!("{text:?} is no address; {advice}"))
+    })
+}
+
+fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text.contains('\0') {
+        return Err(de::Error::custom("a path has no NUL in it"));
+    }
+    Ok(Some(text)
+        .filter(|text| !text.is_empty())
+        .map(PathBuf::from))
+}

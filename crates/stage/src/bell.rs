@@ -1,0 +1,95 @@
+//! The doorbell: `notify` rings, the scan decides.
+//!
+//! Events may be lost, doubled or never come (network file systems, a full queue, no inotify at
+//! all): a bell that does not ring costs delay, never a parcel.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ecluse_spool::StageDir;
+use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind, RenameMode};
+use notify::{Config, Event, RecommendedWatcher, RecursiveMode, Watcher};
+
+use crate::control::Bell;
+
+/// Keeps the bell wired; dropping it unwires it.
+pub struct Wire {
+    _watcher: RecommendedWatcher,
+}
+
+/// Wires the bell of a stage to its directories. `None`: this machine has no bell to give.
+pub fn wire(dir: &StageDir, bell: &Arc<Bell>) -> Option<Wire> {
+    let ringer = Ringer {
+        bell: Arc::clone(bell),
+        drop: dir.drop(),
+        ready: dir.ready(),
+    };
+    let watcher = RecommendedWatcher::new(
+        move |event: notify::Result<Event>| ringer.hear(event),
+        Config::default(),
+    );
+    let mut watcher = match watcher {
+        Ok(watcher) => watcher,
+        Err(error) => {
+            tracing::warn!(%error, "no bell on this machine: scanning more often instead");
+            return None;
+        }
+    };
+    let mut paths = vec![dir.ready(), dir.drop(), dir.root().to_owned()];
+    if dir.ready().join("ff").exists() {
+        paths.extend((0..=255u8).map(|shard| dir.ready().join(format!("{shard:02x}"))));
+    }
+    for path in paths {
+        if let Err(error) = watcher.watch(&path, RecursiveMode::NonRecursive) {
+            tracing::warn!(%error, path = %path.display(), "no bell on this directory: scanning more often instead");
+            return None;
+        }
+    }
+    Some(Wire { _watcher: watcher })
+}
+
+struct Ringer {
+    bell: Arc<Bell>,
+    drop: PathBuf,
+    ready: PathBuf,
+}
+
+impl Ringer {
+    fn hear(&self, event: notify::Result<Event>) {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => {
+                tracing::warn!(%error, "the bell is out of order");
+                return self.bell.ring();
+            }
+        };
+        if event.need_rescan() {
+            return self.bell.ring();
+        }
+        match event.kind {
+            EventKind::Access(AccessKind::Close(AccessMode::Write))
+            | EventKind::Modify(ModifyKind::Name(RenameMode::To)) => self.came(&event.paths),
+            EventKind::Create(_) => {
+                if event.paths.iter().any(|path| self.is_ready(path)) {
+                    self.bell.ring();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn came(&self, paths: &[PathBuf]) {
+        for path in paths {
+            match (path.parent(), path.file_name()) {
+                (Some(parent), Some(name)) if parent == self.drop => {
+                    self.bell.ring_closed(name.to_owned());
+                }
+                _ => self.bell.ring(),
+            }
+        }
+    }
+
+    fn is_ready(&self, path: &Path) -> bool {
+        path.starts_with(&self.ready)
+    }
+}

@@ -1,0 +1,113 @@
+//! What the threads of one process tell each other: stop, hurry, settings changed, the bell rang.
+
+use std::ffi::OsString;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use ecluse_config::Pipeline;
+
+/// Shared by everything that runs in one process.
+pub struct Control {
+    stop: AtomicBool,
+    /// Counts up when the settings change.
+    settings: AtomicU64,
+    pipeline: RwLock<Arc<Pipeline>>,
+}
+
+impl Control {
+    /// Starts with these settings.
+    pub fn new(pipeline: Pipeline) -> Self {
+        Self {
+            stop: AtomicBool::new(false),
+            settings: AtomicU64::new(0),
+            pipeline: RwLock::new(Arc::new(pipeline)),
+        }
+    }
+
+    /// Asks everything to stop; says whether it was asked before.
+    pub fn stop(&self) -> bool {
+        self.stop.swap(true, Ordering::SeqCst)
+    }
+
+    /// Tells whether everything was asked to stop.
+    pub fn stopping(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    /// Puts new settings in force.
+    pub fn reload(&self, pipeline: Pipeline) {
+        *self.pipeline.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(pipeline);
+        self.settings.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Returns the settings in force.
+    pub fn pipeline(&self) -> Arc<Pipeline> {
+        Arc::clone(&self.pipeline.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns a number that changes when the settings do.
+    pub fn settings_number(&self) -> u64 {
+        self.settings.load(Ordering::SeqCst)
+    }
+}
+
+/// The bell of one stage: rings when something came, and wakes whoever waits.
+#[derive(Default)]
+pub struct Bell {
+    state: Mutex<BellState>,
+    rung: Condvar,
+}
+
+#[derive(Default)]
+struct BellState {
+    rings: u64,
+    /// Files in `drop/` that their writer closed or that were renamed in.
+    closed: Vec<OsString>,
+}
+
+/// More names than this are not worth keeping: the scan finds the files anyway.
+const CLOSED_KEPT: usize = 10_000;
+
+impl Bell {
+    /// Rings.
+    pub fn ring(&self) {
+        self.lock().rings += 1;
+        self.rung.notify_all();
+    }
+
+    /// Rings for a complete file in `drop/`.
+    pub fn ring_closed(&self, name: OsString) {
+        let mut state = self.lock();
+        state.rings += 1;
+        if state.closed.len() < CLOSED_KEPT {
+            state.closed.push(name);
+        }
+        drop(state);
+        self.rung.notify_all();
+    }
+
+    /// Returns how often it rang.
+    pub fn rings(&self) -> u64 {
+        self.lock().rings
+    }
+
+    /// Takes the names of the complete files.
+    pub fn take_closed(&self) -> Vec<OsString> {
+        std::mem::take(&mut self.lock().closed)
+    }
+
+    /// Waits until it rings once more than `heard`, or for `at_most`; returns the rings.
+    pub fn wait(&self, heard: u64, at_most: Duration) -> u64 {
+        let state = self.lock();
+        let (state, _) = self
+            .rung
+            .wait_timeout_while(state, at_most, |state| state.rings == heard)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.rings
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BellState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,292 @@
+//! The workers of one stage in this process: started together, watched, stopped in good order.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ecluse_config::{Free, Pipeline, ShellSettings};
+use ecluse_spool::{Floor, Limits, Marks, Signs, SpoolError, Worker, WorkerId, Yard};
+use ecluse_telemetry::Metrics;
+
+use crate::bell;
+use crate::control::{Bell, Control};
+use crate::failure::Failure;
+use crate::labour::Labour;
+use crate::stage::{Intake, Stage};
+
+/// Where a crew works and for whom.
+#[derive(Clone)]
+pub struct Post {
+    /// Everything lies under here.
+    pub root: PathBuf,
+    /// The stop and the settings of this process.
+    pub control: Arc<Control>,
+    /// The stage's figures.
+    pub metrics: Metrics,
+    /// Stop at the first failure of the machine instead of waiting for it to get well.
+    pub once: bool,
+    /// How many workers, when the command line says so.
+    pub workers: Option<u32>,
+    /// The name this host goes by, when it is not its own.
+    pub host: Option<String>,
+}
+
+impl Post {
+    /// Opens the yard of this post.
+    pub fn yard(&self) -> Yard {
+        let mut yard = Yard::open(&self.root.join("work"));
+        if let Some(host) = &self.host {
+            yard.host.name.clone_from(host);
+        }
+        yard
+    }
+}
+
+/// What became of the parcels of a crew.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Handed over.
+    pub done: AtomicU64,
+    /// Deferred.
+    pub deferred: AtomicU64,
+    /// Held.
+    pub held: AtomicU64,
+    /// Given up because the machine failed; only with `--once`.
+    pub halted: AtomicBool,
+    /// Why, the first time.
+    pub halt_reason: Mutex<String>,
+    /// Parcels waiting, as last scanned.
+    pub waiting: AtomicU64,
+    /// What the crew waits for, if anything.
+    pub blocked: Mutex<Option<String>>,
+}
+
+impl Tally {
+    pub(crate) fn halt(&self, reason: &str) {
+        if !self.halted.swap(true, Ordering::SeqCst) {
+            *self.halt_reason.lock().unwrap_or_else(PoisonError::into_inner) = reason.to_owned();
+        }
+    }
+
+    pub(crate) fn set_blocked(&self, why: Option<String>) {
+        *self.blocked.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
+    /// Returns what the crew waits for, if anything.
+    pub fn blocked(&self) -> Option<String> {
+        self.blocked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A worker of this process, as those who watch over it know it.
+#[derive(Clone)]
+pub(crate) struct Member {
+    pub(crate) id: WorkerId,
+    pub(crate) signs: Signs,
+}
+
+/// The workers of one stage in this process.
+pub struct Crew {
+    /// The stage.
+    pub name: &'static str,
+    /// What it takes at a time.
+    pub intake: Intake,
+    /// What became of its parcels.
+    pub tally: Arc<Tally>,
+    post: Post,
+    threads: Vec<JoinHandle<()>>,
+    members: Arc<Mutex<Vec<Member>>>,
+    bell: Arc<Bell>,
+    hurry: Arc<AtomicBool>,
+    seen: Mutex<Vec<(WorkerId, u64)>>,
+    _wire: Option<bell::Wire>,
+}
+
+impl Crew {
+    /// Starts the workers of a stage: each is born and has scanned once when this returns.
+    pub fn start<Kind: Stage + 'static>(post: Post) -> Result<Self, Failure> {
+        check_settings::<Kind>(&post.control.pipeline())?;
+        let yard = post.yard();
+        let dir = yard.init(Kind::NAME)?;
+        for next in post.control.pipeline().next_of(Kind::NAME) {
+            yard.init(next)?;
+        }
+        let bell = Arc::new(Bell::default());
+        let wire = bell::wire(&dir, &bell);
+        let settings = post.control.pipeline().shell(Kind::NAME);
+        let crew = post.workers.unwrap_or(settings.workers).max(1);
+        let mut started = Self {
+            name: Kind::NAME,
+            intake: Kind::INTAKE,
+            tally: Arc::default(),
+            post: post.clone(),
+            threads: Vec::new(),
+            members: Arc::default(),
+            bell: Arc::clone(&bell),
+            hurry: Arc::default(),
+            seen: Mutex::default(),
+            _wire: wire,
+        };
+        let has_bell = started._wire.is_some();
+        for number in 0..crew {
+            let (sender, born) = std::sync::mpsc::channel();
+            let hands = Hands {
+                post: post.clone(),
+                yard: yard.clone(),
+                bell: Arc::clone(&bell),
+                has_bell,
+                tally: Arc::clone(&started.tally),
+                members: Arc::clone(&started.members),
+                hurry: Arc::clone(&started.hurry),
+                number,
+            };
+            let thread = std::thread::Builder::new()
+                .name(format!("{}-{number}", Kind::NAME))
+                .spawn(move || Labour::<Kind>::run(hands, sender))
+                .map_err(Failure::halt)?;
+            started.threads.push(thread);
+            match born.recv() {
+                Ok(Ok(())) => {}
+                Ok(Err(failure)) => {
+                    post.control.stop();
+                    started.wake();
+                    return Err(failure);
+                }
+                Err(_) => {
+                    return Err(Failure::halt(format!(
+                        "a worker of {} ended before it began",
+                        Kind::NAME
+                    )));
+                }
+            }
+        }
+        Ok(started)
+    }
+
+    /// Wakes the workers, so that they see what changed.
+    pub fn wake(&self) {
+        self.bell.ring();
+    }
+
+    /// Lets a gathering stage take what there is without waiting for more.
+    pub fn hurry(&self, hurry: bool) {
+        if self.hurry.swap(hurry, Ordering::SeqCst) != hurry {
+            self.wake();
+        }
+    }
+
+    /// Tells whether every worker has gone forward since this was last asked.
+    pub fn goes_forward(&self) -> bool {
+        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let now: Vec<(WorkerId, u64)> = members
+            .iter()
+            .map(|member| (member.id.clone(), member.signs.ticks()))
+            .collect();
+        let stuck = now.iter().any(|state| seen.contains(state));
+        *seen = now;
+        !stuck
+    }
+
+    /// Tells whether all workers have ended.
+    pub fn ended(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Asks the work in hand to end soon.
+    pub fn ask_to_stop(&self) {
+        for member in &*self.members.lock().unwrap_or_else(PoisonError::into_inner) {
+            member.signs.ask_to_stop();
+        }
+        self.wake();
+    }
+
+    /// Waits for the workers to end; those that do not within the grace lose what they hold, which
+    /// goes back untouched.
+    pub fn stop(self, deadline: Instant) -> Result<(), Failure> {
+        self.ask_to_stop();
+        while !self.ended() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if self.ended() {
+            for thread in self.threads {
+                let _ = thread.join();
+            }
+            return Ok(());
+        }
+        tracing::warn!(
+            stage = self.name,
+            "work in hand outlasted the grace: giving it back"
+        );
+        let pipeline = self.post.control.pipeline();
+        let limits = limits_of(&pipeline.shell(self.name));
+        let yard = self.post.yard();
+        let mut bailiff = Worker::open(&yard, self.name, &nexts(&pipeline, self.name), limits, VERSION)?;
+        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for member in members {
+            bailiff.evict(&member.id)?;
+        }
+        Ok(bailiff.close()?)
+    }
+}
+
+/// What one worker's thread starts with.
+pub(crate) struct Hands {
+    pub(crate) post: Post,
+    pub(crate) yard: Yard,
+    pub(crate) bell: Arc<Bell>,
+    pub(crate) has_bell: bool,
+    pub(crate) tally: Arc<Tally>,
+    pub(crate) members: Arc<Mutex<Vec<Member>>>,
+    pub(crate) hurry: Arc<AtomicBool>,
+    pub(crate) number: u32,
+}
+
+/// The version that stands in leases and receipts.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Reads a stage's settings and says what is wrong with them.
+pub(crate) fn check_settings<Kind: Stage>(pipeline: &Pipeline) -> Result<(), Failure> {
+    pipeline
+        .stage_settings::<Kind::Settings>(Kind::NAME)
+        .map(drop)
+        .map_err(Failure::config)
+}
+
+pub(crate) fn nexts(pipeline: &Pipeline, stage: &str) -> Vec<String> {
+    let next = pipeline.next_of(stage);
+    next.into_iter().map(str::to_owned).collect()
+}
+
+pub(crate) fn limits_of(settings: &ShellSettings) -> Limits {
+    Limits {
+        attempts: settings.attempts,
+        retry_first: settings.retry.first.0,
+        retry_factor: settings.retry.factor,
+        retry_longest: settings.retry.max.0,
+        retry_limit: settings.retry.limit.0,
+        lease: settings.lease.0,
+        settle: settings.settle.0,
+        shard_above: usize::try_from(settings.shard_above).unwrap_or(usize::MAX),
+        ..Limits::default()
+    }
+}
+
+/// Returns the marks between which a stage with these settings stops and goes on.
+pub fn marks_of(settings: &ShellSettings) -> Marks {
+    Marks {
+        high: usize::try_from(settings.high_mark).unwrap_or(usize::MAX),
+        low: usize::try_from(settings.low_mark).unwrap_or(usize::MAX),
+        floor: match settings.min_free {
+            Free::Bytes(bytes) => Floor::Bytes(bytes.0),
+            Free::Percent(share) => Floor::Share(share.share_of(10_000) as u16),
+        },
+    }
+}
+
+/// Tells a fenced worker from a sick machine.
+pub(crate) fn is_fenced(error: &SpoolError) -> bool {
+    matches!(error, SpoolError::Fenced { .. })
+}

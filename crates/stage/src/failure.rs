@@ -1,0 +1,101 @@
+//! Who is at fault, said where it is known; everything else follows from it.
+
+use std::error::Error;
+use std::io;
+
+use ecluse_spool::SpoolError;
+
+/// Who is at fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blame {
+    /// The parcel: it is set aside for a person.
+    Parcel,
+    /// The machine: the stage takes no more work until the machine is well.
+    Machine,
+    /// The world: the parcel waits, with back-off.
+    World,
+    /// `pipeline.toml`: nothing is touched.
+    Config,
+    /// Nobody: the stage was asked to stop and gives the parcel back.
+    Nobody,
+}
+
+/// Why a piece of work did not succeed.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+pub struct Failure {
+    /// Who is at fault.
+    pub blame: Blame,
+    /// What happened, naming the object: file, record, offset.
+    pub reason: String,
+}
+
+impl Failure {
+    /// The parcel is at fault: malformed, wrong digest, unknown job.
+    pub fn hold(reason: impl ToString) -> Self {
+        Self::of(Blame::Parcel, reason)
+    }
+
+    /// The machine is at fault: disk full, failed fsync, read-only.
+    pub fn halt(reason: impl ToString) -> Self {
+        Self::of(Blame::Machine, reason)
+    }
+
+    /// The world is at fault: DNS, 503, a busy lock.
+    pub fn defer(reason: impl ToString) -> Self {
+        Self::of(Blame::World, reason)
+    }
+
+    /// `pipeline.toml` is at fault.
+    pub fn config(reason: impl ToString) -> Self {
+        Self::of(Blame::Config, reason)
+    }
+
+    /// Nobody is at fault: the stage was asked to stop, the parcel goes back untouched.
+    pub fn give_back() -> Self {
+        Self::of(Blame::Nobody, "asked to stop")
+    }
+
+    fn of(blame: Blame, reason: impl ToString) -> Self {
+        Self {
+            blame,
+            reason: reason.to_string(),
+        }
+    }
+}
+
+impl From<SpoolError> for Failure {
+    fn from(error: SpoolError) -> Self {
+        let blame = match &error {
+            SpoolError::Io { .. } | SpoolError::Fenced { .. } => Blame::Machine,
+            SpoolError::Damaged { .. } | SpoolError::Refused(_) => Blame::Parcel,
+            _ => Blame::Machine,
+        };
+        Self::of(blame, with_causes(&error))
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// Bytes that end early or make no sense are the parcel's fault, the rest the machine's.
+    fn from(error: io::Error) -> Self {
+        let blame = match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => Blame::Parcel,
+            _ => Blame::Machine,
+        };
+        Self::of(blame, error)
+    }
+}
+
+fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,198 @@
+//! The program of a stage: its command line.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Arg, ArgAction, Command, value_parser};
+use ecluse_config::{LogFormat, Pipeline};
+use ecluse_spool::Yard;
+use ecluse_telemetry as telemetry;
+
+use crate::control::Control;
+use crate::entry::Entry;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::stage::Stage;
+use crate::supervise::{Plan, supervise};
+
+/// Runs a stage as a program of its own.
+pub fn main<Kind: Stage + 'static>() -> ExitCode {
+    let entry = Entry::of::<Kind>();
+    let matches = match command(&entry).try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() {
+                Exit::Usage.into()
+            } else {
+                Exit::Done.into()
+            };
+        }
+    };
+    let root = matches.get_one::<PathBuf>("root").cloned().unwrap_or_default();
+    let asked = matches.get_one::<PathBuf>("config").cloned();
+    let config = Pipeline::locate(asked.as_deref(), &root);
+    let pipeline = match Pipeline::load(config.as_deref()) {
+        Ok(pipeline) => pipeline,
+        Err(error) => return complain(Exit::Config, &error.to_string()),
+    };
+    if let Err(failure) = (entry.check)(&pipeline) {
+        return complain(failure.exit(), &failure.reason);
+    }
+    if matches.get_flag("check") {
+        return Exit::Done.into();
+    }
+    if matches.get_flag("dry-run") {
+        return dry_run(&entry, &root, &pipeline);
+    }
+    let log = match start_log(&pipeline, matches.get_one::<String>("log"), &format!("ecluse-{}", entry.name)) {
+        Ok(log) => log,
+        Err(failure) => return complain(failure.exit(), &failure.reason),
+    };
+    let once = matches.get_flag("once");
+    let control = Arc::new(Control::new(pipeline));
+    let plan = Plan {
+        root,
+        config,
+        once,
+        version: env!("CARGO_PKG_VERSION"),
+        progress: None,
+        log: Some(log),
+    };
+    let workers = matches.get_one::<u32>("workers").copied();
+    let host = matches.get_one::<String>("host").cloned();
+    match supervise(plan, &control, &[entry], workers, host) {
+        Ok(ended) => {
+            if let Some(why) = ended.halted.as_ref().or(ended.blocked.as_ref()) {
+                return complain(ended.exit(), why);
+            }
+            ended.exit().into()
+        }
+        Err(failure) => complain(failure.exit(), &failure.reason),
+    }
+}
+
+fn command(entry: &Entry) -> Command {
+    Command::new(entry.name)
+        .bin_name(format!("ecluse-{}", entry.name))
+        .display_name(format!("ecluse-{}", entry.name))
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(entry.about)
+        .arg(
+            Arg::new("root")
+                .long("root")
+                .env("ECLUSE_ROOT")
+                .value_name("DIR")
+                .default_value(".")
+                .value_parser(value_parser!(PathBuf))
+                .help("Everything lies under here"),
+        )
+        .arg(
+            Arg::new("config")
+                .long("config")
+                .env("ECLUSE_CONFIG")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .help("The settings; without it <root>/pipeline.toml, else the built-in ones"),
+        )
+        .arg(
+            Arg::new("once")
+                .long("once")
+                .action(ArgAction::SetTrue)
+                .help("Stops when nothing is left to do"),
+        )
+        .arg(
+            Arg::new("check")
+                .long("check")
+                .action(ArgAction::SetTrue)
+                .help("Reads the settings, says what is wrong with them, and touches nothing"),
+        )
+        .arg(
+            Arg::new("dry-run")
+                .long("dry-run")
+                .short('n')
+                .action(ArgAction::SetTrue)
+                .help("Says what waits, and touches nothing"),
+        )
+        .arg(
+            Arg::new("workers")
+                .long("workers")
+                .value_name("N")
+                .value_parser(value_parser!(u32).range(1..=1024))
+                .help("Workers, instead of the settings' number"),
+        )
+        .arg(
+            Arg::new("log")
+                .long("log")
+                .env("ECLUSE_LOG")
+                .value_name("LEVEL")
+                .help("What is logged: error, warn, info, debug, trace"),
+        )
+        .arg(
+            Arg::new("host")
+                .long("host")
+                .env("ECLUSE_HOST")
+                .value_name("NAME")
+                .help("The name this host goes by in leases, where host names are not unique"),
+        )
+        .after_help(exit_help())
+}
+
+fn exit_help() -> String {
+    let mut text = String::from("Exit codes:\n");
+    for (exit, meaning) in Exit::TABLE {
+        text.push_str(&format!("  {:>2}  {meaning}\n", exit as u8));
+    }
+    text
+}
+
+fn dry_run(entry: &Entry, root: &std::path::Path, pipeline: &Pipeline) -> ExitCode {
+    let yard = Yard::open(&root.join("work"));
+    let depths = match yard.depths(entry.name) {
+        Ok(depths) => depths,
+        Err(error) => return complain(Exit::Machine, &error.to_string()),
+    };
+    let next = pipeline.next_of(entry.name);
+    let to = if next.is_empty() { "nowhere".to_owned() } else { next.join(", ") };
+    let line = format!(
+        "would take {} waiting and {} dropped, and send results to {to}; {} deferred, {} held\n",
+        depths.ready, depths.dropped, depths.deferred, depths.held
+    );
+    let _ = std::io::stdout().write_all(line.as_bytes());
+    Exit::Done.into()
+}
+
+/// Starts the log as the settings and the command line say.
+pub fn start_log(
+    pipeline: &Pipeline,
+    level: Option<&String>,
+    identifier: &str,
+) -> Result<telemetry::log::Handle, Failure> {
+    let format = match pipeline.log.format {
+        LogFormat::Auto => telemetry::log::Format::Auto,
+        LogFormat::Journald => telemetry::log::Format::Journald,
+        LogFormat::Json => telemetry::log::Format::Json,
+        LogFormat::Text => telemetry::log::Format::Text,
+    };
+    let options = telemetry::log::Options {
+        format,
+        filter: level.map_or_else(|| pipeline.log.level.as_str().to_owned(), Clone::clone),
+        identifier: identifier.to_owned(),
+        journal_stream: std::env::var("JOURNAL_STREAM").ok(),
+        color: std::env::var_os("NO_COLOR").is_none(),
+    };
+    let handle = telemetry::log::init(&options).map_err(Failure::config)?;
+    // A panic is caught and told as a failure of its parcel; its backtrace is no operator's business.
+    std::panic::set_hook(Box::new(|panic| {
+        tracing::error!(%panic, "a piece of work crashed");
+    }));
+    Ok(handle)
+}
+
+fn complain(exit: Exit, reason: &str) -> ExitCode {
+    let shown = telemetry::printable(reason.as_bytes());
+    let _ = writeln!(std::io::stderr(), "{shown}");
+    exit.into()
+}

@@ -1,0 +1,368 @@
+//! Watches over the crews of this process: signals, the watchdog, metrics, the end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use ecluse_config::Pipeline;
+use ecluse_spool::{Depths, Yard};
+use ecluse_telemetry as telemetry;
+use ecluse_telemetry::{Exposition, Registry};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::control::Control;
+use crate::crew::{Crew, Post};
+use crate::exit::Exit;
+use crate::failure::{Blame, Failure};
+use crate::stage::Intake;
+
+/// How often the crews are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// How often depths are counted for metrics and the status line.
+const COUNT: Duration = Duration::from_secs(5);
+
+/// What a process runs.
+pub struct Plan {
+    /// Everything lies under here.
+    pub root: PathBuf,
+    /// The file the settings came from, to be read again on SIGHUP.
+    pub config: Option<PathBuf>,
+    /// Stop when all is idle.
+    pub once: bool,
+    /// The version that metrics tell.
+    pub version: &'static str,
+    /// Called about ten times a second with the crews, to show progress.
+    pub progress: Option<Box<dyn FnMut(&[Crew])>>,
+    /// The log, so that SIGHUP can change its level.
+    pub log: Option<telemetry::log::Handle>,
+}
+
+/// How a run ended.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// Parcels handed over.
+    pub done: u64,
+    /// Parcels held.
+    pub held: u64,
+    /// Parcels deferred and still waiting.
+    pub deferred: u64,
+    /// What failed of the machine.
+    pub halted: Option<String>,
+    /// What still blocks a stage.
+    pub blocked: Option<String>,
+}
+
+impl Ended {
+    /// Returns the exit code.
+    pub fn exit(&self) -> Exit {
+        if self.halted.is_some() {
+            Exit::Machine
+        } else if self.held > 0 {
+            Exit::Held
+        } else if self.deferred > 0 || self.blocked.is_some() {
+            Exit::Deferred
+        } else {
+            Exit::Done
+        }
+    }
+}
+
+/// Starts the crews and watches over them until they are told to stop, or with `once` until all is
+/// idle.
+pub fn supervise(
+    mut plan: Plan,
+    control: &Arc<Control>,
+    starts: &[crate::Entry],
+    workers: Option<u32>,
+    host: Option<String>,
+) -> Result<Ended, Failure> {
+    let registry = Registry::new(plan.version);
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(Failure::halt)?;
+    let health = telemetry::Health::starting();
+    let pipeline = control.pipeline();
+    let _server = match pipeline.metrics.listen {
+        Some(address) => Some(
+            telemetry::Server::start(address, registry.clone(), health.clone())
+                .map_err(|e| Failure::config(format!("cannot listen on {address}: {e}")))?,
+        ),
+        None => None,
+    };
+    let mut crews: Vec<Crew> = Vec::new();
+    let mut yard = None;
+    for entry in starts {
+        let post = Post {
+            root: plan.root.clone(),
+            control: Arc::clone(control),
+            metrics: registry.stage(entry.name),
+            once: plan.once,
+            workers,
+            host: host.clone(),
+        };
+        yard.get_or_insert_with(|| post.yard());
+        match (entry.start)(post) {
+            Ok(crew) => crews.push(crew),
+            Err(failure) => {
+                control.stop();
+                stop_all(crews, Instant::now() + Duration::from_secs(5));
+                return Err(failure);
+            }
+        }
+    }
+    let Some(yard) = yard else {
+        return Err(Failure::config("no stage to run"));
+    };
+    health.well("start");
+    tell_systemd(&[sd_notify::NotifyState::Ready]);
+    let mut watch = Watch {
+        plan: &mut plan,
+        control,
+        yard: &yard,
+        registry: &registry,
+        signals,
+        counted: None,
+        dog: sd_notify::watchdog_enabled(),
+        fed: Instant::now(),
+        idle_rounds: 0,
+    };
+    watch.until_end(&crews);
+    tell_systemd(&[sd_notify::NotifyState::Stopping]);
+    let grace = crews
+        .iter()
+        .map(|crew| control.pipeline().shell(crew.name).grace.0)
+        .max()
+        .unwrap_or_default();
+    watch.drain(&crews, Instant::now() + grace);
+    let ended = ended(&crews, &yard, plan.once);
+    stop_all(crews, Instant::now());
+    publish(&registry, &control.pipeline(), starts);
+    Ok(ended)
+}
+
+struct Watch<'a> {
+    plan: &'a mut Plan,
+    control: &'a Arc<Control>,
+    yard: &'a Yard,
+    registry: &'a Registry,
+    signals: Signals,
+    counted: Option<Instant>,
+    dog: Option<Duration>,
+    fed: Instant,
+    idle_rounds: u32,
+}
+
+impl Watch<'_> {
+    /// Returns when the crews should stop.
+    fn until_end(&mut self, crews: &[Crew]) {
+        loop {
+            self.hear_signals(crews);
+            if self.control.stopping() || crews.iter().all(Crew::ended) {
+                self.control.stop();
+                return;
+            }
+            self.feed_dog(crews);
+            self.count(crews);
+            if let Some(progress) = &mut self.plan.progress {
+                progress(crews);
+            }
+            if self.plan.once && self.all_idle(crews) {
+                self.control.stop();
+                return;
+            }
+            std::thread::sleep(if self.plan.once { LOOK / 5 } else { LOOK });
+        }
+    }
+
+    /// Waits for the crews to end, hearing a second signal.
+    fn drain(&mut self, crews: &[Crew], deadline: Instant) {
+        for crew in crews {
+            crew.ask_to_stop();
+        }
+        while !crews.iter().all(Crew::ended) && Instant::now() < deadline {
+            self.hear_signals(crews);
+            self.feed_dog(crews);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn hear_signals(&mut self, crews: &[Crew]) {
+        let pending: Vec<i32> = self.signals.pending().collect();
+        for signal in pending {
+            match signal {
+                SIGHUP => self.reload(crews),
+                _ => {
+                    if self.control.stop() {
+                        // Asked twice: go now. What is in hand is settled by the next worker.
+                        tracing::warn!("stopping at once: the next worker settles what is in hand");
+                        std::process::exit(Exit::Deferred as i32);
+                    }
+                    tracing::info!("stopping: finishing the work in hand");
+                    tell_systemd(&[sd_notify::NotifyState::Stopping]);
+                }
+            }
+        }
+    }
+
+    fn reload(&mut self, crews: &[Crew]) {
+        match Pipeline::load(self.plan.config.as_deref()) {
+            Ok(pipeline) => {
+                if let Some(log) = &self.plan.log {
+                    let _ = log.set_filter(pipeline.log.level.as_str());
+                }
+                self.control.reload(pipeline);
+                crews.iter().for_each(Crew::wake);
+                tracing::info!("settings read again");
+            }
+            Err(error) => tracing::error!(%error, "keeping the settings as they were"),
+        }
+    }
+
+    /// Feeds systemd's watchdog while every worker goes forward.
+    fn feed_dog(&mut self, crews: &[Crew]) {
+        let Some(limit) = self.dog else { return };
+        if self.fed.elapsed() < limit / 4 {
+            return;
+        }
+        self.fed = Instant::now();
+        // All are asked, so that each is compared with its state at this very moment.
+        let forward = crews.iter().filter(|crew| crew.goes_forward()).count();
+        if forward == crews.len() {
+            tell_systemd(&[sd_notify::NotifyState::Watchdog]);
+        } else {
+            tracing::error!("a worker stands still: not feeding the watchdog");
+        }
+    }
+
+    fn count(&mut self, crews: &[Crew]) {
+        if self.counted.is_some_and(|at| at.elapsed() < COUNT) {
+            return;
+        }
+        self.counted = Some(Instant::now());
+        let mut sum = Depths::default();
+        for crew in crews {
+            let Ok(depths) = self.yard.depths(crew.name) else {
+                continue;
+            };
+            let metrics = self.registry.stage(crew.name);
+            metrics.depths(&figures(&depths));
+            metrics.blocked(telemetry::Cause::Paused, depths.paused.is_some());
+            sum.ready += depths.ready;
+            sum.working += depths.working;
+            sum.deferred += depths.deferred;
+            sum.held += depths.held;
+        }
+        let status = format!(
+            "waiting {} working {} deferred {} held {}",
+            sum.ready, sum.working, sum.deferred, sum.held
+        );
+        tell_systemd(&[sd_notify::NotifyState::Status(&status)]);
+        let stages: Vec<&str> = crews.iter().map(|crew| crew.name).collect();
+        publish_textfile(self.registry, &self.control.pipeline(), &stages);
+    }
+
+    /// Tells whether nothing moves any more. Gathering stages are hurried once all before them is
+    /// still, so that they take everything in one batch.
+    fn all_idle(&mut self, crews: &[Crew]) -> bool {
+        if crews.iter().any(|crew| crew.tally.halted.load(Ordering::SeqCst)) {
+            return true;
+        }
+        let mut still = true;
+        for crew in crews {
+            let Ok(depths) = self.yard.depths(crew.name) else {
+                return false;
+            };
+            if crew.intake == Intake::Batch {
+                crew.hurry(still && depths.working == 0);
+            }
+            let blocked = crew.tally.blocked().is_some();
+            let busy = depths.working > 0 || (!blocked && depths.ready + depths.dropped > 0);
+            still &= !busy;
+        }
+        // Twice in a row: a parcel between two stages is counted in neither for a moment.
+        self.idle_rounds = if still { self.idle_rounds + 1 } else { 0 };
+        self.idle_rounds >= 3
+    }
+}
+
+fn ended(crews: &[Crew], yard: &Yard, once: bool) -> Ended {
+    let mut ended = Ended::default();
+    for crew in crews {
+        let tally = &crew.tally;
+        ended.done += tally.done.load(Ordering::Relaxed);
+        ended.held += tally.held.load(Ordering::Relaxed);
+        if tally.halted.load(Ordering::SeqCst) {
+            let reason = match tally.halt_reason.lock() {
+                Ok(reason) => reason.clone(),
+                Err(poisoned) => poisoned.into_inner().clone(),
+            };
+            ended.halted.get_or_insert(format!("{}: {reason}", crew.name));
+        }
+        if once && let Some(why) = tally.blocked() {
+            ended.blocked.get_or_insert(format!("{}: {why}", crew.name));
+        }
+        if once && let Ok(depths) = yard.depths(crew.name) {
+            ended.deferred += depths.deferred as u64;
+        }
+    }
+    ended
+}
+
+fn stop_all(crews: Vec<Crew>, deadline: Instant) {
+    for crew in crews {
+        let name = crew.name;
+        if let Err(failure) = crew.stop(deadline) {
+            tracing::error!(stage = name, reason = %failure, "could not give everything back");
+        }
+    }
+}
+
+/// Turns depths into figures.
+fn figures(depths: &Depths) -> telemetry::Depths {
+    let depth = |parcels: usize, oldest: Option<u64>| telemetry::Depth {
+        parcels: parcels as u64,
+        oldest: oldest.map(Duration::from_secs),
+    };
+    telemetry::Depths {
+        waiting: depth(depths.ready, depths.oldest_ready),
+        working: depth(depths.working, None),
+        deferred: depth(depths.deferred, None),
+        held: depth(depths.held, depths.oldest_held),
+    }
+}
+
+fn publish(registry: &Registry, pipeline: &Pipeline, starts: &[crate::Entry]) {
+    let stages: Vec<&str> = starts.iter().map(|entry| entry.name).collect();
+    publish_textfile(registry, pipeline, &stages);
+}
+
+fn publish_textfile(registry: &Registry, pipeline: &Pipeline, stages: &[&str]) {
+    let name = match stages {
+        [one] => one,
+        _ => "all",
+    };
+    if let Some(path) = pipeline.metrics.textfile_of(name)
+        && let Err(error) = telemetry::textfile::write(&path, &registry.render(Exposition::Plain))
+    {
+        tracing::warn!(%error, path = %path.display(), "cannot write the metrics");
+    }
+}
+
+/// Tells systemd, if it is there.
+fn tell_systemd(states: &[sd_notify::NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::debug!(%error, "systemd does not listen");
+    }
+}
+
+impl Failure {
+    /// Returns the exit code of a program that ends with this failure.
+    pub fn exit(&self) -> Exit {
+        match self.blame {
+            Blame::Parcel => Exit::Held,
+            Blame::Machine => Exit::Machine,
+            Blame::World | Blame::Nobody => Exit::Deferred,
+            Blame::Config => Exit::Config,
+        }
+    }
+}

@@ -452,6 +452,7 @@ fn the_file_asked_for_comes_first_then_the_roots_then_none() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the test's own file")]
 fn a_file_that_cannot_be_read_is_an_error_and_not_the_default() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("pipeline.toml");

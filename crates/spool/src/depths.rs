@@ -208,7 +208,9 @@ impl Yard {
             .stage(stage)
             .tmp()
             .join(format!("probe-{:016x}", (self.dice)()));
-        self.fs.write_new(&path, &[b'.'; 16 << 10]).at("write", &path)?;
+        self.fs
+            .write_new(&path, &[b'.'; 16 << 10])
+            .at("write", &path)?;
         let synced = self.fs.sync_file(&path).at("sync", &path);
         crate::fs::gone(self.fs.unlink(&path)).at("remove", &path)?;
         synced

@@ -25,6 +25,7 @@ mod parcel;
 mod reap;
 mod receipt;
 mod scan;
+mod spool;
 mod worker;
 mod yard;
 
@@ -41,5 +42,6 @@ pub use parcel::{FileEntry, HISTORY, MANIFEST, Manifest, TROUBLE, Trouble, diges
 pub use reap::Recovered;
 pub use receipt::{Fate, Filed, Input, Output, Receipt, find_in_sheet, parse_sheet};
 pub use scan::Scan;
+pub use spool::{Spool, open};
 pub use worker::{LeaseNote, Limits, Pulse, Setback, Signs, Verdict, Waiting, Why, Worker};
 pub use yard::{Dice, Host, StageDir, Wall, Yard};

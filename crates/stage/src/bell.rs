@@ -13,12 +13,12 @@ use notify::{Config, Event, RecommendedWatcher, RecursiveMode, Watcher};
 use crate::control::Bell;
 
 /// Keeps the bell wired; dropping it unwires it.
-pub struct Wire {
+pub(crate) struct Wire {
     _watcher: RecommendedWatcher,
 }
 
 /// Wires the bell of a stage to its directories. `None`: this machine has no bell to give.
-pub fn wire(dir: &StageDir, bell: &Arc<Bell>) -> Option<Wire> {
+pub(crate) fn wire(dir: &StageDir, bell: &Arc<Bell>) -> Option<Wire> {
     let ringer = Ringer {
         bell: Arc::clone(bell),
         drop: dir.drop(),
@@ -69,10 +69,8 @@ impl Ringer {
         match event.kind {
             EventKind::Access(AccessKind::Close(AccessMode::Write))
             | EventKind::Modify(ModifyKind::Name(RenameMode::To)) => self.came(&event.paths),
-            EventKind::Create(_) => {
-                if event.paths.iter().any(|path| self.is_ready(path)) {
-                    self.bell.ring();
-                }
+            EventKind::Create(_) if event.paths.iter().any(|path| self.is_ready(path)) => {
+                self.bell.ring();
             }
             _ => {}
         }

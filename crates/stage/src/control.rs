@@ -37,7 +37,10 @@ impl Control {
 
     /// Puts new settings in force.
     pub fn reload(&self, pipeline: Pipeline) {
-        *self.pipeline.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(pipeline);
+        *self
+            .pipeline
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(pipeline);
         self.settings.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -54,7 +57,7 @@ impl Control {
 
 /// The bell of one stage: rings when something came, and wakes whoever waits.
 #[derive(Default)]
-pub struct Bell {
+pub(crate) struct Bell {
     state: Mutex<BellState>,
     rung: Condvar,
 }
@@ -71,13 +74,13 @@ const CLOSED_KEPT: usize = 10_000;
 
 impl Bell {
     /// Rings.
-    pub fn ring(&self) {
+    pub(crate) fn ring(&self) {
         self.lock().rings += 1;
         self.rung.notify_all();
     }
 
     /// Rings for a complete file in `drop/`.
-    pub fn ring_closed(&self, name: OsString) {
+    pub(crate) fn ring_closed(&self, name: OsString) {
         let mut state = self.lock();
         state.rings += 1;
         if state.closed.len() < CLOSED_KEPT {
@@ -88,17 +91,17 @@ impl Bell {
     }
 
     /// Returns how often it rang.
-    pub fn rings(&self) -> u64 {
+    pub(crate) fn rings(&self) -> u64 {
         self.lock().rings
     }
 
     /// Takes the names of the complete files.
-    pub fn take_closed(&self) -> Vec<OsString> {
+    pub(crate) fn take_closed(&self) -> Vec<OsString> {
         std::mem::take(&mut self.lock().closed)
     }
 
     /// Waits until it rings once more than `heard`, or for `at_most`; returns the rings.
-    pub fn wait(&self, heard: u64, at_most: Duration) -> u64 {
+    pub(crate) fn wait(&self, heard: u64, at_most: Duration) -> u64 {
         let state = self.lock();
         let (state, _) = self
             .rung

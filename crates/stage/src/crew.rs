@@ -66,7 +66,10 @@ pub struct Tally {
 impl Tally {
     pub(crate) fn halt(&self, reason: &str) {
         if !self.halted.swap(true, Ordering::SeqCst) {
-            *self.halt_reason.lock().unwrap_or_else(PoisonError::into_inner) = reason.to_owned();
+            *self
+                .halt_reason
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = reason.to_owned();
         }
     }
 
@@ -76,7 +79,10 @@ impl Tally {
 
     /// Returns what the crew waits for, if anything.
     pub fn blocked(&self) -> Option<String> {
-        self.blocked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.blocked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -223,8 +229,18 @@ impl Crew {
         let pipeline = self.post.control.pipeline();
         let limits = limits_of(&pipeline.shell(self.name));
         let yard = self.post.yard();
-        let mut bailiff = Worker::open(&yard, self.name, &nexts(&pipeline, self.name), limits, VERSION)?;
-        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut bailiff = Worker::open(
+            &yard,
+            self.name,
+            &nexts(&pipeline, self.name),
+            limits,
+            VERSION,
+        )?;
+        let members = self
+            .members
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         for member in members {
             bailiff.evict(&member.id)?;
         }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use ecluse_config::ShellSettings;
 use ecluse_spool::{
-    Blocked, Finish, Marks, Note, Outbox, Parcel, Pulse, Setback, SpoolError, Verdict, Waiting,
-    Work, Worker,
+    Blocked, Finish, Marks, Note, Outbox, Parcel, Pulse, Setback, Spool, SpoolError, Verdict,
+    Waiting, Work,
 };
 use ecluse_telemetry::{Cause, ResultKind};
 
@@ -35,7 +35,7 @@ const HOUSEKEEPING: Duration = Duration::from_secs(3600);
 pub(crate) struct Labour<Kind: Stage> {
     hands: Hands,
     stage: Kind,
-    worker: Worker,
+    worker: Box<dyn Spool>,
     settings: ShellSettings,
     marks: Marks,
     settings_number: u64,
@@ -77,7 +77,8 @@ impl<Kind: Stage> Labour<Kind> {
             let Some(taken) = hands.take() else { return };
             let mut labour = match Self::begin(taken) {
                 Ok(labour) => labour,
-                Err((failure, taken)) => {
+                Err(failed) => {
+                    let (failure, taken) = *failed;
                     if let Some(born) = born.take() {
                         let _ = born.send(Err(failure));
                         return;
@@ -108,7 +109,7 @@ impl<Kind: Stage> Labour<Kind> {
         }
     }
 
-    fn begin(hands: Hands) -> Result<Self, (Failure, Hands)> {
+    fn begin(hands: Hands) -> Result<Self, Box<(Failure, Hands)>> {
         let pipeline = hands.post.control.pipeline();
         let settings_number = hands.post.control.settings_number();
         let settings = pipeline.shell(Kind::NAME);
@@ -119,26 +120,26 @@ impl<Kind: Stage> Labour<Kind> {
             .and_then(|stage| {
                 let next = nexts(&pipeline, Kind::NAME);
                 let limits = limits_of(&settings);
-                let worker = Worker::open(&hands.yard, Kind::NAME, &next, limits, VERSION)?;
+                let worker = ecluse_spool::open(&hands.yard, Kind::NAME, &next, limits, VERSION)?;
                 Ok((stage, worker))
             });
         let (stage, worker) = match opened {
             Ok(opened) => opened,
-            Err(failure) => return Err((failure, hands)),
+            Err(failure) => return Err(Box::new((failure, hands))),
         };
         let beating = Arc::new(AtomicBool::new(true));
         beat(
             worker.pulse(),
             settings.heartbeat.0,
             Arc::clone(&beating),
-            worker.id().as_str(),
+            worker.name().as_str(),
         );
         hands
             .members
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(Member {
-                id: worker.id().clone(),
+                id: worker.name().clone(),
                 signs: worker.signs().clone(),
             });
         let now = Instant::now();
@@ -231,7 +232,9 @@ impl<Kind: Stage> Labour<Kind> {
         self.commit()?;
         self.note("blocked", &why, "");
         self.upkeep_if_due()?;
-        self.hands.bell.wait(self.hands.bell.rings(), PRESSURE_EVERY);
+        self.hands
+            .bell
+            .wait(self.hands.bell.rings(), PRESSURE_EVERY);
         Ok(true)
     }
 
@@ -251,7 +254,10 @@ impl<Kind: Stage> Labour<Kind> {
         }
         let metrics = &self.hands.post.metrics;
         for cause in [Cause::Paused, Cause::HighMark, Cause::Space] {
-            metrics.blocked(cause, blocked.as_ref().is_some_and(|b| cause_of(b) == cause));
+            metrics.blocked(
+                cause,
+                blocked.as_ref().is_some_and(|b| cause_of(b) == cause),
+            );
         }
         let said = blocked.as_ref().map(say_blocked);
         match (&said, &self.blocked) {
@@ -276,7 +282,10 @@ impl<Kind: Stage> Labour<Kind> {
             self.housekeeping_at = Instant::now() + HOUSEKEEPING;
             let age = self.settings.keep_receipts.0;
             let folded = ecluse_spool::fold(&self.hands.yard, Kind::NAME, age)?;
-            let swept = self.hands.yard.sweep(Kind::NAME, limits_of(&self.settings).tmp_age)?;
+            let swept = self
+                .hands
+                .yard
+                .sweep(Kind::NAME, limits_of(&self.settings).tmp_age)?;
             if folded + swept > 0 {
                 tracing::info!(folded, swept, "kept house");
             }
@@ -341,7 +350,9 @@ impl<Kind: Stage> Labour<Kind> {
         }
         self.work_on(parcel)?;
         let group = &self.settings.group;
-        let waited = self.first_finished.is_some_and(|first| first.elapsed() >= group.wait.0);
+        let waited = self
+            .first_finished
+            .is_some_and(|first| first.elapsed() >= group.wait.0);
         if waited || self.finished.len() >= group.parcels as usize {
             self.commit()?;
         }
@@ -416,7 +427,9 @@ impl<Kind: Stage> Labour<Kind> {
         let worked = {
             let (stage, outbox) = (&mut self.stage, &mut outbox);
             let parcels = &parcels;
-            catch_unwind(AssertUnwindSafe(move || stage.process_batch(parcels, outbox)))
+            catch_unwind(AssertUnwindSafe(move || {
+                stage.process_batch(parcels, outbox)
+            }))
         };
         match worked {
             Ok(Ok(())) => self.finish_later(parcels, outbox, began),
@@ -460,7 +473,10 @@ impl<Kind: Stage> Labour<Kind> {
             match finish {
                 Finish::Committed => {
                     self.hands.post.metrics.done(bytes, began.elapsed());
-                    self.hands.tally.done.fetch_add(parcels as u64, Ordering::Relaxed);
+                    self.hands
+                        .tally
+                        .done
+                        .fetch_add(parcels as u64, Ordering::Relaxed);
                 }
                 Finish::AlreadyCommitted => {
                     self.hands.post.metrics.result(ResultKind::Duplicate);
@@ -490,7 +506,7 @@ impl<Kind: Stage> Labour<Kind> {
                 }
                 return Err(SpoolError::Io {
                     step: "work in",
-                    path: self.worker.stage().root().to_owned(),
+                    path: self.hands.yard.stage(Kind::NAME).root().to_owned(),
                     source: std::io::Error::other(failure.reason.clone()),
                 });
             }
@@ -523,7 +539,10 @@ impl<Kind: Stage> Labour<Kind> {
     fn idle(&mut self) {
         self.note("idle", "", "");
         let now = Instant::now();
-        let mut wait = self.upkeep_at.saturating_duration_since(now).min(LONGEST_WAIT);
+        let mut wait = self
+            .upkeep_at
+            .saturating_duration_since(now)
+            .min(LONGEST_WAIT);
         if self.settling {
             wait = wait.min(self.settings.settle.0.max(Duration::from_millis(20)));
         }
@@ -531,10 +550,14 @@ impl<Kind: Stage> Labour<Kind> {
             let now = std::time::SystemTime::now()
                 .duration_since(std::time::UNIX_EPOCH)
                 .map_or(0, |since| since.as_secs());
-            wait = wait.min(Duration::from_secs(due.saturating_sub(now)) + Duration::from_millis(50));
+            wait =
+                wait.min(Duration::from_secs(due.saturating_sub(now)) + Duration::from_millis(50));
         }
         let heard = self.heard;
-        let rang = self.hands.bell.wait(heard, wait.max(Duration::from_millis(1)));
+        let rang = self
+            .hands
+            .bell
+            .wait(heard, wait.max(Duration::from_millis(1)));
         if rang != heard || self.settling || self.next_due.is_some() {
             self.more_waiting = true;
         }
@@ -546,7 +569,7 @@ impl<Kind: Stage> Labour<Kind> {
         self.first_finished = None;
         self.queue.clear();
         self.more_waiting = true;
-        if is_fenced(&error) || is_fenced_now(&self.worker) {
+        if is_fenced(&error) || is_fenced_now(&*self.worker) {
             tracing::warn!("taken for dead and fenced: starting over as another worker");
             return Left::Fenced;
         }
@@ -557,7 +580,9 @@ impl<Kind: Stage> Labour<Kind> {
         self.hands.post.metrics.blocked(Cause::Halted, true);
         loop {
             self.note("halted", &reason, "");
-            self.hands.tally.set_blocked(Some(format!("halted: {reason}")));
+            self.hands
+                .tally
+                .set_blocked(Some(format!("halted: {reason}")));
             let well = self
                 .worker
                 .reset()
@@ -639,7 +664,7 @@ impl<Kind: Stage> Labour<Kind> {
 
     /// Gives everything up and goes.
     fn end(self) {
-        let id = self.worker.id().clone();
+        let id = self.worker.name().clone();
         let hands = &self.hands;
         self.beating.store(false, Ordering::SeqCst);
         if let Err(error) = self.worker.close() {
@@ -651,7 +676,7 @@ impl<Kind: Stage> Labour<Kind> {
     /// Leaves a directory that is another's now.
     fn leave(self) -> Hands {
         self.beating.store(false, Ordering::SeqCst);
-        strike(&self.hands, self.worker.id().as_str());
+        strike(&self.hands, self.worker.name().as_str());
         self.hands
     }
 }
@@ -661,7 +686,7 @@ fn strike(hands: &Hands, id: &str) {
     members.retain(|member| member.id.as_str() != id);
 }
 
-fn is_fenced_now(worker: &Worker) -> bool {
+fn is_fenced_now(worker: &dyn Spool) -> bool {
     matches!(worker.check_fence(), Err(SpoolError::Fenced { .. }))
 }
 

@@ -25,4 +25,4 @@ pub use failure::{Blame, Failure};
 pub use labour::say_blocked;
 pub use program::{main, start_log};
 pub use stage::{Intake, Stage};
-pub use supervise::{Ended, Plan, supervise};
+pub use supervise::{Ended, Plan, Progress, supervise};

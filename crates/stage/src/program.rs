@@ -31,7 +31,10 @@ pub fn main<Kind: Stage + 'static>() -> ExitCode {
             };
         }
     };
-    let root = matches.get_one::<PathBuf>("root").cloned().unwrap_or_default();
+    let root = matches
+        .get_one::<PathBuf>("root")
+        .cloned()
+        .unwrap_or_default();
     let asked = matches.get_one::<PathBuf>("config").cloned();
     let config = Pipeline::locate(asked.as_deref(), &root);
     let pipeline = match Pipeline::load(config.as_deref()) {
@@ -47,7 +50,11 @@ pub fn main<Kind: Stage + 'static>() -> ExitCode {
     if matches.get_flag("dry-run") {
         return dry_run(&entry, &root, &pipeline);
     }
-    let log = match start_log(&pipeline, matches.get_one::<String>("log"), &format!("ecluse-{}", entry.name)) {
+    let log = match start_log(
+        &pipeline,
+        matches.get_one::<String>("log"),
+        &format!("ecluse-{}", entry.name),
+    ) {
         Ok(log) => log,
         Err(failure) => return complain(failure.exit(), &failure.reason),
     };
@@ -155,7 +162,11 @@ fn dry_run(entry: &Entry, root: &std::path::Path, pipeline: &Pipeline) -> ExitCo
         Err(error) => return complain(Exit::Machine, &error.to_string()),
     };
     let next = pipeline.next_of(entry.name);
-    let to = if next.is_empty() { "nowhere".to_owned() } else { next.join(", ") };
+    let to = if next.is_empty() {
+        "nowhere".to_owned()
+    } else {
+        next.join(", ")
+    };
     let line = format!(
         "would take {} waiting and {} dropped, and send results to {to}; {} deferred, {} held\n",
         depths.ready, depths.dropped, depths.deferred, depths.held

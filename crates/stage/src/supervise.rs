@@ -23,6 +23,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How often depths are counted for metrics and the status line.
 const COUNT: Duration = Duration::from_secs(5);
 
+/// Shows how far the crews are.
+pub type Progress = Box<dyn FnMut(&[Crew])>;
+
 /// What a process runs.
 pub struct Plan {
     /// Everything lies under here.
@@ -34,7 +37,7 @@ pub struct Plan {
     /// The version that metrics tell.
     pub version: &'static str,
     /// Called about ten times a second with the crews, to show progress.
-    pub progress: Option<Box<dyn FnMut(&[Crew])>>,
+    pub progress: Option<Progress>,
     /// The log, so that SIGHUP can change its level.
     pub log: Option<telemetry::log::Handle>,
 }
@@ -264,7 +267,10 @@ impl Watch<'_> {
     /// Tells whether nothing moves any more. Gathering stages are hurried once all before them is
     /// still, so that they take everything in one batch.
     fn all_idle(&mut self, crews: &[Crew]) -> bool {
-        if crews.iter().any(|crew| crew.tally.halted.load(Ordering::SeqCst)) {
+        if crews
+            .iter()
+            .any(|crew| crew.tally.halted.load(Ordering::SeqCst))
+        {
             return true;
         }
         let mut still = true;
@@ -296,7 +302,9 @@ fn ended(crews: &[Crew], yard: &Yard, once: bool) -> Ended {
                 Ok(reason) => reason.clone(),
                 Err(poisoned) => poisoned.into_inner().clone(),
             };
-            ended.halted.get_or_insert(format!("{}: {reason}", crew.name));
+            ended
+                .halted
+                .get_or_insert(format!("{}: {reason}", crew.name));
         }
         if once && let Some(why) = tally.blocked() {
             ended.blocked.get_or_insert(format!("{}: {why}", crew.name));

@@ -1,1 +1,10 @@
-//! For tests only: sample stages, temporary roots, crash points, the checker that reads only the disk.
+//! For tests only: three sample stages that show how a stage is written and exercise the spool
+//! until the real ones do. They are not shipped.
+
+mod relay;
+mod split;
+mod tally;
+
+pub use relay::Relay;
+pub use split::Split;
+pub use tally::Tally;

@@ -1,0 +1,9 @@
+//! `ecluse-split`; the work is in the library.
+
+use std::process::ExitCode;
+
+use ecluse_testkit::Split;
+
+fn main() -> ExitCode {
+    ecluse_stage::main::<Split>()
+}

@@ -1,0 +1,9 @@
+//! `ecluse-tally`; the work is in the library.
+
+use std::process::ExitCode;
+
+use ecluse_testkit::Tally;
+
+fn main() -> ExitCode {
+    ecluse_stage::main::<Tally>()
+}

@@ -1,0 +1,63 @@
+//! Gathers parcels into one sheet.
+//!
+//! * **Reads** a batch of parcels.
+//! * **Writes** one new parcel named after the batch with `sheet`: a line for each member, its name
+//!   and the SHA-256 of its first file, sorted; the members are consumed.
+//! * **Never** leaves a member out.
+//! * **Holds** nothing: a member without files has an empty digest.
+//! * **Again**: the same batch gives the same bytes.
+
+use std::io::{Read, Write};
+
+use ecluse_stage::{Failure, Intake, Outbox, Parcel, ParcelId, Site, Stage};
+use serde::Deserialize;
+
+/// The gathering sample.
+pub struct Tally;
+
+/// `[stage.tally]` has no keys of its own.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {}
+
+impl Stage for Tally {
+    const NAME: &'static str = "tally";
+    const ABOUT: &'static str = "Gathers parcels into one sheet (a sample stage)";
+    const INTAKE: Intake = Intake::Batch;
+    type Settings = Settings;
+
+    fn open(_settings: Settings, _site: &Site) -> Result<Self, Failure> {
+        Ok(Self)
+    }
+
+    fn process(&mut self, parcel: &Parcel, _outbox: &mut Outbox) -> Result<(), Failure> {
+        Err(Failure::config(format!("{} came alone", parcel.id())))
+    }
+
+    fn process_batch(&mut self, batch: &[Parcel], outbox: &mut Outbox) -> Result<(), Failure> {
+        let mut lines = Vec::with_capacity(batch.len());
+        let mut members = Vec::with_capacity(batch.len());
+        for parcel in batch {
+            let mut bytes = Vec::new();
+            if let Some(file) = parcel.manifest().files.first() {
+                parcel.open(&file.name)?.read_to_end(&mut bytes)?;
+            }
+            lines.push(format!(
+                "{} {}\n",
+                parcel.id(),
+                ecluse_spool::digest(&bytes)
+            ));
+            members.push(parcel.id().clone());
+        }
+        lines.sort();
+        let id = ParcelId::of_batch("sheet", &members);
+        let mut output = outbox.parcel(id, "sheet")?;
+        let mut sheet = output.create("sheet")?;
+        for line in lines {
+            sheet.write_all(line.as_bytes())?;
+        }
+        output.add(sheet)?;
+        outbox.emit(output)?;
+        Ok(())
+    }
+}

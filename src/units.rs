@@ -1,0 +1,536 @@
+//! The systemd units for the stages of a pipeline.
+//!
+//! The text of the units is the shipped one, `ops/systemd`: with the shipped root and programs
+//! [`render`] gives those files byte for byte. Another root or program directory is put in their
+//! place; what one stage needs beyond the others goes into a drop-in of its own. Nothing is written
+//! here: the caller has the file names and the contents.
+//!
+//! A path or a name that a unit file could misread never gets here: [`UnitPath`] and [`UnitStage`]
+//! refuse it.
+
+use std::fmt;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The root in the shipped units.
+pub const ROOT: &str = "/srv/ecluse";
+/// Where the shipped units find the programs.
+pub const PROGRAMS: &str = "/usr/bin";
+
+const SERVICE: &str = include_str!("../ops/systemd/ecluse@.service");
+const PATH: &str = include_str!("../ops/systemd/ecluse@.path");
+const TARGET: &str = include_str!("../ops/systemd/ecluse.target");
+const NETWORK: &str = include_str!("../ops/systemd/drop-in/network.conf");
+const LOOPBACK: &str = include_str!("../ops/systemd/drop-in/loopback.conf");
+const SYSUSERS: &str = include_str!("../ops/sysusers.d/ecluse.conf");
+const TMPFILES: &str = include_str!("../ops/tmpfiles.d/ecluse.conf");
+
+/// What the shipped `TimeoutStopSec=` leaves a stage after its grace.
+const STOP_MARGIN: Duration = Duration::from_secs(5 * 60);
+/// The grace the shipped `TimeoutStopSec=` is made for.
+const GRACE: Duration = Duration::from_secs(5 * 60);
+
+/// An absolute path that every setting of a unit file takes as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitPath(String);
+
+impl UnitPath {
+    /// Takes a path, or says why a unit could not use it.
+    pub fn new(path: &Path) -> Result<UnitPath, UnitPathError> {
+        let refuse = |reason| {
+            Err(UnitPathError {
+                path: path.to_owned(),
+                reason,
+            })
+        };
+        if !path.is_absolute() {
+            return refuse("it is not absolute");
+        }
+        let Some(text) = path.to_str() else {
+            return refuse("it is not UTF-8");
+        };
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@,=~".contains(c);
+        if !text.chars().all(is_plain) {
+            return refuse("only letters, digits and /._-+@,=~ are the same in every setting");
+        }
+        if text.split('/').any(|part| part == "." || part == "..") {
+            return refuse("systemd refuses . and .. in a path");
+        }
+        // Collecting the components drops a slash at the end and doubled ones.
+        let path: PathBuf = path.components().collect();
+        let hidden = ["/tmp", "/var/tmp", "/dev", "/proc", "/sys", "/run"];
+        if path == Path::new("/") {
+            return refuse("a stage may not write everywhere");
+        }
+        if hidden.iter().any(|hidden| path.starts_with(hidden)) {
+            return refuse("a unit sees a private one in its place, or it is gone after a boot");
+        }
+        Ok(UnitPath(
+            path.to_str().expect("it was UTF-8 above").to_owned(),
+        ))
+    }
+
+    /// The path.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether the shipped `ProtectHome=yes` would hide it.
+    fn is_in_a_home(&self) -> bool {
+        let path = Path::new(&self.0);
+        path.starts_with("/home") || path.starts_with("/root")
+    }
+}
+
+impl fmt::Display for UnitPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A path that no unit can use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitPathError {
+    /// The path.
+    pub path: PathBuf,
+    /// Why.
+    pub reason: &'static str,
+}
+
+impl fmt::Display for UnitPathError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "cannot use {:?} in a systemd unit: {}",
+            self.path, self.reason
+        )
+    }
+}
+
+impl std::error::Error for UnitPathError {}
+
+/// What a stage may reach over the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// Nothing; it has no network at all.
+    #[default]
+    Nothing,
+    /// This machine, to give out its figures.
+    Loopback,
+    /// The world.
+    World,
+}
+
+impl Reach {
+    /// What the stages that open sockets need; nothing for all others.
+    pub fn of_stage(name: &str) -> Reach {
+        match name {
+            "crawl" | "dns-filter" | "transfer" => Reach::World,
+            _ => Reach::Nothing,
+        }
+    }
+}
+
+/// One stage, as far as its unit is concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitStage {
+    name: String,
+    /// What it may reach.
+    pub reach: Reach,
+    /// What it writes outside the root: storage locations, the directory of the figures' file.
+    pub writable: Vec<UnitPath>,
+    /// How long it may finish its work after SIGTERM.
+    pub grace: Duration,
+}
+
+impl UnitStage {
+    /// A stage as shipped, with the reach its name asks for; `None` when a unit cannot have that
+    /// name.
+    pub fn new(name: &str) -> Option<UnitStage> {
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        // A unit's name has 255 letters at most, and ours has some of its own.
+        let is_name = name.starts_with(|c: char| c.is_ascii_lowercase())
+            && name.len() <= 200
+            && name.chars().all(is_plain);
+        is_name.then(|| UnitStage {
+            name: name.to_owned(),
+            reach: Reach::of_stage(name),
+            writable: Vec::new(),
+            grace: GRACE,
+        })
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// When the stages are started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// With the target, to stay.
+    #[default]
+    Resident,
+    /// By a path unit, when there is work.
+    OnWork,
+}
+
+/// What the units of one pipeline have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The root of the work directories.
+    pub root: UnitPath,
+    /// The directory of the programs.
+    pub programs: UnitPath,
+    /// The settings, when they are not `pipeline.toml` in the root.
+    pub config: Option<UnitPath>,
+    /// When the stages are started.
+    pub start: Start,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            root: UnitPath(ROOT.to_owned()),
+            programs: UnitPath(PROGRAMS.to_owned()),
+            config: None,
+            start: Start::Resident,
+        }
+    }
+}
+
+/// Writes the units: file names below a unit directory such as `/etc/systemd/system`, and contents.
+pub fn render(stages: &[UnitStage], options: &Options) -> Vec<(String, String)> {
+    let mut files = vec![
+        ("ecluse.target".to_owned(), TARGET.to_owned()),
+        (
+            "ecluse.target.d/50-ecluse.conf".to_owned(),
+            wants(stages, options.start),
+        ),
+        ("ecluse@.service".to_owned(), fill(SERVICE, options)),
+    ];
+    if options.start == Start::OnWork {
+        files.push(("ecluse@.path".to_owned(), fill(PATH, options)));
+    }
+    for stage in stages {
+        if let Some(text) = drop_in(stage, options) {
+            let name = format!("ecluse@{}.service.d/50-ecluse.conf", stage.name);
+            files.push((name, text));
+        }
+    }
+    files
+}
+
+/// Writes the `sysusers.d` file: the user and group of the stages.
+pub fn render_sysusers(options: &Options) -> String {
+    fill(SYSUSERS, options)
+}
+
+/// Writes the `tmpfiles.d` file: the root, and for each stage a `drop/` that the group may write to.
+pub fn render_tmpfiles(stages: &[UnitStage], options: &Options) -> String {
+    let mut text = fill(TMPFILES, options);
+    for UnitStage { name, .. } in stages {
+        let work = format!("{}/work/{name}", options.root);
+        writeln!(text, "d {work} 0750 ecluse ecluse -").expect("a string takes what is written");
+        writeln!(text, "d {work}/drop 2770 ecluse ecluse -")
+            .expect("a string takes what is written");
+    }
+    text
+}
+
+/// Puts the root, the programs and the settings in the place of the shipped ones.
+fn fill(shipped: &str, options: &Options) -> String {
+    let mut root_option = format!("--root {}", options.root);
+    if let Some(config) = &options.config {
+        write!(root_option, " --config {config}").expect("a string takes what is written");
+    }
+    // Line by line and each line once: what was put in is never searched again.
+    let mut text = String::with_capacity(shipped.len());
+    for line in shipped.split_inclusive('\n') {
+        let program = format!("={PROGRAMS}/ecluse-%i --root {ROOT}");
+        match line.split_once(&program) {
+            Some((key, rest)) => {
+                let programs = &options.programs;
+                write!(text, "{key}={programs}/ecluse-%i {root_option}{rest}")
+                    .expect("a string takes what is written");
+            }
+            // The comments speak of the shipped file.
+            None if line.starts_with('#') => text.push_str(line),
+            None => text.push_str(&line.replace(ROOT, options.root.as_str())),
+        }
+    }
+    text
+}
+
+fn wants(stages: &[UnitStage], start: Start) -> String {
+    let kind = match start {
+        Start::Resident => "service",
+        Start::OnWork => "path",
+    };
+    let mut text = "# The stages of this pipeline.\n\n[Unit]\n".to_owned();
+    for stage in stages {
+        writeln!(text, "Wants=ecluse@{}.{kind}", stage.name)
+            .expect("a string takes what is written");
+    }
+    text
+}
+
+/// What a stage needs beyond the template, if anything.
+fn drop_in(stage: &UnitStage, options: &Options) -> Option<String> {
+    let mut text = match stage.reach {
+        Reach::Nothing => String::new(),
+        Reach::Loopback => LOOPBACK.to_owned(),
+        Reach::World => NETWORK.to_owned(),
+    };
+    let mut mounts = String::new();
+    let mut settings = String::new();
+    for path in &stage.writable {
+        // A path below the root would be a mount of its own, and no rename crosses mounts.
+        if Path::new(path.as_str()).starts_with(options.root.as_str()) {
+            continue;
+        }
+        writeln!(mounts, "RequiresMountsFor={path}").expect("a string takes what is written");
+        writeln!(settings, "ReadWritePaths={path}").expect("a string takes what is written");
+    }
+    let read = [&options.root, &options.programs];
+    let mut seen = read.into_iter().chain(&options.config);
+    if seen.any(UnitPath::is_in_a_home) || stage.writable.iter().any(UnitPath::is_in_a_home) {
+        settings.push_str("ProtectHome=read-only\n");
+    }
+    if stage.grace > GRACE {
+        let stop = stage.grace.saturating_add(STOP_MARGIN).as_secs();
+        writeln!(settings, "TimeoutStopSec={stop}s").expect("a string takes what is written");
+    }
+    for (section, lines) in [("Unit", mounts), ("Service", settings)] {
+        if !lines.is_empty() {
+            let gap = if text.is_empty() { "" } else { "\n" };
+            write!(text, "{gap}[{section}]\n{lines}").expect("a string takes what is written");
+        }
+    }
+    (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> UnitPath {
+        UnitPath::new(Path::new(text)).unwrap()
+    }
+
+    fn stage(name: &str) -> UnitStage {
+        UnitStage::new(name).unwrap()
+    }
+
+    fn elsewhere() -> Options {
+        Options {
+            root: path("/data/srv/ecluse/one"),
+            programs: path("/opt/ecluse/bin"),
+            config: Some(path("/etc/ecluse/pipeline.toml")),
+            start: Start::OnWork,
+        }
+    }
+
+    /// The lines systemd reads, joined.
+    fn live(text: &str) -> String {
+        let is_live = |line: &&str| !line.is_empty() && !line.starts_with('#');
+        text.lines().filter(is_live).collect::<Vec<_>>().join("\n")
+    }
+
+    fn file<'a>(files: &'a [(String, String)], name: &str) -> &'a str {
+        let found = files.iter().find(|(known, _)| known == name);
+        &found.unwrap_or_else(|| panic!("no {name}")).1
+    }
+
+    #[test]
+    fn as_shipped_is_what_is_shipped() {
+        let options = Options {
+            start: Start::OnWork,
+            ..Options::default()
+        };
+        let files = render(&[stage("index"), stage("crawl")], &options);
+        assert_eq!(file(&files, "ecluse@.service"), SERVICE);
+        assert_eq!(file(&files, "ecluse@.path"), PATH);
+        assert_eq!(file(&files, "ecluse.target"), TARGET);
+        assert_eq!(
+            file(&files, "ecluse@crawl.service.d/50-ecluse.conf"),
+            NETWORK
+        );
+        assert_eq!(render_sysusers(&options), SYSUSERS);
+        assert_eq!(render_tmpfiles(&[], &options), TMPFILES);
+    }
+
+    #[test]
+    fn every_file_of_the_shipped_directory_is_used() {
+        let shipped = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .ancestors()
+            .map(|above| above.join("ops/systemd"))
+            .find(|path| path.is_dir())
+            .unwrap();
+        let names = |path: &Path| {
+            let entries = std::fs::read_dir(path).unwrap();
+            let mut names: Vec<String> = entries
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        };
+        assert_eq!(
+            names(&shipped),
+            [
+                "drop-in",
+                "ecluse.target",
+                "ecluse@.path",
+                "ecluse@.service"
+            ]
+        );
+        assert_eq!(
+            names(&shipped.join("drop-in")),
+            ["loopback.conf", "network.conf"]
+        );
+    }
+
+    #[test]
+    fn another_root_leaves_nothing_of_the_shipped_one() {
+        let files = render(&[stage("index")], &elsewhere());
+        for (name, text) in &files {
+            let rest = live(text).replace("/data/srv/ecluse/one", "");
+            assert!(!rest.contains(ROOT), "{name}: {rest}");
+            assert!(!rest.contains(PROGRAMS), "{name}: {rest}");
+        }
+        let service = live(file(&files, "ecluse@.service"));
+        assert!(service.contains(
+            "\nExecStart=/opt/ecluse/bin/ecluse-%i --root /data/srv/ecluse/one \
+             --config /etc/ecluse/pipeline.toml\n"
+        ));
+        assert!(service.contains(
+            "\nExecReload=/opt/ecluse/bin/ecluse-%i --root /data/srv/ecluse/one \
+             --config /etc/ecluse/pipeline.toml --check\n"
+        ));
+        assert!(service.contains("\nReadWritePaths=/data/srv/ecluse/one\n"));
+        assert!(service.contains("\nRequiresMountsFor=/data/srv/ecluse/one\n"));
+        let watched = "\nDirectoryNotEmpty=/data/srv/ecluse/one/work/%i/ready\n";
+        assert!(live(file(&files, "ecluse@.path")).contains(watched));
+        let directories = render_tmpfiles(&[stage("index")], &elsewhere());
+        assert_eq!(
+            live(&directories).lines().last().unwrap(),
+            "d /data/srv/ecluse/one/work/index/drop 2770 ecluse ecluse -"
+        );
+        assert!(!live(&directories).contains(" /srv/ecluse"));
+        assert!(render_sysusers(&elsewhere()).contains(" /data/srv/ecluse/one "));
+    }
+
+    #[test]
+    fn the_target_wants_every_stage_once() {
+        let stages = [stage("dns-filter"), stage("index")];
+        let resident = render(&stages, &Options::default());
+        assert_eq!(
+            live(file(&resident, "ecluse.target.d/50-ecluse.conf")),
+            "[Unit]\nWants=ecluse@dns-filter.service\nWants=ecluse@index.service"
+        );
+        assert!(resident.iter().all(|(name, _)| name != "ecluse@.path"));
+        let on_work = render(&stages, &elsewhere());
+        assert_eq!(
+            live(file(&on_work, "ecluse.target.d/50-ecluse.conf")),
+            "[Unit]\nWants=ecluse@dns-filter.path\nWants=ecluse@index.path"
+        );
+    }
+
+    #[test]
+    fn a_stage_like_the_template_has_no_drop_in() {
+        let short = UnitStage {
+            grace: Duration::from_secs(10),
+            writable: vec![path("/srv/ecluse/repository")],
+            ..stage("index")
+        };
+        let files = render(&[stage("merge"), short], &Options::default());
+        let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "ecluse.target",
+                "ecluse.target.d/50-ecluse.conf",
+                "ecluse@.service"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_drop_in_says_only_what_differs() {
+        let transfer = UnitStage {
+            grace: Duration::from_secs(3_600),
+            writable: vec![path("/net/one"), path("/home/archive/two")],
+            ..stage("transfer")
+        };
+        assert_eq!(transfer.reach, Reach::World);
+        let quiet = UnitStage {
+            reach: Reach::Nothing,
+            ..transfer
+        };
+        let text = drop_in(&quiet, &Options::default()).unwrap();
+        assert_eq!(
+            text,
+            "[Unit]\nRequiresMountsFor=/net/one\nRequiresMountsFor=/home/archive/two\n\n\
+             [Service]\nReadWritePaths=/net/one\nReadWritePaths=/home/archive/two\n\
+             ProtectHome=read-only\nTimeoutStopSec=3900s\n"
+        );
+        let loud = UnitStage {
+            reach: Reach::Loopback,
+            grace: GRACE,
+            writable: Vec::new(),
+            ..quiet
+        };
+        assert_eq!(drop_in(&loud, &Options::default()).unwrap(), LOOPBACK);
+    }
+
+    #[test]
+    fn a_root_in_a_home_is_not_hidden() {
+        let options = Options {
+            root: path("/home/anne/ecluse"),
+            ..Options::default()
+        };
+        let text = drop_in(&stage("index"), &options).unwrap();
+        assert_eq!(text, "[Service]\nProtectHome=read-only\n");
+    }
+
+    #[test]
+    fn a_path_that_a_unit_would_misread_is_refused() {
+        for bad in [
+            "srv/ecluse",
+            "/srv/web archive",
+            "/srv/100%",
+            "/srv/$HOME",
+            "/srv/a\nExecStart=/bin/sh",
+            "/srv/\"x\"",
+            "/srv/a\\x20b",
+            "/srv/../etc",
+            "/",
+            "//",
+            "/tmp/root",
+            "/var/tmp",
+            "/run/ecluse",
+            "/srv/é",
+            "/srv/a:b",
+            "",
+        ] {
+            assert!(UnitPath::new(Path::new(bad)).is_err(), "{bad:?}");
+        }
+        assert_eq!(path("/srv//ecluse/").as_str(), "/srv/ecluse");
+        assert_eq!(path("/tmpfs/a_b+c@d").as_str(), "/tmpfs/a_b+c@d");
+        let refused = UnitPath::new(Path::new("/srv/a\nb")).unwrap_err();
+        assert_eq!(refused.to_string().lines().count(), 1);
+    }
+
+    #[test]
+    fn a_name_that_a_unit_cannot_have_is_refused() {
+        for bad in ["", "-x", "Index", "a/b", "a@b", "a.b", "a b", "é", "9a"] {
+            assert_eq!(UnitStage::new(bad), None, "{bad:?}");
+        }
+        assert_eq!(UnitStage::new(&"x".repeat(201)), None);
+        assert_eq!(stage("dns-filter").name(), "dns-filter");
+        assert_eq!(stage("dns-filter").reach, Reach::World);
+        assert_eq!(stage("index").reach, Reach::Nothing);
+    }
+}

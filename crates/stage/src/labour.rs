@@ -422,6 +422,9 @@ impl<Kind: Stage> Labour<Kind> {
             return self.look();
         }
         self.batch_since = None;
+        if !self.hands.post.once {
+            self.hands.hurry.store(false, Ordering::SeqCst);
+        }
         let mut parcels = Vec::new();
         while parcels.len() < limit
             && let Some(waiting) = self.queue.pop()

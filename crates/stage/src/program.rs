@@ -19,8 +19,13 @@ use crate::supervise::{Plan, supervise};
 
 /// Runs a stage as a program of its own.
 pub fn main<Kind: Stage + 'static>() -> ExitCode {
+    main_with::<Kind>(std::env::args().collect())
+}
+
+/// Runs a stage with these arguments, the first being the program's name.
+pub(crate) fn main_with<Kind: Stage + 'static>(arguments: Vec<String>) -> ExitCode {
     let entry = Entry::of::<Kind>();
-    let matches = match command(&entry).try_get_matches() {
+    let matches = match command(&entry).try_get_matches_from(arguments) {
         Ok(matches) => matches,
         Err(error) => {
             let _ = error.print();

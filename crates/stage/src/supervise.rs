@@ -9,7 +9,7 @@ use ecluse_config::Pipeline;
 use ecluse_spool::{Depths, Yard};
 use ecluse_telemetry as telemetry;
 use ecluse_telemetry::{Exposition, Registry};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::control::Control;
@@ -82,7 +82,7 @@ pub fn supervise(
     host: Option<String>,
 ) -> Result<Ended, Failure> {
     let registry = Registry::new(plan.version);
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(Failure::halt)?;
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1]).map_err(Failure::halt)?;
     let health = telemetry::Health::starting();
     let pipeline = control.pipeline();
     let _server = match pipeline.metrics.listen {
@@ -194,6 +194,8 @@ impl Watch<'_> {
         for signal in pending {
             match signal {
                 SIGHUP => self.reload(crews),
+                // On demand: gathering stages take what there is, without waiting for more.
+                SIGUSR1 => crews.iter().for_each(|crew| crew.hurry(true)),
                 _ => {
                     if self.control.stop() {
                         // Asked twice: go now. What is in hand is settled by the next worker.

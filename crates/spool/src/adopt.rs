@@ -16,6 +16,7 @@ use crate::error::{At, Result};
 use crate::failpoint::after;
 use crate::fs::{Fs, Kind, gone};
 use crate::name::{Entry, ParcelId, hex, safe_file_name};
+use crate::outbox::NEW_MANIFEST;
 use crate::parcel::{FileEntry, HISTORY, MANIFEST, MANIFEST_BYTES, Manifest};
 use crate::worker::Worker;
 
@@ -198,6 +199,13 @@ impl Worker {
             match complete {
                 // Described but perhaps not durable: make it so before it is shown.
                 Some(manifest) => {
+                    // Written again: a sync of the old one may have failed, and a second sync of
+                    // it would say nothing.
+                    let (new, path) = (crib.join(NEW_MANIFEST), crib.join(MANIFEST));
+                    gone(self.fs.unlink(&new)).at("remove", &new)?;
+                    let bytes = manifest.to_bytes();
+                    self.fs.write_new(&new, &bytes).at("write", &new)?;
+                    self.fs.rename(&new, &path).at("write", &path)?;
                     self.complete_parcel(&crib, &manifest)?;
                     self.show(&crib, &manifest)?;
                 }
@@ -214,7 +222,8 @@ impl Worker {
 
     fn return_to_drop(&mut self, dir: &Path) -> Result<()> {
         for (name, kind) in self.list_if_there(dir)? {
-            if name == MANIFEST && dir.file_name() != Some(OsStr::new(TAKEN)) || kind == Kind::Dir {
+            let ours = name == MANIFEST || name == NEW_MANIFEST;
+            if ours && dir.file_name() != Some(OsStr::new(TAKEN)) || kind == Kind::Dir {
                 continue;
             }
             let mut to = self.stage.drop().join(&name);

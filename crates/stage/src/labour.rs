@@ -394,7 +394,6 @@ impl<Kind: Stage> Labour<Kind> {
             Ok(Err(failure)) => self.refuse(vec![parcel], &failure)?,
             Err(panic) => {
                 let reason = panic_text(&*panic);
-                tracing::error!(%reason, "the work crashed");
                 let setback = self.worker.give_back_crashed(parcel, &reason)?;
                 self.count_setback(setback, &reason);
                 self.hands.post.metrics.result(ResultKind::Died);
@@ -456,7 +455,6 @@ impl<Kind: Stage> Labour<Kind> {
             Ok(Err(failure)) => self.refuse(parcels, &failure)?,
             Err(panic) => {
                 let reason = panic_text(&*panic);
-                tracing::error!(%reason, "the work crashed");
                 for parcel in parcels {
                     let setback = self.worker.give_back_crashed(parcel, &reason)?;
                     self.count_setback(setback, &reason);

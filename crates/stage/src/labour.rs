@@ -333,6 +333,10 @@ impl<Kind: Stage> Labour<Kind> {
             }
             return self.commit();
         };
+        let alone = self.goes_alone(&waiting);
+        if alone {
+            self.commit()?;
+        }
         let Some(parcel) = self.claim(&waiting)? else {
             self.losses += 1;
             if self.losses >= LOSSES {
@@ -351,10 +355,21 @@ impl<Kind: Stage> Labour<Kind> {
         let waited = self
             .first_finished
             .is_some_and(|first| first.elapsed() >= group.wait.0);
-        if waited || self.finished.len() >= group.parcels as usize {
+        if alone || waited || self.finished.len() >= group.parcels as usize {
             self.commit()?;
         }
         Ok(())
+    }
+
+    /// Tells whether a parcel shares no commit with others.
+    ///
+    /// One that was begun before may be what killed its worker: were others finished and not yet
+    /// committed when it does so again, they would pay with an attempt each. And two copies of one
+    /// parcel cannot be in hand together.
+    fn goes_alone(&self, waiting: &Waiting) -> bool {
+        let id = &waiting.entry.id;
+        let in_hand = |(work, _): &(Work, Instant)| work.parcels.iter().any(|p| p.id() == id);
+        waiting.entry.attempts > 0 || self.finished.iter().any(in_hand)
     }
 
     fn claim(&mut self, waiting: &Waiting) -> Result<Option<Parcel>, SpoolError> {
@@ -425,7 +440,11 @@ impl<Kind: Stage> Labour<Kind> {
         while parcels.len() < limit
             && let Some(waiting) = self.queue.pop()
         {
-            parcels.extend(self.claim(&waiting)?);
+            // Two copies of one parcel cannot be in hand together: the second comes after.
+            let twin = |parcel: &Parcel| parcel.id() == &waiting.entry.id;
+            if !parcels.iter().any(twin) {
+                parcels.extend(self.claim(&waiting)?);
+            }
         }
         if parcels.is_empty() {
             self.more_waiting = true;

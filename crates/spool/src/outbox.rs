@@ -253,6 +253,14 @@ impl Outbox {
         self.facts.insert(key.to_owned(), value.into());
     }
 
+    /// Removes everything in it: the work was refused.
+    pub fn discard(self) -> Result<()> {
+        if self.made {
+            self.fs.remove_tree(&self.dir).at("remove", &self.dir)?;
+        }
+        Ok(())
+    }
+
     /// Returns how many new parcels wait in it.
     pub fn emitted(&self) -> usize {
         self.outputs.len()

@@ -508,7 +508,8 @@ impl Worker {
     /// Holds a parcel the stage never judged, and remembers to tell.
     pub(crate) fn hold_unasked(&mut self, path: &Path, entry: &Entry, reason: &str) -> Result<()> {
         self.hold_at(path, entry, reason)?;
-        self.held_unasked.push((entry.id.clone(), reason.to_owned()));
+        self.held_unasked
+            .push((entry.id.clone(), reason.to_owned()));
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! One worker's life: scan, claim, work, commit, wait for the bell.
 
 use std::any::Any;
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -9,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use ecluse_config::ShellSettings;
 use ecluse_spool::{
-    Blocked, Finish, Marks, Note, Outbox, Parcel, Pulse, Setback, Spool, SpoolError, Verdict,
-    Waiting, Work,
+    Blocked, Finish, Marks, Note, Outbox, Parcel, ParcelId, Pulse, Setback, Spool, SpoolError,
+    Verdict, Waiting, Work,
 };
 use ecluse_telemetry::{Cause, ResultKind};
 
@@ -46,6 +47,8 @@ pub(crate) struct Labour<Kind: Stage> {
     losses: u32,
     heard: u64,
     batch_since: Option<Instant>,
+    /// Members of a batch that was refused as a whole: each is tried by itself.
+    apart: HashSet<ParcelId>,
     next_due: Option<u64>,
     settling: bool,
     upkeep_at: Instant,
@@ -158,6 +161,7 @@ impl<Kind: Stage> Labour<Kind> {
             losses: 0,
             heard,
             batch_since: None,
+            apart: HashSet::new(),
             next_due: None,
             settling: false,
             upkeep_at: now,
@@ -442,8 +446,13 @@ impl<Kind: Stage> Labour<Kind> {
         {
             // Two copies of one parcel cannot be in hand together: the second comes after.
             let twin = |parcel: &Parcel| parcel.id() == &waiting.entry.id;
-            if !parcels.iter().any(twin) {
-                parcels.extend(self.claim(&waiting)?);
+            let suspect = self.is_suspect(&waiting);
+            if parcels.iter().any(twin) || (suspect && !parcels.is_empty()) {
+                continue;
+            }
+            parcels.extend(self.claim(&waiting)?);
+            if suspect && !parcels.is_empty() {
+                break;
             }
         }
         if parcels.is_empty() {
@@ -453,6 +462,14 @@ impl<Kind: Stage> Labour<Kind> {
         self.more_waiting = true;
         self.work_on_batch(parcels)?;
         self.commit()
+    }
+
+    /// Tells whether a parcel makes a batch of its own: it is to be held if this fails too, and the
+    /// others of its batch with it.
+    fn is_suspect(&self, waiting: &Waiting) -> bool {
+        let attempts = waiting.entry.attempts;
+        self.apart.contains(&waiting.entry.id)
+            || (attempts > 0 && attempts + 1 >= self.settings.attempts)
     }
 
     fn work_on_batch(&mut self, parcels: Vec<Parcel>) -> Result<(), SpoolError> {
@@ -470,9 +487,18 @@ impl<Kind: Stage> Labour<Kind> {
             }))
         };
         match worked {
-            Ok(Ok(())) => self.finish_later(parcels, outbox, began),
-            Ok(Err(failure)) => self.refuse(parcels, &failure)?,
+            Ok(Ok(())) => {
+                for parcel in &parcels {
+                    self.apart.remove(parcel.id());
+                }
+                self.finish_later(parcels, outbox, began);
+            }
+            Ok(Err(failure)) => {
+                outbox.discard()?;
+                self.refuse(parcels, &failure)?;
+            }
             Err(panic) => {
+                outbox.discard()?;
                 let reason = panic_text(&*panic);
                 for parcel in parcels {
                     let setback = self.worker.give_back_crashed(parcel, &reason)?;
@@ -527,7 +553,19 @@ impl<Kind: Stage> Labour<Kind> {
     /// Sets parcels aside as the blame says.
     fn refuse(&mut self, parcels: Vec<Parcel>, failure: &Failure) -> Result<(), SpoolError> {
         let reason = failure.reason.clone();
+        for parcel in &parcels {
+            self.apart.remove(parcel.id());
+        }
         let verdict = match failure.blame {
+            Blame::Parcel if parcels.len() > 1 => {
+                // Which one is at fault shows when each is tried by itself.
+                tracing::warn!(%reason, "a batch is refused: trying its parcels one by one");
+                for parcel in parcels {
+                    self.apart.insert(parcel.id().clone());
+                    self.worker.give_back(parcel)?;
+                }
+                return Ok(());
+            }
             Blame::Parcel => Verdict::Hold { reason },
             Blame::World => Verdict::Defer { reason },
             Blame::Nobody => {

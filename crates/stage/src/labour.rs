@@ -87,7 +87,9 @@ impl<Kind: Stage> Labour<Kind> {
                         return;
                     }
                     tracing::error!(reason = %failure, "cannot start again");
-                    taken.tally.halt(&failure.reason);
+                    if taken.post.once {
+                        taken.tally.halt(&failure.reason);
+                    }
                     if taken.post.control.stopping() || taken.post.once {
                         return;
                     }
@@ -103,7 +105,10 @@ impl<Kind: Stage> Labour<Kind> {
             }
             let left = match first {
                 Ok(()) => labour.live(),
-                Err(error) => labour.settle_error(error),
+                Err(error) => match labour.settle_error(error) {
+                    Left::Stopped if !labour.stopping() => labour.live(),
+                    left => left,
+                },
             };
             match left {
                 Left::Stopped | Left::Halted => return labour.end(),

@@ -25,6 +25,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 const PRESSURE_EVERY: Duration = Duration::from_millis(500);
 /// Without a bell, the directory is read this often.
 const SCAN_WITHOUT_BELL: Duration = Duration::from_secs(2);
+/// How long a worker rests after the machine was sick.
+const AFTER_HALT: Duration = Duration::from_millis(500);
 /// After so many lost claims the listing is stale.
 const LOSSES: u32 = 8;
 /// A parcel larger than this is no company for small ones: what is finished is committed first.
@@ -49,6 +51,8 @@ pub(crate) struct Labour<Kind: Stage> {
     batch_since: Option<Instant>,
     /// Members of a batch that was refused as a whole: each is tried by itself.
     apart: HashSet<ParcelId>,
+    /// The parcel whose work last failed for the machine: the others go first.
+    breaker: Option<ParcelId>,
     next_due: Option<u64>,
     settling: bool,
     upkeep_at: Instant,
@@ -167,6 +171,7 @@ impl<Kind: Stage> Labour<Kind> {
             heard,
             batch_since: None,
             apart: HashSet::new(),
+            breaker: None,
             next_due: None,
             settling: false,
             upkeep_at: now,
@@ -330,6 +335,11 @@ impl<Kind: Stage> Labour<Kind> {
         let waiting = u64::try_from(scan.total).unwrap_or(u64::MAX);
         self.hands.tally.waiting.store(waiting, Ordering::Relaxed);
         self.queue = scan.waiting;
+        if let Some(breaker) = &self.breaker {
+            // Taken from the end: what may be too large for this machine comes last.
+            self.queue
+                .sort_by_key(|waiting| &waiting.entry.id != breaker);
+        }
         self.losses = 0;
         Ok(())
     }
@@ -581,6 +591,9 @@ impl<Kind: Stage> Labour<Kind> {
                 return Ok(());
             }
             Blame::Machine | Blame::Config => {
+                // What is finished is not to be done again for it.
+                self.commit()?;
+                self.breaker = parcels.first().map(|parcel| parcel.id().clone());
                 for parcel in parcels {
                     self.worker.give_back(parcel)?;
                 }
@@ -693,9 +706,15 @@ impl<Kind: Stage> Labour<Kind> {
         tracing::info!(halted = ?since.elapsed(), "the machine is well again");
         self.hands.post.metrics.blocked(Cause::Halted, false);
         self.hands.tally.set_blocked(None);
-        // Not at once: what failed may fail again, and must not spin.
-        let heard = self.hands.bell.rings();
-        self.hands.bell.wait(heard, Duration::from_millis(500));
+        // Not at once: what failed may fail again, and must not spin. The bell does not shorten
+        // this: the parcels given back have just rung it.
+        let rested = Instant::now() + AFTER_HALT;
+        while !self.stopping() && Instant::now() < rested {
+            self.worker.signs().tick();
+            let left = rested.saturating_duration_since(Instant::now());
+            let heard = self.hands.bell.rings();
+            self.hands.bell.wait(heard, left);
+        }
         Left::Stopped
     }
 

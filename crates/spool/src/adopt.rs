@@ -256,7 +256,7 @@ pub(crate) fn hash(fs: &dyn Fs, path: &Path) -> io::Result<(u64, String)> {
     }
 }
 
-fn is_unfinished(name: &OsStr) -> bool {
+pub(crate) fn is_unfinished(name: &OsStr) -> bool {
     let name = name.as_bytes();
     name.starts_with(b".") || UNFINISHED.iter().any(|ending| name.ends_with(ending))
 }

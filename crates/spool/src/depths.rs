@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::adopt::is_unfinished;
 use crate::error::{At, Result};
 use crate::fs::{Fs, Kind, Room};
 use crate::name::{Deferred, Entry};
@@ -171,6 +172,8 @@ impl Yard {
         }
         for (name, kind) in self.list(&dir.drop())? {
             match kind {
+                // Nobody takes what is still being written.
+                Kind::File if is_unfinished(&name) => {}
                 Kind::File => depths.dropped += 1,
                 Kind::Dir | Kind::Symlink | Kind::Other => depths.refuse(&name, kind),
             }

@@ -115,9 +115,10 @@ impl Crew {
     pub fn start<Kind: Stage + 'static>(post: Post) -> Result<Self, Failure> {
         check_settings::<Kind>(&post.control.pipeline())?;
         let yard = post.yard();
-        let dir = yard.init(Kind::NAME)?;
+        // No parcel is at fault yet: a work directory that is refused is the machine's.
+        let dir = yard.init(Kind::NAME).map_err(Failure::halt)?;
         for next in post.control.pipeline().next_of(Kind::NAME) {
-            yard.init(next)?;
+            yard.init(next).map_err(Failure::halt)?;
         }
         let bell = Arc::new(Bell::default());
         let wire = bell::wire(&dir, &bell);

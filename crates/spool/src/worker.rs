@@ -259,6 +259,11 @@ impl Worker {
         self.limits = limits;
     }
 
+    /// Changes where results go.
+    pub fn set_next(&mut self, next: &[String]) {
+        self.next = next.to_vec();
+    }
+
     /// Returns the path whose time another thread moves forward while this one works.
     pub fn pulse(&self) -> Pulse {
         Pulse {

@@ -729,6 +729,8 @@ impl<Kind: Stage> Labour<Kind> {
         self.settings = control.pipeline().shell(Kind::NAME);
         self.marks = marks_of(&self.settings);
         self.worker.set_limits(limits_of(&self.settings));
+        let next = nexts(&control.pipeline(), Kind::NAME);
+        self.worker.set_next(&next);
         self.reopen();
     }
 

@@ -121,6 +121,7 @@ pub fn supervise(
     let mut watch = Watch {
         plan: &mut plan,
         control,
+        starts,
         yard: &yard,
         registry: &registry,
         signals,
@@ -146,6 +147,7 @@ pub fn supervise(
 struct Watch<'a> {
     plan: &'a mut Plan,
     control: &'a Arc<Control>,
+    starts: &'a [crate::Entry],
     yard: &'a Yard,
     registry: &'a Registry,
     signals: Signals,
@@ -208,7 +210,16 @@ impl Watch<'_> {
     }
 
     fn reload(&mut self, crews: &[Crew]) {
-        match Pipeline::load(self.plan.config.as_deref()) {
+        let loaded = Pipeline::load(self.plan.config.as_deref())
+            .map_err(Failure::config)
+            .and_then(|pipeline| {
+                // All or nothing: a stage's own keys are looked at before anything changes.
+                for entry in self.starts {
+                    (entry.check)(&pipeline)?;
+                }
+                Ok(pipeline)
+            });
+        match loaded {
             Ok(pipeline) => {
                 if let Some(log) = &self.plan.log {
                     let _ = log.set_filter(pipeline.log.level.as_str());

@@ -13,6 +13,8 @@ pub struct Control {
     /// Counts up when the settings change.
     settings: AtomicU64,
     pipeline: RwLock<Arc<Pipeline>>,
+    /// How long a worker may wait without a sign of life, in milliseconds.
+    longest_wait: AtomicU64,
 }
 
 impl Control {
@@ -22,6 +24,7 @@ impl Control {
             stop: AtomicBool::new(false),
             settings: AtomicU64::new(0),
             pipeline: RwLock::new(Arc::new(pipeline)),
+            longest_wait: AtomicU64::new(5000),
         }
     }
 
@@ -33,6 +36,17 @@ impl Control {
     /// Tells whether everything was asked to stop.
     pub fn stopping(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
+    }
+
+    /// Lets no worker wait longer than this without a sign of life.
+    pub(crate) fn wait_at_most(&self, wait: Duration) {
+        let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        self.longest_wait.fetch_min(millis.max(1), Ordering::SeqCst);
+    }
+
+    /// Returns how long a worker may wait without a sign of life.
+    pub(crate) fn longest_wait(&self) -> Duration {
+        Duration::from_millis(self.longest_wait.load(Ordering::SeqCst))
     }
 
     /// Puts new settings in force.

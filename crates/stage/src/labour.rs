@@ -19,8 +19,6 @@ use crate::crew::{Hands, Member, VERSION, is_fenced, limits_of, marks_of, nexts}
 use crate::failure::{Blame, Failure};
 use crate::stage::{Intake, Stage};
 
-/// How long a worker waits at most before it looks around, whatever it waits for.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// How often pressure is looked at.
 const PRESSURE_EVERY: Duration = Duration::from_millis(500);
 /// Without a bell, the directory is read this often.
@@ -200,6 +198,11 @@ impl<Kind: Stage> Labour<Kind> {
         self.hands.post.control.stopping()
     }
 
+    /// How long a worker waits at most before it looks around, whatever it waits for.
+    fn longest_wait(&self) -> Duration {
+        self.hands.post.control.longest_wait()
+    }
+
     /// One round. `false`: asked to stop, and nothing is left in hand.
     fn step(&mut self) -> Result<bool, SpoolError> {
         self.worker.signs().tick();
@@ -246,9 +249,9 @@ impl<Kind: Stage> Labour<Kind> {
         self.commit()?;
         self.note("blocked", &why, "");
         self.upkeep_if_due()?;
-        self.hands
-            .bell
-            .wait(self.hands.bell.rings(), PRESSURE_EVERY);
+        let heard = self.hands.bell.rings();
+        let wait = PRESSURE_EVERY.min(self.longest_wait());
+        self.hands.bell.wait(heard, wait);
         Ok(true)
     }
 
@@ -451,7 +454,7 @@ impl<Kind: Stage> Labour<Kind> {
         if self.queue.len() < limit && !waited && !hurry {
             let left = self.settings.batch.wait.0.saturating_sub(since.elapsed());
             let heard = self.heard;
-            self.hands.bell.wait(heard, left.min(LONGEST_WAIT));
+            self.hands.bell.wait(heard, left.min(self.longest_wait()));
             return self.look();
         }
         self.batch_since = None;
@@ -635,7 +638,7 @@ impl<Kind: Stage> Labour<Kind> {
         let mut wait = self
             .upkeep_at
             .saturating_duration_since(now)
-            .min(LONGEST_WAIT);
+            .min(self.longest_wait());
         if self.settling {
             wait = wait.min(self.settings.settle.0.max(Duration::from_millis(20)));
         }
@@ -695,7 +698,7 @@ impl<Kind: Stage> Labour<Kind> {
             }
             self.worker.signs().tick();
             let heard = self.hands.bell.rings();
-            self.hands.bell.wait(heard, wait);
+            self.hands.bell.wait(heard, wait.min(self.longest_wait()));
             wait = (wait * 2).min(Duration::from_secs(5));
         }
         if self.hands.post.once && since.elapsed() < Duration::from_millis(100) {
@@ -713,7 +716,7 @@ impl<Kind: Stage> Labour<Kind> {
             self.worker.signs().tick();
             let left = rested.saturating_duration_since(Instant::now());
             let heard = self.hands.bell.rings();
-            self.hands.bell.wait(heard, left);
+            self.hands.bell.wait(heard, left.min(self.longest_wait()));
         }
         Left::Stopped
     }

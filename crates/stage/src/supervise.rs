@@ -92,6 +92,11 @@ pub fn supervise(
         ),
         None => None,
     };
+    let dog = sd_notify::watchdog_enabled();
+    if let Some(limit) = dog {
+        // An idle worker must be seen to live as often as the watchdog is fed.
+        control.wait_at_most(limit / 8);
+    }
     let mut crews: Vec<Crew> = Vec::new();
     let mut yard = None;
     for entry in starts {
@@ -126,7 +131,7 @@ pub fn supervise(
         registry: &registry,
         signals,
         counted: None,
-        dog: sd_notify::watchdog_enabled(),
+        dog,
         fed: Instant::now(),
         idle_rounds: 0,
     };

@@ -51,6 +51,8 @@ pub(crate) struct Labour<Kind: Stage> {
     apart: HashSet<ParcelId>,
     /// The parcel whose work last failed for the machine: the others go first.
     breaker: Option<ParcelId>,
+    /// Entries that were refused when last looked at.
+    refused: HashSet<String>,
     next_due: Option<u64>,
     settling: bool,
     upkeep_at: Instant,
@@ -100,6 +102,8 @@ impl<Kind: Stage> Labour<Kind> {
                     continue;
                 }
             };
+            // Written while there is room: it can then be written over when there is none.
+            labour.note("idle", "", "");
             // The first scan comes before the birth is told: ready means ready.
             let first = labour.upkeep();
             if let Some(born) = born.take() {
@@ -170,6 +174,7 @@ impl<Kind: Stage> Labour<Kind> {
             batch_since: None,
             apart: HashSet::new(),
             breaker: None,
+            refused: HashSet::new(),
             next_due: None,
             settling: false,
             upkeep_at: now,
@@ -330,10 +335,8 @@ impl<Kind: Stage> Labour<Kind> {
         let closed = self.hands.bell.take_closed();
         let adopted = self.worker.adopt(&closed)?;
         self.settling = adopted.settling > 0;
-        for name in &adopted.refused {
-            tracing::debug!(name, "not a plain file: left in drop/");
-        }
         let scan = self.worker.scan()?;
+        self.tell_refused(&adopted.refused, &scan.refused);
         self.more_waiting = scan.total > scan.waiting.len();
         let waiting = u64::try_from(scan.total).unwrap_or(u64::MAX);
         self.hands.tally.waiting.store(waiting, Ordering::Relaxed);
@@ -345,6 +348,24 @@ impl<Kind: Stage> Labour<Kind> {
         }
         self.losses = 0;
         Ok(())
+    }
+
+    /// Tells once of each entry that is neither a parcel nor a file, and stays where it is.
+    fn tell_refused(&mut self, dropped: &[String], waiting: &[String]) {
+        // One worker is enough to say so.
+        if self.hands.number != 0 {
+            return;
+        }
+        let dropped = dropped.iter().map(|name| format!("drop/{name}"));
+        let waiting = waiting.iter().map(|name| format!("ready/{name}"));
+        let refused: HashSet<String> = dropped.chain(waiting).collect();
+        for entry in refused.difference(&self.refused) {
+            tracing::warn!(
+                entry,
+                "refused and left where it is: not a parcel, not a plain file"
+            );
+        }
+        self.refused = refused;
     }
 
     fn take_one(&mut self) -> Result<(), SpoolError> {

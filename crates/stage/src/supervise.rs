@@ -271,10 +271,16 @@ impl Watch<'_> {
             sum.deferred += depths.deferred;
             sum.held += depths.held;
         }
-        let status = format!(
+        let mut status = format!(
             "waiting {} working {} deferred {} held {}",
             sum.ready, sum.working, sum.deferred, sum.held
         );
+        for crew in crews {
+            if let Some(why) = crew.tally.blocked() {
+                let line = format!("; {}: {why}", crew.name);
+                status.push_str(&telemetry::printable(line.as_bytes()));
+            }
+        }
         tell_systemd(&[sd_notify::NotifyState::Status(&status)]);
         let stages: Vec<&str> = crews.iter().map(|crew| crew.name).collect();
         publish_textfile(self.registry, &self.control.pipeline(), &stages);

@@ -14,10 +14,10 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{At, Result};
 use crate::failpoint::after;
-use crate::fs::{Fs, Kind, gone};
+use crate::fs::{Fs, Kind, gone, is_taken};
 use crate::name::{Entry, ParcelId, hex, safe_file_name};
 use crate::parcel::{FileEntry, HISTORY, MANIFEST, MANIFEST_BYTES, Manifest};
-use crate::worker::Worker;
+use crate::worker::{Worker, read_manifest};
 
 /// Endings of files that somebody is still writing.
 const UNFINISHED: [&[u8]; 4] = [b".part", b".open", b".lck", b".tmp"];
@@ -158,7 +158,13 @@ impl Worker {
                 after("adopted");
                 Ok(Some(manifest.id.clone()))
             }
-            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
+            Err(e) if is_taken(&*self.fs, &e, &slot) => {
+                if read_manifest(&*self.fs, &slot, &manifest.id).is_err() {
+                    // Something else lies there under its name: it waits beside it.
+                    self.put_back(crib, &crate::worker::next_attempt(&slot))?;
+                    self.sync_touched()?;
+                    return Ok(Some(manifest.id.clone()));
+                }
                 // The id holds the digest of the content: what waits there is the same file.
                 tracing::warn!(parcel = %manifest.id, "dropping a copy of a file that waits already");
                 self.fs.remove_tree(crib).at("remove", crib)?;

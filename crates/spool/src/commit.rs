@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{At, Result, SpoolError};
 use crate::failpoint::{after, mutant};
-use crate::fs::{Fs, gone};
+use crate::fs::{Fs, gone, is_taken};
 use crate::name::{Entry, ParcelId};
 use crate::outbox::{ATTACHED, Choice, NEW_MANIFEST, Outbox, Parcel};
 use crate::parcel::{HISTORY, MANIFEST, TROUBLE, digest};
@@ -514,7 +514,7 @@ impl Worker {
                 self.yard.init(to)?;
                 self.fs.rename(path, &slot).at("hand over", &slot)
             }
-            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
+            Err(e) if is_taken(&*self.fs, &e, &slot) => {
                 self.deliver_second(path, &slot, &entry, to)
             }
             Err(e) if e.kind() == io::ErrorKind::CrossesDevices => {
@@ -534,7 +534,7 @@ impl Worker {
         }
         tracing::error!(parcel = %entry.id, to, "two parcels of one name: the second is held");
         let held = self.yard.stage(to).held().join(entry.file_name());
-        self.fs.rename(path, &held).at("hold", &held)
+        self.put_back(path, &held)
     }
 
     /// The next stage lies on another file system: the parcel is copied, made durable, then marked

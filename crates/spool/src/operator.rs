@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::adopt::hash;
 use crate::depths::Paused;
 use crate::error::{At, Result, SpoolError};
-use crate::fs::{Kind, gone};
+use crate::fs::{Kind, gone, is_taken};
 use crate::name::{Deferred, Entry, ParcelId, safe_file_name};
 use crate::parcel::{FileEntry, HISTORY, MANIFEST, Manifest, Trouble};
 use crate::receipt::{Filed, parse_sheet};
@@ -287,7 +287,7 @@ impl Yard {
         let slot = self.ready_slot(&dir, &entry);
         match self.fs.rename(crib, &slot) {
             Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
+            Err(e) if is_taken(&*self.fs, &e, &slot) => {
                 return Err(SpoolError::Refused(format!(
                     "{} waits in stage {stage} already",
                     manifest.id

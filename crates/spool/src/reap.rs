@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use crate::error::{At, Result};
 use crate::failpoint::{after, mutant};
-use crate::fs::Kind;
+use crate::fs::{Kind, is_taken};
 use crate::name::{ParcelId, WorkerId};
 use crate::receipt::parse_sheet;
 use crate::worker::{LeaseNote, Worker};
@@ -246,7 +246,7 @@ impl Worker {
                     }
                     return Ok(());
                 }
-                Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                Err(e) if is_taken(&*self.fs, &e, &slot) => {
                     slot = crate::worker::next_attempt(&slot);
                 }
                 Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),

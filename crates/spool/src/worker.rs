@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{At, Result, SpoolError};
 use crate::failpoint::after;
-use crate::fs::{Fs, Kind, Lease, gone};
+use crate::fs::{Fs, Kind, Lease, gone, is_taken};
 use crate::name::{Deferred, Entry, ParcelId, WorkerId, is_payload_name};
 use crate::outbox::{Outbox, Parcel};
 use crate::parcel::{MANIFEST, MANIFEST_BYTES, Manifest, TROUBLE, Trouble, digest};
@@ -554,7 +554,7 @@ impl Worker {
         loop {
             match self.fs.rename(from, &to) {
                 Ok(()) => return Ok(()),
-                Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                Err(e) if is_taken(&*self.fs, &e, &to) => {
                     to = next_attempt(&to);
                 }
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {

@@ -332,6 +332,7 @@ impl Yard {
             id: place.parcel.clone(),
             attempts: 0,
         };
+        self.must_be_dir(place)?;
         let trouble = place.path.join(crate::parcel::TROUBLE);
         gone(self.fs.unlink(&trouble)).at("remove", &trouble)?;
         self.shift(place, &self.ready_slot(&dir, &entry))?;
@@ -415,12 +416,7 @@ impl Yard {
 
     /// Moves a parcel from where it was seen; fails when it is no longer there.
     fn shift(&self, place: &Place, to: &Path) -> Result<()> {
-        if self.fs.stat(&place.path).is_ok_and(|s| s.kind != Kind::Dir) {
-            return Err(SpoolError::Refused(format!(
-                "{} is not a directory",
-                place.path.display()
-            )));
-        }
+        self.must_be_dir(place)?;
         match self.fs.rename(&place.path, to) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -435,6 +431,17 @@ impl Yard {
         }
         let dir = to.parent().expect("a parcel lies in a directory");
         self.fs.sync_dir(dir).at("sync", dir)
+    }
+
+    /// Refuses what is named like a parcel and is none: nothing behind a link is touched.
+    fn must_be_dir(&self, place: &Place) -> Result<()> {
+        if self.fs.stat(&place.path).is_ok_and(|s| s.kind != Kind::Dir) {
+            return Err(SpoolError::Refused(format!(
+                "{} is not a directory",
+                place.path.display()
+            )));
+        }
+        Ok(())
     }
 
     /// Replaces a small file in one durable step.

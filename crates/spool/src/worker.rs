@@ -14,7 +14,7 @@ use crate::failpoint::after;
 use crate::fs::{Fs, Kind, Lease, gone, is_taken};
 use crate::name::{Deferred, Entry, ParcelId, WorkerId, is_payload_name};
 use crate::outbox::{Outbox, Parcel};
-use crate::parcel::{MANIFEST, MANIFEST_BYTES, Manifest, TROUBLE, Trouble, digest};
+use crate::parcel::{HISTORY, MANIFEST, MANIFEST_BYTES, Manifest, TROUBLE, Trouble, digest};
 use crate::receipt::{Filed, find_in_sheet};
 use crate::yard::{StageDir, Yard};
 
@@ -665,6 +665,11 @@ pub(crate) fn read_manifest(fs: &dyn Fs, path: &Path, id: &ParcelId) -> Result<(
     };
     if fs.stat(path).at("look at", path)?.kind != Kind::Dir {
         return Err(damaged("it is not a directory".into()));
+    }
+    // Pages are added to it: behind a link they would land outside the tree.
+    let history = path.join(HISTORY);
+    if fs.stat(&history).is_ok_and(|stat| stat.kind != Kind::Dir) {
+        return Err(damaged(format!("{HISTORY} is not a directory")));
     }
     let file = path.join(MANIFEST);
     let bytes = match fs.read(&file, MANIFEST_BYTES) {

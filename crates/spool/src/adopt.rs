@@ -17,7 +17,7 @@ use crate::failpoint::after;
 use crate::fs::{Fs, Kind, gone, is_taken};
 use crate::name::{Entry, ParcelId, hex, safe_file_name};
 use crate::parcel::{FileEntry, HISTORY, MANIFEST, MANIFEST_BYTES, Manifest};
-use crate::worker::{Worker, read_manifest};
+use crate::worker::{Signs, Worker, read_manifest};
 
 /// Endings of files that somebody is still writing.
 const UNFINISHED: [&[u8]; 4] = [b".part", b".open", b".lck", b".tmp"];
@@ -61,6 +61,9 @@ impl Worker {
                         .push(name.as_bytes().escape_ascii().to_string());
                 }
                 continue;
+            }
+            if self.signs.stop_asked() {
+                break;
             }
             match self.rest(&name, closed.contains(&name))? {
                 None => adopted.parcels.extend(self.adopt_one(&name)?),
@@ -122,7 +125,7 @@ impl Worker {
         }
         after("adopt-taken");
         let born = format!("{:016x}", (self.yard.dice)());
-        let manifest = describe(&*self.fs, &taken, name, born)?;
+        let manifest = describe(&*self.fs, &taken, name, born, &self.signs)?;
         self.write_parcel(&crib, &taken, &manifest)?;
         after("adopt-described");
         self.show(&crib, &manifest)
@@ -197,6 +200,8 @@ impl Worker {
                         let path = crib.join(&file.name);
                         self.fs.sync_file(&path).at("sync", &path)?;
                     }
+                    let path = crib.join(MANIFEST);
+                    self.fs.sync_file(&path).at("sync", &path)?;
                     self.fs.sync_dir(&crib).at("sync", &crib)?;
                     self.show(&crib, &manifest)?;
                 }
@@ -218,7 +223,9 @@ impl Worker {
             }
             let mut to = self.stage.drop().join(&name);
             if self.fs.stat(&to).is_ok() {
-                let mut other = name.clone();
+                // Cut, so that a name of full length has room for what tells the two apart.
+                let bytes = name.as_bytes();
+                let mut other = OsStr::from_bytes(&bytes[..bytes.len().min(240)]).to_owned();
                 other.push(format!(".{:08x}", (self.yard.dice)() as u32));
                 to = self.stage.drop().join(other);
             }
@@ -228,8 +235,14 @@ impl Worker {
     }
 }
 
-fn describe(fs: &dyn Fs, path: &Path, name: &OsStr, born: String) -> Result<Manifest> {
-    let (bytes, sha256) = hash(fs, path).at("read", path)?;
+fn describe(
+    fs: &dyn Fs,
+    path: &Path,
+    name: &OsStr,
+    born: String,
+    signs: &Signs,
+) -> Result<Manifest> {
+    let (bytes, sha256) = hash(fs, path, signs).at("read", path)?;
     let id = ParcelId::for_file(name, &sha256);
     let safe = safe_file_name(name);
     let mut manifest = Manifest::new(id, "file", born);
@@ -245,12 +258,14 @@ fn describe(fs: &dyn Fs, path: &Path, name: &OsStr, born: String) -> Result<Mani
 }
 
 /// Reads a file to its end and returns its size and SHA-256.
-pub(crate) fn hash(fs: &dyn Fs, path: &Path) -> io::Result<(u64, String)> {
+/// It takes as long as the file is large, so it shows that it goes forward.
+pub(crate) fn hash(fs: &dyn Fs, path: &Path, signs: &Signs) -> io::Result<(u64, String)> {
     let mut file = fs.open(path)?;
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 256 << 10];
     let mut bytes = 0;
     loop {
+        signs.tick();
         let read = match file.read(&mut buffer) {
             Ok(0) => return Ok((bytes, hex(&hash.finalize()))),
             Ok(read) => read,

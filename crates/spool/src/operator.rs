@@ -15,7 +15,7 @@ use crate::fs::{Kind, gone, is_taken};
 use crate::name::{Deferred, Entry, ParcelId, safe_file_name};
 use crate::parcel::{FileEntry, HISTORY, MANIFEST, Manifest, Trouble};
 use crate::receipt::{Filed, parse_sheet};
-use crate::worker::{Why, find_receipt, read_manifest, read_trouble};
+use crate::worker::{Signs, Why, find_receipt, read_manifest, read_trouble};
 use crate::yard::Yard;
 
 /// Where in a stage a parcel is.
@@ -235,7 +235,7 @@ impl Yard {
         io::copy(&mut from, &mut to).at("copy", file)?;
         to.flush().at("write", &copy)?;
         drop(to);
-        let (bytes, sha256) = hash(&*self.fs, &copy).at("read", &copy)?;
+        let (bytes, sha256) = hash(&*self.fs, &copy, &Signs::default()).at("read", &copy)?;
         let name = file.file_name().unwrap_or_default();
         let mut id = ParcelId::for_file(name, &sha256);
         let mut replaces = None;

@@ -589,8 +589,10 @@ impl Worker {
     /// Makes every hand-over so far durable. Needed only before a place it could be repeated from
     /// is removed: until then the receipts would repeat it after a power cut.
     pub(crate) fn sync_touched(&mut self) -> Result<()> {
-        for dir in std::mem::take(&mut self.touched) {
+        // Forgotten one by one: what could not be synced is still not known to be durable.
+        while let Some(dir) = self.touched.first().cloned() {
             self.fs.sync_dir(&dir).at("sync", &dir)?;
+            self.touched.remove(&dir);
         }
         Ok(())
     }

@@ -238,6 +238,7 @@ impl Worker {
     /// Moves a parcel back; if one of that very name is there, beside it. Gone: settled by another.
     pub(crate) fn put_back(&mut self, path: &Path, slot: &Path) -> Result<()> {
         let mut slot = slot.to_owned();
+        let mut remade = false;
         loop {
             match self.fs.rename(path, &slot) {
                 Ok(()) => {
@@ -249,7 +250,17 @@ impl Worker {
                 Err(e) if is_taken(&*self.fs, &e, &slot) => {
                     slot = crate::worker::next_attempt(&slot);
                 }
-                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                    if self.fs.stat(path).is_err() {
+                        return Ok(());
+                    }
+                    // It is here and its place is not: taking that for settled would lose it.
+                    if remade {
+                        return Err(e).at("put back", path);
+                    }
+                    self.yard.remake(&self.stage, &slot)?;
+                    remade = true;
+                }
                 Err(e) => return Err(e).at("put back", path),
             }
         }

@@ -146,6 +146,15 @@ impl Yard {
         Ok(dir)
     }
 
+    /// Makes the directories of a stage again after `slot` was found without its own.
+    pub(crate) fn remake(&self, dir: &StageDir, slot: &Path) -> Result<()> {
+        self.init(&dir.name)?;
+        if let Some(parent) = slot.parent() {
+            self.fs.ensure_dir(parent).at("make", parent)?;
+        }
+        Ok(())
+    }
+
     /// Returns the device a directory lies on; refuses what is none, and a link to one.
     fn device_of(&self, path: &Path) -> Result<u64> {
         let stat = self.fs.stat(path).at("look at", path)?;

@@ -81,6 +81,8 @@ struct BellState {
     rings: u64,
     /// Files in `drop/` that their writer closed or that were renamed in.
     closed: Vec<OsString>,
+    /// The directories it is wired to are no longer those that are there.
+    wires_changed: bool,
 }
 
 /// More names than this are not worth keeping: the scan finds the files anyway.
@@ -102,6 +104,16 @@ impl Bell {
         }
         drop(state);
         self.rung.notify_all();
+    }
+
+    /// Says that it must be wired anew.
+    pub(crate) fn wires_changed(&self) {
+        self.lock().wires_changed = true;
+    }
+
+    /// Tells whether it must be wired anew, once.
+    pub(crate) fn take_wires_changed(&self) -> bool {
+        std::mem::take(&mut self.lock().wires_changed)
     }
 
     /// Returns how often it rang.

@@ -314,7 +314,7 @@ impl<Kind: Stage> Labour<Kind> {
     }
 
     fn scan_every(&self) -> Duration {
-        if self.hands.has_bell {
+        if self.hands.has_bell.load(Ordering::SeqCst) {
             self.settings.scan.0
         } else {
             self.settings.scan.0.min(SCAN_WITHOUT_BELL)
@@ -703,8 +703,9 @@ impl<Kind: Stage> Labour<Kind> {
             let well = self
                 .worker
                 .reset()
-                .map(drop)
-                .and_then(|()| self.hands.yard.probe(Kind::NAME));
+                // Directories that somebody took away are made again.
+                .and_then(|_| self.hands.yard.init(Kind::NAME))
+                .and_then(|_| self.hands.yard.probe(Kind::NAME));
             match well {
                 Ok(()) => break,
                 Err(error) if is_fenced(&error) => return Left::Fenced,

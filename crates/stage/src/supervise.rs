@@ -171,6 +171,7 @@ impl Watch<'_> {
                 self.control.stop();
                 return;
             }
+            crews.iter().for_each(Crew::keep_bell);
             self.feed_dog(crews);
             self.count(crews);
             if let Some(progress) = &mut self.plan.progress {

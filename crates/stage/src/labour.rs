@@ -499,6 +499,8 @@ impl<Kind: Stage> Labour<Kind> {
             return Ok(());
         }
         self.more_waiting = true;
+        // Claimed in this worker's own order; the same batch is worked on in the same one.
+        parcels.sort_by(|a, b| a.id().cmp(b.id()));
         self.work_on_batch(parcels)?;
         self.commit()
     }

@@ -47,7 +47,7 @@ pub struct Plan {
 pub struct Ended {
     /// Parcels handed over.
     pub done: u64,
-    /// Parcels held.
+    /// Parcels held; not counted for a run that was to go on until told to stop.
     pub held: u64,
     /// Parcels deferred and still waiting.
     pub deferred: u64,
@@ -319,7 +319,10 @@ fn ended(crews: &[Crew], yard: &Yard, once: bool) -> Ended {
     for crew in crews {
         let tally = &crew.tally;
         ended.done += tally.done.load(Ordering::Relaxed);
-        ended.held += tally.held.load(Ordering::Relaxed);
+        if once {
+            // A stage that runs for months has held something: that is no failure of its end.
+            ended.held += tally.held.load(Ordering::Relaxed);
+        }
         if tally.halted.load(Ordering::SeqCst) {
             let reason = match tally.halt_reason.lock() {
                 Ok(reason) => reason.clone(),

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::adopt::is_unfinished;
 use crate::error::{At, Result};
 use crate::fs::{Fs, Kind, Room};
 use crate::name::{Deferred, Entry};
@@ -194,6 +195,8 @@ impl Yard {
         }
         for (name, kind) in self.list(&dir.drop())? {
             match kind {
+                // Nobody takes what is still being written.
+                Kind::File if is_unfinished(&name) => {}
                 Kind::File => depths.dropped += 1,
                 Kind::Dir | Kind::Symlink | Kind::Other => depths.refuse(&name, kind),
             }
@@ -310,6 +313,13 @@ impl Yard {
         let now_ns = i128::from((self.wall)()) * 1_000_000;
         let mut removed = 0;
         for (name, _) in self.list(&tmp)? {
+            // A parcel under way from another file system is no rubbish: its sender shows it yet.
+            if name
+                .as_encoded_bytes()
+                .starts_with(crate::commit::SENT.as_bytes())
+            {
+                continue;
+            }
             let path = tmp.join(&name);
             let Ok(stat) = self.fs.stat(&path) else {
                 continue;

@@ -208,7 +208,10 @@ pub fn start_log(
 }
 
 fn complain(exit: Exit, reason: &str) -> ExitCode {
-    let shown = telemetry::printable(reason.as_bytes());
-    let _ = writeln!(std::io::stderr(), "{shown}");
+    // One mistake a line: line ends are ours, everything else may come from outside.
+    for line in reason.lines() {
+        let shown = telemetry::printable(line.as_bytes());
+        let _ = writeln!(std::io::stderr(), "{shown}");
+    }
     exit.into()
 }

@@ -21,12 +21,12 @@ pub(crate) struct Input<Source> {
     exhausted: bool,
 }
 
-/// The least that is read at once.
-const READ_BYTES: usize = 512 << 10;
+/// How large the window is as long as nothing needs a larger one: several times what must be at hand, so that little is
+/// moved when it slides, and small enough for the cache.
+const READ_BYTES: usize = 2 << 20;
 
 impl<Source: Read> Input<Source> {
     pub(crate) fn new(source: Source, capacity: usize) -> Self {
-        let capacity = capacity.max(READ_BYTES);
         Self {
             source,
             buffer: Vec::new(),
@@ -93,7 +93,7 @@ impl<Source: Read> Input<Source> {
         let goal = self
             .buffer
             .len()
-            .min(self.position + wanted.max(READ_BYTES));
+            .min(self.position + wanted.max(READ_BYTES.min(self.capacity)));
         while self.end - self.position < wanted && !self.exhausted {
             self.read_up_to(goal)?;
         }
@@ -103,7 +103,7 @@ impl<Source: Read> Input<Source> {
     /// Has more bytes at hand than now, and tells whether it could: not at the end, nor with a full window.
     pub(crate) fn grow(&mut self) -> io::Result<bool> {
         let before = self.end - self.position;
-        self.fill(before.saturating_mul(2).max(READ_BYTES))?;
+        self.fill(before.saturating_mul(2).max(READ_BYTES.min(self.capacity)))?;
         Ok(self.end - self.position > before)
     }
 
@@ -138,11 +138,11 @@ impl<Source: Read> Input<Source> {
         self.end -= keep;
         self.position -= keep;
         self.mark = self.mark.map(|mark| mark - keep);
-        let size = (self.position + wanted.max(READ_BYTES))
+        let size = (self.position + wanted.max(READ_BYTES.min(self.capacity)))
             .min(self.capacity)
             .max(self.position + wanted);
         if self.buffer.len() < size {
-            self.buffer.resize(size, 0);
+            enlarge(&mut self.buffer, size, self.end);
         }
     }
 
@@ -152,6 +152,13 @@ impl<Source: Read> Input<Source> {
         self.exhausted = bytes == 0;
         Ok(())
     }
+}
+
+/// Makes a buffer larger and keeps its first bytes. New memory is zero as it comes, so nothing has to be filled.
+pub(crate) fn enlarge(buffer: &mut Vec<u8>, size: usize, kept: usize) {
+    let mut larger = vec![0; size];
+    larger[..kept].copy_from_slice(&buffer[..kept]);
+    *buffer = larger;
 }
 
 fn read_retrying(source: &mut impl Read, out: &mut [u8]) -> io::Result<usize> {

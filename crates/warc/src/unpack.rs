@@ -16,11 +16,11 @@ use crate::damage::{DamageLog, Reason, Snippet};
 use crate::format::{Compression, Format};
 use crate::frame::{self, ZstdStream};
 use crate::gzip::{self, GzipStream, Step, Whole};
-use crate::input::Input;
+use crate::input::{Input, enlarge};
 use crate::limits::Limits;
 
 /// How much input is at hand before a member is inflated, so that few members have to be inflated twice.
-const LOW_WATER: usize = 256 << 10;
+const LOW_WATER: usize = 512 << 10;
 
 /// How much is unpacked at once when the window slides.
 const CHUNK_BYTES: usize = 128 << 10;
@@ -336,7 +336,7 @@ impl<Source: Read> Unpacked<Source> {
             .next_multiple_of(CHUNK_BYTES)
             .min(self.limits.member_bytes);
         if self.data.len() < size {
-            self.data.resize(size, 0);
+            enlarge(&mut self.data, size, self.end);
         }
     }
 

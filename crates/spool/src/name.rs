@@ -45,10 +45,18 @@ impl ParcelId {
 
     /// Returns an id for a file that carries any name at all, told apart by its content.
     ///
-    /// Bytes an id cannot hold become `_`; the digest makes two names that fold together distinct.
+    /// Bytes an id cannot hold become `_`; the digest makes two names that fold together distinct,
+    /// by the name as well where it was folded: two names of one content are two files.
     pub fn for_file(name: &OsStr, sha256: &str) -> Self {
-        let digest: String = sha256.chars().take(12).collect();
         let mut safe = safe_file_name(name);
+        let mut digest = sha256.to_owned();
+        if name != safe.as_str() {
+            let mut hash = Sha256::new();
+            hash.update(name.as_bytes());
+            hash.update(sha256);
+            digest = hex(&hash.finalize());
+        }
+        digest.truncate(12);
         safe.truncate(PARCEL_ID_BYTES - digest.len() - 1);
         Self(format!("{safe}-{digest}"))
     }
@@ -239,7 +247,8 @@ pub fn safe_file_name(name: &OsStr) -> String {
         // The end of a name holds its suffix, the start its job: keep both.
         safe = format!("{}_{}", &safe[..100], &safe[safe.len() - 49..]);
     }
-    if !is_payload_name(&safe) {
+    // A dash at the start would be taken for an option wherever a person types the name.
+    if !is_payload_name(&safe) || safe.starts_with('-') {
         safe.insert(0, '_');
     }
     safe

@@ -27,7 +27,10 @@ fn main() {
     let options = Options::parse();
     let dir = options.dir.join(format!("spool-{}", std::process::id()));
     fs::create_dir_all(&dir).unwrap();
-    println!("parcels of 512 bytes through three stages, durable, in {}\n", dir.display());
+    println!(
+        "parcels of 512 bytes through three stages, durable, in {}\n",
+        dir.display()
+    );
     println!("| | a second | CPU-s per 1,000 | limit or peer, a second | ratio |");
     println!("|---|---|---|---|---|");
 
@@ -51,8 +54,18 @@ fn main() {
         }
     }
     match postgres {
-        Some(rate) => row("two workers, group commit", grouped, "PostgreSQL, 100 a batch", rate),
-        None => row("two workers, group commit", grouped, "PostgreSQL not asked", f64::NAN),
+        Some(rate) => row(
+            "two workers, group commit",
+            grouped,
+            "PostgreSQL, 100 a batch",
+            rate,
+        ),
+        None => row(
+            "two workers, group commit",
+            grouped,
+            "PostgreSQL not asked",
+            f64::NAN,
+        ),
     }
     fs::remove_dir_all(&dir).unwrap();
 }
@@ -94,7 +107,11 @@ struct Run {
 
 impl Run {
     fn best(self, other: Self) -> Self {
-        if other.a_second > self.a_second { other } else { self }
+        if other.a_second > self.a_second {
+            other
+        } else {
+            self
+        }
     }
 }
 
@@ -294,11 +311,24 @@ fn postgres_skip_locked(dir: &Path, rows: usize) -> f64 {
         }
     };
     let data = dir.join("data");
-    run(pg("initdb").args(["-A", "trust", "-U", "bench", "-D"]).arg(&data));
-    let socket = format!("-k {} -c listen_addresses='' -c shared_buffers=256MB", dir.display());
-    run(pg("pg_ctl").args(["-w", "-o", &socket, "-l"]).arg(dir.join("log")).arg("-D").arg(&data).arg("start"));
+    run(pg("initdb")
+        .args(["-A", "trust", "-U", "bench", "-D"])
+        .arg(&data));
+    let socket = format!(
+        "-k {} -c listen_addresses='' -c shared_buffers=256MB",
+        dir.display()
+    );
+    run(pg("pg_ctl")
+        .args(["-w", "-o", &socket, "-l"])
+        .arg(dir.join("log"))
+        .arg("-D")
+        .arg(&data)
+        .arg("start"));
     let psql = |sql: &str| {
-        run(pg("psql").args(["-q", "-U", "bench", "-d", "postgres", "-h"]).arg(dir).args(["-c", sql]));
+        run(pg("psql")
+            .args(["-q", "-U", "bench", "-d", "postgres", "-h"])
+            .arg(dir)
+            .args(["-c", sql]));
     };
     psql("create table jobs (id bigserial primary key, state int not null, payload text not null)");
     psql(&format!(
@@ -319,7 +349,9 @@ fn postgres_skip_locked(dir: &Path, rows: usize) -> f64 {
     let turns = rows.div_ceil(200).to_string();
     let began = Instant::now();
     run(pg("pgbench")
-        .args(["-n", "-c", "2", "-j", "2", "-t", &turns, "-U", "bench", "-h"])
+        .args([
+            "-n", "-c", "2", "-j", "2", "-t", &turns, "-U", "bench", "-h",
+        ])
         .arg(dir)
         .arg("-f")
         .arg(&script)
@@ -331,9 +363,16 @@ fn postgres_skip_locked(dir: &Path, rows: usize) -> f64 {
         .args(["-c", "select count(*) from jobs where state = 3"])
         .output()
         .unwrap();
-    let done: f64 = String::from_utf8(done.stdout).unwrap().trim().parse().unwrap();
+    let done: f64 = String::from_utf8(done.stdout)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
     assert!(done >= rows as f64 * 0.9, "{done} of {rows} rows arrived");
-    run(pg("pg_ctl").args(["-m", "fast", "-D"]).arg(&data).arg("stop"));
+    run(pg("pg_ctl")
+        .args(["-m", "fast", "-D"])
+        .arg(&data)
+        .arg("stop"));
     fs::remove_dir_all(dir).unwrap();
     done / took
 }
@@ -353,7 +392,10 @@ fn is_root() -> bool {
 }
 
 fn run(command: &mut Command) {
-    let output = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let output = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
     let output = output.spawn().unwrap().wait_with_output().unwrap();
     assert!(
         output.status.success(),

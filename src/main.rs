@@ -1,3 +1,7 @@
 //! `ecluse`, the one command an operator types; the work is in the library.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ecluse::main(ecluse::stages::ALL)
+}

@@ -14,10 +14,11 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{At, Result};
 use crate::failpoint::after;
-use crate::fs::{Fs, Kind, gone};
+use crate::fs::{Fs, Kind, gone, is_taken};
 use crate::name::{Entry, ParcelId, hex, safe_file_name};
+use crate::outbox::NEW_MANIFEST;
 use crate::parcel::{FileEntry, HISTORY, MANIFEST, MANIFEST_BYTES, Manifest};
-use crate::worker::Worker;
+use crate::worker::{Signs, Worker, read_manifest};
 
 /// Endings of files that somebody is still writing.
 const UNFINISHED: [&[u8]; 4] = [b".part", b".open", b".lck", b".tmp"];
@@ -61,6 +62,9 @@ impl Worker {
                         .push(name.as_bytes().escape_ascii().to_string());
                 }
                 continue;
+            }
+            if self.signs.stop_asked() {
+                break;
             }
             match self.rest(&name, closed.contains(&name))? {
                 None => adopted.parcels.extend(self.adopt_one(&name)?),
@@ -122,7 +126,7 @@ impl Worker {
         }
         after("adopt-taken");
         let born = format!("{:016x}", (self.yard.dice)());
-        let manifest = describe(&*self.fs, &taken, name, born)?;
+        let manifest = describe(&*self.fs, &taken, name, born, &self.signs)?;
         self.write_parcel(&crib, &taken, &manifest)?;
         after("adopt-described");
         self.show(&crib, &manifest)
@@ -167,7 +171,13 @@ impl Worker {
                 after("adopted");
                 Ok(Some(manifest.id.clone()))
             }
-            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
+            Err(e) if is_taken(&*self.fs, &e, &slot) => {
+                if read_manifest(&*self.fs, &slot, &manifest.id).is_err() {
+                    // Something else lies there under its name: it waits beside it.
+                    self.put_back(crib, &crate::worker::next_attempt(&slot))?;
+                    self.sync_touched()?;
+                    return Ok(Some(manifest.id.clone()));
+                }
                 // The id holds the digest of the content: what waits there is the same file.
                 tracing::warn!(parcel = %manifest.id, "dropping a copy of a file that waits already");
                 self.fs.remove_tree(crib).at("remove", crib)?;
@@ -191,13 +201,20 @@ impl Worker {
             let complete = manifest.filter(|manifest| {
                 manifest.files.iter().all(|file| {
                     entries.iter().any(|(name, _)| name == file.name.as_str())
-                        && hash(&*self.fs, &crib.join(&file.name))
+                        && hash(&*self.fs, &crib.join(&file.name), &self.signs)
                             .is_ok_and(|(_, sha256)| sha256 == file.sha256)
                 })
             });
             match complete {
                 // Described but perhaps not durable: make it so before it is shown.
                 Some(manifest) => {
+                    // Written again: a sync of the old one may have failed, and a second sync of
+                    // it would say nothing.
+                    let (new, path) = (crib.join(NEW_MANIFEST), crib.join(MANIFEST));
+                    gone(self.fs.unlink(&new)).at("remove", &new)?;
+                    let bytes = manifest.to_bytes();
+                    self.fs.write_new(&new, &bytes).at("write", &new)?;
+                    self.fs.rename(&new, &path).at("write", &path)?;
                     self.complete_parcel(&crib, &manifest)?;
                     self.show(&crib, &manifest)?;
                 }
@@ -214,12 +231,15 @@ impl Worker {
 
     fn return_to_drop(&mut self, dir: &Path) -> Result<()> {
         for (name, kind) in self.list_if_there(dir)? {
-            if name == MANIFEST && dir.file_name() != Some(OsStr::new(TAKEN)) || kind == Kind::Dir {
+            let ours = name == MANIFEST || name == NEW_MANIFEST;
+            if ours && dir.file_name() != Some(OsStr::new(TAKEN)) || kind == Kind::Dir {
                 continue;
             }
             let mut to = self.stage.drop().join(&name);
             if self.fs.is_there(&to).at("look at", &to)? {
-                let mut other = name.clone();
+                // Cut, so that a name of full length has room for what tells the two apart.
+                let bytes = name.as_bytes();
+                let mut other = OsStr::from_bytes(&bytes[..bytes.len().min(240)]).to_owned();
                 other.push(format!(".{:08x}", (self.yard.dice)() as u32));
                 to = self.stage.drop().join(other);
             }
@@ -229,8 +249,14 @@ impl Worker {
     }
 }
 
-fn describe(fs: &dyn Fs, path: &Path, name: &OsStr, born: String) -> Result<Manifest> {
-    let (bytes, sha256) = hash(fs, path).at("read", path)?;
+fn describe(
+    fs: &dyn Fs,
+    path: &Path,
+    name: &OsStr,
+    born: String,
+    signs: &Signs,
+) -> Result<Manifest> {
+    let (bytes, sha256) = hash(fs, path, signs).at("read", path)?;
     let id = ParcelId::for_file(name, &sha256);
     let safe = safe_file_name(name);
     let mut manifest = Manifest::new(id, "file", born);
@@ -246,12 +272,14 @@ fn describe(fs: &dyn Fs, path: &Path, name: &OsStr, born: String) -> Result<Mani
 }
 
 /// Reads a file to its end and returns its size and SHA-256.
-pub(crate) fn hash(fs: &dyn Fs, path: &Path) -> io::Result<(u64, String)> {
+/// It takes as long as the file is large, so it shows that it goes forward.
+pub(crate) fn hash(fs: &dyn Fs, path: &Path, signs: &Signs) -> io::Result<(u64, String)> {
     let mut file = fs.open(path)?;
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 256 << 10];
     let mut bytes = 0;
     loop {
+        signs.tick();
         let read = match file.read(&mut buffer) {
             Ok(0) => return Ok((bytes, hex(&hash.finalize()))),
             Ok(read) => read,
@@ -263,7 +291,7 @@ pub(crate) fn hash(fs: &dyn Fs, path: &Path) -> io::Result<(u64, String)> {
     }
 }
 
-fn is_unfinished(name: &OsStr) -> bool {
+pub(crate) fn is_unfinished(name: &OsStr) -> bool {
     let name = name.as_bytes();
     name.starts_with(b".") || UNFINISHED.iter().any(|ending| name.ends_with(ending))
 }

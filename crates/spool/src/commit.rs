@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{At, Result, SpoolError};
 use crate::failpoint::{after, mutant};
-use crate::fs::{Fs, gone};
+use crate::fs::{Fs, gone, is_taken};
 use crate::name::{Entry, ParcelId};
-use crate::outbox::{ATTACHED, Choice, NEW_MANIFEST, Outbox, Parcel};
+use crate::outbox::{ATTACHED, Choice, NEW_MANIFEST, Outbox, Parcel, Ticking};
 use crate::parcel::{HISTORY, MANIFEST, TROUBLE, digest};
 use crate::receipt::{Fate, Input, Output, Receipt};
-use crate::worker::{Worker, read_manifest};
+use crate::worker::{Signs, Worker, read_manifest};
 
 /// Above so many files and directories one `syncfs` costs less than an `fsync` of each.
 const SYNC_ALL_ABOVE: usize = 8;
@@ -504,7 +504,16 @@ impl Worker {
             attempts: 0,
         };
         let slot = self.yard.ready_slot(&dest, &entry);
-        match self.fs.rename(path, &slot) {
+        let mut result = self.fs.rename(path, &slot);
+        if matches!(&result, Err(e) if e.kind() == io::ErrorKind::NotFound) {
+            if !self.fs.is_there(path).at("look at", path)? {
+                return self.check_fence();
+            }
+            // The next stage has never run here, or somebody took its directories away.
+            self.yard.remake(&dest, &slot)?;
+            result = self.fs.rename(path, &slot);
+        }
+        match result {
             Ok(()) => {
                 if let Some(dir) = slot.parent()
                     && !self.touched.contains(dir)
@@ -513,29 +522,22 @@ impl Worker {
                 }
                 Ok(())
             }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                if !self.fs.is_there(path).at("look at", path)? {
-                    self.check_fence()?;
-                    return Ok(());
+            Err(e) if is_taken(&*self.fs, &e, &slot) => {
+                if self.is_copy(path, &slot, &entry, to)? {
+                    return self.discard_claimed(path, &entry);
                 }
-                // The next stage has never run here.
-                self.yard.init(to)?;
-                self.fs.rename(path, &slot).at("hand over", &slot)?;
-                self.touched.extend(slot.parent().map(Path::to_owned));
-                Ok(())
-            }
-            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
-                self.deliver_second(path, &slot, &entry, to)
+                self.put_back(path, &dest.held().join(entry.file_name()))
             }
             Err(e) if e.kind() == io::ErrorKind::CrossesDevices => {
-                self.deliver_across(path, &slot, &dest, &entry)
+                self.deliver_across(path, &dest, &entry)
             }
             Err(e) => Err(e).at("hand over", &slot),
         }
     }
 
-    /// A parcel of this name waits there already: a copy is dropped, another content is held there.
-    fn deliver_second(&mut self, path: &Path, slot: &Path, entry: &Entry, to: &str) -> Result<()> {
+    /// A parcel of this name waits there already: tells whether it is the same. If so the second is
+    /// to be dropped, if not it is to be held there.
+    fn is_copy(&self, path: &Path, slot: &Path, entry: &Entry, to: &str) -> Result<bool> {
         let (ours, _) = read_manifest(&*self.fs, path, &entry.id)?;
         let same = match read_manifest(&*self.fs, slot, &entry.id) {
             Ok((theirs, _)) => theirs.content() == ours.content(),
@@ -544,34 +546,43 @@ impl Worker {
         };
         if same {
             tracing::warn!(parcel = %entry.id, to, "dropping a copy of a parcel that waits there");
-            return self.discard_claimed(path, entry);
+        } else {
+            tracing::error!(parcel = %entry.id, to, "two parcels of one name: the second is held");
         }
-        tracing::error!(parcel = %entry.id, to, "two parcels of one name: the second is held");
-        let held = self.yard.stage(to).held().join(entry.file_name());
-        self.fs.rename(path, &held).at("hold", &held)
+        Ok(same)
     }
 
     /// The next stage lies on another file system: the parcel is copied, made durable, then marked
     /// here as sent, and only then shown there. The mark is what a restart goes by.
-    fn deliver_across(
-        &mut self,
-        path: &Path,
-        slot: &Path,
-        dest: &crate::StageDir,
-        entry: &Entry,
-    ) -> Result<()> {
-        let copy = dest.tmp().join(format!("{}@{}", entry.id, self.id));
+    fn deliver_across(&mut self, path: &Path, dest: &crate::StageDir, entry: &Entry) -> Result<()> {
+        // The same name when the same worker tries again; a full parcel id would leave no room.
+        let number = entry.id.order(self.id.seed());
+        let draft = dest.tmp().join(format!("copy-{number:016x}"));
+        self.fs.remove_tree(&draft).at("remove", &draft)?;
+        if let Err(error) = copy_tree(&*self.fs, path, &draft, &self.signs) {
+            // Half a copy must not keep the other disk full.
+            let _ = self.fs.remove_tree(&draft);
+            return Err(error);
+        }
+        // Under this name it is not swept, however long it takes until somebody shows it.
+        let copy = dest.tmp().join(format!("{SENT}{number:016x}"));
         self.fs.remove_tree(&copy).at("remove", &copy)?;
-        copy_tree(&*self.fs, path, &copy)?;
+        self.fs.rename(&draft, &copy).at("copy", &copy)?;
         let tmp = dest.tmp();
         self.fs.sync_dir(&tmp).at("sync", &tmp)?;
         let out = self.home.join("out");
         let mark = out.join(format!(".sent-{}", entry.file_name()));
-        let note = serde_json::json!({ "copy": copy, "slot": slot });
-        let note_path = path.join(".sent.json");
+        // Names, not paths: the next worker may see the same directories from elsewhere.
+        let note = SentNote {
+            to: dest.name.clone(),
+            copy: number,
+            parcel: entry.id.clone(),
+        };
+        let note = serde_json::to_vec(&note).expect("a note holds only strings and a number");
+        let note_path = path.join(SENT_NOTE);
         gone(self.fs.unlink(&note_path)).at("remove", &note_path)?;
         self.fs
-            .write_new(&note_path, note.to_string().as_bytes())
+            .write_new(&note_path, &note)
             .at("write", &note_path)?;
         self.fs.sync_file(&note_path).at("sync", &note_path)?;
         self.fs.sync_dir(path).at("sync", path)?;
@@ -581,29 +592,62 @@ impl Worker {
 
     /// Shows a parcel that was copied to another file system, and forgets it here.
     pub(crate) fn show_sent(&mut self, mark: &Path) -> Result<()> {
-        let note = mark.join(".sent.json");
-        let bytes = match self.fs.read(&note, 1 << 16) {
+        let path = mark.join(SENT_NOTE);
+        let bytes = match self.fs.read(&path, 1 << 16) {
             Ok(bytes) => bytes,
-            // The note was durable before the mark was set, so this is a mark half removed.
+            // The note is durable before the mark is made: this is what is left of a removal.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 return self.fs.remove_tree(mark).at("remove", mark);
             }
-            Err(e) => return Err(e).at("read", &note),
+            Err(e) => return Err(e).at("read", &path),
         };
         // Two file systems, two journals: were the mark not durable here, a power cut would bring
         // the parcel back after it was shown there. Whoever comes to show it sees to that again.
         if let Some(out) = mark.parent() {
             self.fs.sync_dir(out).at("sync", out)?;
         }
-        let note: serde_json::Value =
-            serde_json::from_slice(&bytes).map_err(|e| SpoolError::Refused(e.to_string()))?;
-        let path = |key: &str| PathBuf::from(note[key].as_str().unwrap_or_default());
-        let (copy, slot) = (path("copy"), path("slot"));
-        gone(self.fs.rename(&copy, &slot)).at("hand over", &slot)?;
-        if let Some(dir) = slot.parent() {
-            self.fs.sync_dir(dir).at("sync", dir)?;
+        let note: SentNote = serde_json::from_slice(&bytes)
+            .map_err(|e| SpoolError::Refused(format!("{}: {e}", path.display())))?;
+        let dest = self.yard.stage(&note.to);
+        let copy = dest.tmp().join(format!("{SENT}{:016x}", note.copy));
+        let entry = Entry {
+            id: note.parcel,
+            attempts: 0,
+        };
+        let slot = self.yard.ready_slot(&dest, &entry);
+        // Not there any more: it was shown before.
+        if self.fs.is_there(&copy).at("look at", &copy)? {
+            self.show_copy(&copy, &slot, &dest, &entry)?;
         }
         self.fs.remove_tree(mark).at("remove", mark)
+    }
+
+    fn show_copy(
+        &mut self,
+        copy: &Path,
+        slot: &Path,
+        dest: &crate::StageDir,
+        entry: &Entry,
+    ) -> Result<()> {
+        let mut result = self.fs.rename(copy, slot);
+        if matches!(&result, Err(e) if e.kind() == io::ErrorKind::NotFound) {
+            self.yard.remake(dest, slot)?;
+            result = self.fs.rename(copy, slot);
+        }
+        match result {
+            Err(e) if is_taken(&*self.fs, &e, slot) => {
+                if self.is_copy(copy, slot, entry, &dest.name)? {
+                    return self.fs.remove_tree(copy).at("remove", copy);
+                }
+                self.put_back(copy, &dest.held().join(entry.file_name()))?;
+                self.sync_touched()
+            }
+            other => {
+                other.at("hand over", slot)?;
+                let dir = slot.parent().expect("a slot lies in ready/");
+                self.fs.sync_dir(dir).at("sync", dir)
+            }
+        }
     }
 
     /// Decides about a parcel in `in/` of `dir` that no sheet there speaks of.
@@ -665,32 +709,44 @@ fn leaving_manifest(parcel: &Parcel, outbox: &Outbox) -> Option<Vec<u8>> {
     Some(manifest.to_bytes())
 }
 
-fn copy_tree(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
+fn copy_tree(fs: &dyn Fs, from: &Path, to: &Path, signs: &Signs) -> Result<()> {
     fs.mkdir(to).at("make", to)?;
     for (name, kind) in fs.list(from).at("list", from)? {
         let (source, copy) = (from.join(&name), to.join(&name));
-        if name == ".sent.json" {
+        if name == SENT_NOTE {
             continue;
         }
         match kind {
-            crate::fs::Kind::Dir => copy_tree(fs, &source, &copy)?,
+            crate::fs::Kind::Dir => copy_tree(fs, &source, &copy, signs)?,
             crate::fs::Kind::File => {
-                let mut reader = fs.open(&source).at("open", &source)?;
+                let source_file = fs.open(&source).at("open", &source)?;
+                let mut reader = Ticking::new(source_file, signs);
                 let mut writer = fs.create(&copy).at("create", &copy)?;
                 io::copy(&mut reader, &mut writer).at("copy", &source)?;
                 writer.flush().at("write", &copy)?;
                 drop(writer);
                 fs.sync_file(&copy).at("sync", &copy)?;
             }
+            // No manifest names it, or the parcel would have been held.
             crate::fs::Kind::Symlink | crate::fs::Kind::Other => {
-                return Err(SpoolError::Refused(format!(
-                    "{} is neither a file nor a directory",
-                    source.display()
-                )));
+                tracing::warn!(entry = ?source, "left behind: neither a file nor a directory");
             }
         }
     }
     fs.sync_dir(to).at("sync", to)
+}
+
+/// How the name of a parcel sent to another file system begins, in `tmp/` there.
+pub(crate) const SENT: &str = "sent-";
+
+/// The note of a parcel that was copied to another file system, inside what is left of it here.
+const SENT_NOTE: &str = ".sent.json";
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct SentNote {
+    to: String,
+    copy: u64,
+    parcel: ParcelId,
 }
 
 /// What must be durable before the next step.

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::adopt::is_unfinished;
 use crate::error::{At, Result};
 use crate::fs::{Fs, Kind, Room};
 use crate::name::{Deferred, Entry};
@@ -93,6 +94,29 @@ pub struct Note {
     pub parcel: String,
 }
 
+/// A worker as others see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerView {
+    /// Its name.
+    pub id: String,
+    /// Whether it lives, as far as can be told.
+    pub alive: bool,
+    /// What it says of itself.
+    pub note: Note,
+}
+
+/// What a stage finished lately.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Throughput {
+    /// Receipts.
+    pub count: u64,
+    /// Whether the count was estimated.
+    pub estimated: bool,
+    /// Seconds since the last one.
+    pub last: Option<u64>,
+}
+
 /// A note is padded to one block, so that it can be written again when the disk is full.
 const NOTE_BYTES: usize = 4096;
 
@@ -171,6 +195,8 @@ impl Yard {
         }
         for (name, kind) in self.list(&dir.drop())? {
             match kind {
+                // Nobody takes what is still being written.
+                Kind::File if is_unfinished(&name) => {}
                 Kind::File => depths.dropped += 1,
                 Kind::Dir | Kind::Symlink | Kind::Other => depths.refuse(&name, kind),
             }
@@ -202,6 +228,71 @@ impl Yard {
         Ok(notes)
     }
 
+    /// Lists the workers of a stage and tells which of them live.
+    ///
+    /// On this host a living worker holds its lock; of another host's it is known only that its
+    /// lease moved within `lease`.
+    pub fn workers(&self, stage: &str, lease: std::time::Duration) -> Result<Vec<WorkerView>> {
+        let claim = self.stage(stage).claim();
+        let now_ns = i128::from((self.wall)()) * 1_000_000;
+        let mut workers = Vec::new();
+        for (id, note) in self.notes(stage)? {
+            let path = claim.join(&id).join(".lease");
+            let Ok(stat) = self.fs.stat(&path) else {
+                continue;
+            };
+            let here = crate::WorkerId::parse(std::ffi::OsStr::new(&id))
+                .is_some_and(|worker| worker.host() == self.host.name);
+            let alive = if here {
+                matches!(self.fs.lock(&path), Ok(None))
+            } else {
+                now_ns - stat.mtime_ns < lease.as_nanos() as i128
+            };
+            workers.push(WorkerView { id, alive, note });
+        }
+        Ok(workers)
+    }
+
+    /// Counts the receipts of a stage that are younger than `within`, and tells how long ago the
+    /// last one came. Many are estimated from some of the shards.
+    pub fn throughput(&self, stage: &str, within: std::time::Duration) -> Result<Throughput> {
+        const LOOKS: usize = 4000;
+        let receipts = self.stage(stage).receipts();
+        let now_ns = i128::from((self.wall)()) * 1_000_000;
+        let fresh = |stat: &crate::Stat| now_ns - stat.mtime_ns < within.as_nanos() as i128;
+        let mut shards = Vec::new();
+        let mut newest = None;
+        for (name, _) in self.list(&receipts)? {
+            let shard = receipts.join(&name);
+            let Ok(stat) = self.fs.stat(&shard) else {
+                continue;
+            };
+            newest = newest.max(Some(stat.mtime_ns));
+            if fresh(&stat) {
+                shards.push(shard);
+            }
+        }
+        let mut throughput = Throughput {
+            count: 0,
+            estimated: false,
+            last: newest.map(|ns| ((now_ns - ns).max(0) / 1_000_000_000) as u64),
+        };
+        let mut looked = 0;
+        for (done, shard) in shards.iter().enumerate() {
+            if looked >= LOOKS {
+                throughput.count = throughput.count * shards.len() as u64 / done as u64;
+                throughput.estimated = true;
+                break;
+            }
+            for (name, _) in self.list(shard)? {
+                looked += 1;
+                let stat = self.fs.stat(&shard.join(name));
+                throughput.count += u64::from(stat.is_ok_and(|stat| fresh(&stat)));
+            }
+        }
+        Ok(throughput)
+    }
+
     /// Writes, syncs and removes a small file: tells whether the machine is well.
     pub fn probe(&self, stage: &str) -> Result<()> {
         let path = self
@@ -222,6 +313,13 @@ impl Yard {
         let now_ns = i128::from((self.wall)()) * 1_000_000;
         let mut removed = 0;
         for (name, _) in self.list(&tmp)? {
+            // A parcel under way from another file system is no rubbish: its sender shows it yet.
+            if name
+                .as_encoded_bytes()
+                .starts_with(crate::commit::SENT.as_bytes())
+            {
+                continue;
+            }
             let path = tmp.join(&name);
             let Ok(stat) = self.fs.stat(&path) else {
                 continue;

@@ -182,6 +182,19 @@ pub(crate) fn gone(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
+/// Tells whether a rename failed because something lies at its target: another parcel, or a file
+/// or link that is no parcel.
+pub(crate) fn is_taken(fs: &dyn Fs, error: &io::Error, target: &Path) -> bool {
+    match error.kind() {
+        io::ErrorKind::DirectoryNotEmpty => true,
+        // What XFS says of a directory that is not empty.
+        io::ErrorKind::AlreadyExists => true,
+        // Said of the target, or of a directory on the way to it.
+        io::ErrorKind::NotADirectory => fs.stat(target).is_ok_and(|stat| stat.kind != Kind::Dir),
+        _ => false,
+    }
+}
+
 /// The machine's own file system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealFs;

@@ -31,7 +31,7 @@ mod yard;
 
 pub use adopt::Adopted;
 pub use commit::{Finish, Work};
-pub use depths::{Blocked, Depths, Floor, Marks, Note, Paused};
+pub use depths::{Blocked, Depths, Floor, Marks, Note, Paused, Throughput, WorkerView};
 pub use error::{Result, SpoolError};
 pub use fs::{Fs, Kind, Lease, RealFs, Room, Sink, Source, Stat};
 pub use ledger::fold;

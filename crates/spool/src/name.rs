@@ -127,10 +127,12 @@ impl Entry {
     /// Reads an entry's name; `None` for anything else a directory may hold.
     pub fn parse(name: &OsStr) -> Option<Self> {
         let (id, attempts) = name.to_str()?.rsplit_once('~')?;
-        Some(Self {
+        let entry = Self {
             id: ParcelId::new(id).ok()?,
             attempts: attempts.parse().ok()?,
-        })
+        };
+        // `X~007` and `X~+7` would be looked for under a name that is not there.
+        (name == entry.file_name().as_str()).then_some(entry)
     }
 
     /// Returns the file name of the entry.
@@ -152,10 +154,11 @@ impl Deferred {
     /// Reads a deferred entry's name.
     pub fn parse(name: &OsStr) -> Option<Self> {
         let (due, entry) = name.to_str()?.split_once('~')?;
-        Some(Self {
+        let deferred = Self {
             due: due.parse().ok()?,
             entry: Entry::parse(OsStr::new(entry))?,
-        })
+        };
+        (name == deferred.file_name().as_str()).then_some(deferred)
     }
 
     /// Returns the file name of the entry.
@@ -292,6 +295,17 @@ mod tests {
         }
         assert!(ParcelId::new(&"x".repeat(181)).is_err());
         assert!(ParcelId::new("BnF-145-412-20260312101500123-00017-h.warc.gz").is_ok());
+    }
+
+    #[test]
+    fn an_entry_has_one_name() {
+        for bad in ["a~007", "a~+7", "a~", "a", "~1", "a~-1", "a~4294967296"] {
+            assert_eq!(Entry::parse(OsStr::new(bad)), None, "{bad:?}");
+            let bad = format!("5~{bad}");
+            assert_eq!(Deferred::parse(OsStr::new(&bad)), None, "{bad:?}");
+        }
+        assert_eq!(Deferred::parse(OsStr::new("+5~a~1")), None);
+        assert!(Deferred::parse(OsStr::new("5~a~1")).is_some());
     }
 
     #[test]

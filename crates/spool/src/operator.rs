@@ -11,11 +11,11 @@ use serde::Serialize;
 use crate::adopt::hash;
 use crate::depths::Paused;
 use crate::error::{At, Result, SpoolError};
-use crate::fs::{Kind, gone};
+use crate::fs::{Kind, gone, is_taken};
 use crate::name::{Deferred, Entry, ParcelId, safe_file_name};
 use crate::parcel::{FileEntry, HISTORY, MANIFEST, Manifest, Trouble};
 use crate::receipt::{Filed, parse_sheet};
-use crate::worker::{Why, find_receipt, read_manifest, read_trouble};
+use crate::worker::{Signs, Why, find_receipt, read_manifest, read_trouble};
 use crate::yard::Yard;
 
 /// Where in a stage a parcel is.
@@ -235,7 +235,7 @@ impl Yard {
         io::copy(&mut from, &mut to).at("copy", file)?;
         to.flush().at("write", &copy)?;
         drop(to);
-        let (bytes, sha256) = hash(&*self.fs, &copy).at("read", &copy)?;
+        let (bytes, sha256) = hash(&*self.fs, &copy, &Signs::default()).at("read", &copy)?;
         let name = file.file_name().unwrap_or_default();
         let mut id = ParcelId::for_file(name, &sha256);
         let mut replaces = None;
@@ -287,7 +287,7 @@ impl Yard {
         let slot = self.ready_slot(&dir, &entry);
         match self.fs.rename(crib, &slot) {
             Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
+            Err(e) if is_taken(&*self.fs, &e, &slot) => {
                 return Err(SpoolError::Refused(format!(
                     "{} waits in stage {stage} already",
                     manifest.id
@@ -332,6 +332,7 @@ impl Yard {
             id: place.parcel.clone(),
             attempts: 0,
         };
+        self.must_be_dir(place)?;
         let trouble = place.path.join(crate::parcel::TROUBLE);
         gone(self.fs.unlink(&trouble)).at("remove", &trouble)?;
         self.shift(place, &self.ready_slot(&dir, &entry))?;
@@ -415,12 +416,7 @@ impl Yard {
 
     /// Moves a parcel from where it was seen; fails when it is no longer there.
     fn shift(&self, place: &Place, to: &Path) -> Result<()> {
-        if self.fs.stat(&place.path).is_ok_and(|s| s.kind != Kind::Dir) {
-            return Err(SpoolError::Refused(format!(
-                "{} is not a directory",
-                place.path.display()
-            )));
-        }
+        self.must_be_dir(place)?;
         match self.fs.rename(&place.path, to) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -435,6 +431,17 @@ impl Yard {
         }
         let dir = to.parent().expect("a parcel lies in a directory");
         self.fs.sync_dir(dir).at("sync", dir)
+    }
+
+    /// Refuses what is named like a parcel and is none: nothing behind a link is touched.
+    fn must_be_dir(&self, place: &Place) -> Result<()> {
+        if self.fs.stat(&place.path).is_ok_and(|s| s.kind != Kind::Dir) {
+            return Err(SpoolError::Refused(format!(
+                "{} is not a directory",
+                place.path.display()
+            )));
+        }
+        Ok(())
     }
 
     /// Replaces a small file in one durable step.

@@ -57,10 +57,7 @@ impl Parcel {
         }
         let path = self.path.join(name);
         match self.fs.open(&path) {
-            Ok(source) => Ok(Box::new(Ticking {
-                source,
-                signs: self.signs.clone(),
-            })),
+            Ok(source) => Ok(Box::new(Ticking::new(source, &self.signs))),
             Err(e) if is_at_fault(&e) => Err(self.damaged(format!("cannot open {name}: {e}"))),
             Err(e) => Err(e).at("open", &path),
         }
@@ -83,9 +80,18 @@ impl Parcel {
 }
 
 /// A source that tells the watchdog of every read.
-struct Ticking {
+pub(crate) struct Ticking {
     source: Box<dyn Source>,
     signs: Signs,
+}
+
+impl Ticking {
+    pub(crate) fn new(source: Box<dyn Source>, signs: &Signs) -> Self {
+        Self {
+            source,
+            signs: signs.clone(),
+        }
+    }
 }
 
 impl io::Read for Ticking {
@@ -251,6 +257,14 @@ impl Outbox {
     /// Writes something the stage learned into the receipt.
     pub fn fact(&mut self, key: &str, value: impl Into<Value>) {
         self.facts.insert(key.to_owned(), value.into());
+    }
+
+    /// Removes everything in it: the work was refused.
+    pub fn discard(self) -> Result<()> {
+        if self.made {
+            self.fs.remove_tree(&self.dir).at("remove", &self.dir)?;
+        }
+        Ok(())
     }
 
     /// Returns how many new parcels wait in it.

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use crate::error::{At, Result};
 use crate::failpoint::{after, mutant};
-use crate::fs::Kind;
+use crate::fs::{Kind, is_taken};
 use crate::name::{ParcelId, WorkerId};
 use crate::receipt::parse_sheet;
 use crate::worker::{LeaseNote, Worker};
@@ -243,6 +243,7 @@ impl Worker {
     /// Moves a parcel back; if one of that very name is there, beside it. Gone: settled by another.
     pub(crate) fn put_back(&mut self, path: &Path, slot: &Path) -> Result<()> {
         let mut slot = slot.to_owned();
+        let mut remade = false;
         loop {
             match self.fs.rename(path, &slot) {
                 Ok(()) => {
@@ -251,10 +252,20 @@ impl Worker {
                     }
                     return Ok(());
                 }
-                Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                Err(e) if is_taken(&*self.fs, &e, &slot) => {
                     slot = crate::worker::next_attempt(&slot);
                 }
-                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                    if self.fs.stat(path).is_err() {
+                        return Ok(());
+                    }
+                    // It is here and its place is not: taking that for settled would lose it.
+                    if remade {
+                        return Err(e).at("put back", path);
+                    }
+                    self.yard.remake(&self.stage, &slot)?;
+                    remade = true;
+                }
                 Err(e) => return Err(e).at("put back", path),
             }
         }

@@ -37,7 +37,7 @@ impl Worker {
                 shards.push(name.to_owned());
                 return;
             }
-            scan.see(name, kind, false);
+            scan.see(name, kind, None);
         })
         .at("scan", &ready)?;
         if shards.is_empty() && scan.total > self.limits.shard_above {
@@ -49,7 +49,7 @@ impl Worker {
         for shard in shards {
             let dir = ready.join(&shard);
             visit_ready(&*self.fs, &dir, &mut |name, kind| {
-                scan.see(name, kind, true);
+                scan.see(name, kind, Some(&shard));
             })
             .at("scan", &dir)?;
         }
@@ -89,7 +89,7 @@ impl Worker {
 }
 
 impl Scan {
-    fn see(&mut self, name: &OsStr, kind: Kind, sharded: bool) {
+    fn see(&mut self, name: &OsStr, kind: Kind, shard: Option<&OsStr>) {
         if name.as_bytes().starts_with(b".") {
             return;
         }
@@ -101,11 +101,13 @@ impl Scan {
             return;
         }
         match Entry::parse(name) {
-            Some(entry) => {
+            // In another's shard nobody would look for it.
+            Some(entry) if shard.is_none_or(|shard| shard == entry.id.shard().as_str()) => {
+                let sharded = shard.is_some();
                 self.total += 1;
                 self.waiting.push(Waiting { entry, sharded });
             }
-            None => self.refuse(name),
+            _ => self.refuse(name),
         }
     }
 

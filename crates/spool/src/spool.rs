@@ -57,6 +57,8 @@ pub trait Spool: Send {
     fn note(&self, note: &Note);
     /// Changes how patient the worker is.
     fn set_limits(&mut self, limits: Limits);
+    /// Changes where results go.
+    fn set_next(&mut self, next: &[String]);
     /// Counts what the stage holds.
     fn depths(&self) -> Result<Depths>;
     /// Ends in good order: everything claimed goes back.
@@ -149,6 +151,10 @@ impl Spool for Worker {
 
     fn set_limits(&mut self, limits: Limits) {
         Worker::set_limits(self, limits);
+    }
+
+    fn set_next(&mut self, next: &[String]) {
+        Worker::set_next(self, next);
     }
 
     fn depths(&self) -> Result<Depths> {

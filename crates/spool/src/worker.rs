@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{At, Result, SpoolError};
 use crate::failpoint::after;
-use crate::fs::{Fs, Kind, Lease, gone};
+use crate::fs::{Fs, Kind, Lease, gone, is_taken};
 use crate::name::{Deferred, Entry, ParcelId, WorkerId, is_payload_name};
 use crate::outbox::{Outbox, Parcel, is_at_fault};
-use crate::parcel::{MANIFEST, MANIFEST_BYTES, Manifest, TROUBLE, Trouble, digest};
+use crate::parcel::{HISTORY, MANIFEST, MANIFEST_BYTES, Manifest, TROUBLE, Trouble, digest};
 use crate::receipt::{Filed, find_in_sheet};
 use crate::yard::{StageDir, Yard};
 
@@ -257,6 +257,11 @@ impl Worker {
     /// Changes how patient the worker is.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
+    }
+
+    /// Changes where results go.
+    pub fn set_next(&mut self, next: &[String]) {
+        self.next = next.to_vec();
     }
 
     /// Returns the path whose time another thread moves forward while this one works.
@@ -507,7 +512,8 @@ impl Worker {
     /// Holds a parcel the stage never judged, and remembers to tell.
     pub(crate) fn hold_unasked(&mut self, path: &Path, entry: &Entry, reason: &str) -> Result<()> {
         self.hold_at(path, entry, reason)?;
-        self.held_unasked.push((entry.id.clone(), reason.to_owned()));
+        self.held_unasked
+            .push((entry.id.clone(), reason.to_owned()));
         Ok(())
     }
 
@@ -549,7 +555,7 @@ impl Worker {
         loop {
             match self.fs.rename(from, &to) {
                 Ok(()) => return Ok(()),
-                Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                Err(e) if is_taken(&*self.fs, &e, &to) => {
                     to = next_attempt(&to);
                 }
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -584,6 +590,7 @@ impl Worker {
     /// Makes every hand-over so far durable. Needed only before a place it could be repeated from
     /// is removed: until then the receipts would repeat it after a power cut.
     pub(crate) fn sync_touched(&mut self) -> Result<()> {
+        // Forgotten one by one: what could not be synced is still not known to be durable.
         while let Some(dir) = self.touched.first().cloned() {
             self.fs.sync_dir(&dir).at("sync", &dir)?;
             self.touched.remove(&dir);
@@ -661,6 +668,11 @@ pub(crate) fn read_manifest(fs: &dyn Fs, path: &Path, id: &ParcelId) -> Result<(
     };
     if fs.stat(path).at("look at", path)?.kind != Kind::Dir {
         return Err(damaged("it is not a directory".into()));
+    }
+    // Pages are added to it: behind a link they would land outside the tree.
+    let history = path.join(HISTORY);
+    if fs.stat(&history).is_ok_and(|stat| stat.kind != Kind::Dir) {
+        return Err(damaged(format!("{HISTORY} is not a directory")));
     }
     let file = path.join(MANIFEST);
     let bytes = match fs.read(&file, MANIFEST_BYTES) {

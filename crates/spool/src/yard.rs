@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::error::{At, Result, SpoolError};
-use crate::fs::{Fs, RealFs};
+use crate::fs::{Fs, Kind, RealFs};
 use crate::name::{Entry, ParcelId, WorkerId};
 
 /// Who this machine is, as far as leases are concerned.
@@ -102,7 +102,7 @@ impl Yard {
         let mut names: Vec<String> = match self.fs.list(&self.work) {
             Ok(entries) => entries
                 .into_iter()
-                .filter(|(_, kind)| *kind == crate::fs::Kind::Dir)
+                .filter(|(_, kind)| *kind == Kind::Dir)
                 .filter_map(|(name, _)| name.into_string().ok())
                 .collect(),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
@@ -127,19 +127,11 @@ impl Yard {
                 self.fs.ensure_dir(ancestor).at("make", ancestor)?;
             }
         }
-        for path in std::iter::once(dir.root.clone()).chain(dir.parts()) {
-            made |= self.fs.ensure_dir(&path).at("make", &path)?;
-        }
-        let device = self.fs.stat(&dir.root).at("look at", &dir.root)?.device;
+        made |= self.fs.ensure_dir(&dir.root).at("make", &dir.root)?;
+        let device = self.device_of(&dir.root)?;
         for path in dir.parts() {
-            let stat = self.fs.stat(&path).at("look at", &path)?;
-            if stat.kind != crate::fs::Kind::Dir {
-                return Err(SpoolError::Refused(format!(
-                    "{} is not a directory",
-                    path.display()
-                )));
-            }
-            if stat.device != device {
+            made |= self.fs.ensure_dir(&path).at("make", &path)?;
+            if self.device_of(&path)? != device {
                 return Err(SpoolError::Refused(format!(
                     "{} lies on another file system than {}: one rename could not move a parcel",
                     path.display(),
@@ -152,6 +144,26 @@ impl Yard {
             self.fs.sync_dir(&self.work).at("sync", &self.work)?;
         }
         Ok(dir)
+    }
+
+    /// Makes the directories of a stage again after `slot` was found without its own.
+    pub(crate) fn remake(&self, dir: &StageDir, slot: &Path) -> Result<()> {
+        self.init(&dir.name)?;
+        if let Some(parent) = slot.parent() {
+            self.fs.ensure_dir(parent).at("make", parent)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the device a directory lies on; refuses what is none, and a link to one.
+    fn device_of(&self, path: &Path) -> Result<u64> {
+        let stat = self.fs.stat(path).at("look at", path)?;
+        let what = match stat.kind {
+            Kind::Dir => return Ok(stat.device),
+            Kind::Symlink => "a symbolic link, which is refused here",
+            Kind::File | Kind::Other => "not a directory",
+        };
+        Err(SpoolError::Refused(format!("{} is {what}", path.display())))
     }
 
     /// Returns the present time as RFC 3339.

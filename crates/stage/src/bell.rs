@@ -66,6 +66,10 @@ impl Ringer {
         if event.need_rescan() {
             return self.bell.ring();
         }
+        // Shards were made, or a watched directory was taken away: the wires no longer fit.
+        if self.wires_changed(&event) {
+            self.bell.wires_changed();
+        }
         match event.kind {
             EventKind::Access(AccessKind::Close(AccessMode::Write))
             | EventKind::Modify(ModifyKind::Name(RenameMode::To)) => self.came(&event.paths),
@@ -84,6 +88,23 @@ impl Ringer {
                 }
                 _ => self.bell.ring(),
             }
+        }
+    }
+
+    fn wires_changed(&self, event: &Event) -> bool {
+        let is_watched = |path: &PathBuf| *path == self.ready || *path == self.drop;
+        match event.kind {
+            EventKind::Create(_) => {
+                let last_shard = self.ready.join("ff");
+                event
+                    .paths
+                    .iter()
+                    .any(|p| *p == last_shard || is_watched(p))
+            }
+            EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)) => {
+                event.paths.iter().any(is_watched)
+            }
+            _ => false,
         }
     }
 

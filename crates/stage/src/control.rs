@@ -13,6 +13,8 @@ pub struct Control {
     /// Counts up when the settings change.
     settings: AtomicU64,
     pipeline: RwLock<Arc<Pipeline>>,
+    /// How long a worker may wait without a sign of life, in milliseconds.
+    longest_wait: AtomicU64,
 }
 
 impl Control {
@@ -22,6 +24,7 @@ impl Control {
             stop: AtomicBool::new(false),
             settings: AtomicU64::new(0),
             pipeline: RwLock::new(Arc::new(pipeline)),
+            longest_wait: AtomicU64::new(5000),
         }
     }
 
@@ -33,6 +36,17 @@ impl Control {
     /// Tells whether everything was asked to stop.
     pub fn stopping(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
+    }
+
+    /// Lets no worker wait longer than this without a sign of life.
+    pub(crate) fn wait_at_most(&self, wait: Duration) {
+        let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        self.longest_wait.fetch_min(millis.max(1), Ordering::SeqCst);
+    }
+
+    /// Returns how long a worker may wait without a sign of life.
+    pub(crate) fn longest_wait(&self) -> Duration {
+        Duration::from_millis(self.longest_wait.load(Ordering::SeqCst))
     }
 
     /// Puts new settings in force.
@@ -67,6 +81,8 @@ struct BellState {
     rings: u64,
     /// Files in `drop/` that their writer closed or that were renamed in.
     closed: Vec<OsString>,
+    /// The directories it is wired to are no longer those that are there.
+    wires_changed: bool,
 }
 
 /// More names than this are not worth keeping: the scan finds the files anyway.
@@ -88,6 +104,16 @@ impl Bell {
         }
         drop(state);
         self.rung.notify_all();
+    }
+
+    /// Says that it must be wired anew.
+    pub(crate) fn wires_changed(&self) {
+        self.lock().wires_changed = true;
+    }
+
+    /// Tells whether it must be wired anew, once.
+    pub(crate) fn take_wires_changed(&self) -> bool {
+        std::mem::take(&mut self.lock().wires_changed)
     }
 
     /// Returns how often it rang.

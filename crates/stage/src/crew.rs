@@ -107,7 +107,8 @@ pub struct Crew {
     bell: Arc<Bell>,
     hurry: Arc<AtomicBool>,
     seen: Mutex<Vec<(WorkerId, u64)>>,
-    _wire: Option<bell::Wire>,
+    wire: Mutex<Option<bell::Wire>>,
+    has_bell: Arc<AtomicBool>,
 }
 
 impl Crew {
@@ -115,9 +116,10 @@ impl Crew {
     pub fn start<Kind: Stage + 'static>(post: Post) -> Result<Self, Failure> {
         check_settings::<Kind>(&post.control.pipeline())?;
         let yard = post.yard();
-        let dir = yard.init(Kind::NAME)?;
+        // No parcel is at fault yet: a work directory that is refused is the machine's.
+        let dir = yard.init(Kind::NAME).map_err(Failure::halt)?;
         for next in post.control.pipeline().next_of(Kind::NAME) {
-            yard.init(next)?;
+            yard.init(next).map_err(Failure::halt)?;
         }
         let bell = Arc::new(Bell::default());
         let wire = bell::wire(&dir, &bell);
@@ -133,16 +135,16 @@ impl Crew {
             bell: Arc::clone(&bell),
             hurry: Arc::default(),
             seen: Mutex::default(),
-            _wire: wire,
+            has_bell: Arc::new(AtomicBool::new(wire.is_some())),
+            wire: Mutex::new(wire),
         };
-        let has_bell = started._wire.is_some();
         for number in 0..crew {
             let (sender, born) = std::sync::mpsc::channel();
             let hands = Hands {
                 post: post.clone(),
                 yard: yard.clone(),
                 bell: Arc::clone(&bell),
-                has_bell,
+                has_bell: Arc::clone(&started.has_bell),
                 tally: Arc::clone(&started.tally),
                 members: Arc::clone(&started.members),
                 hurry: Arc::clone(&started.hurry),
@@ -174,6 +176,24 @@ impl Crew {
     /// Wakes the workers, so that they see what changed.
     pub fn wake(&self) {
         self.bell.ring();
+    }
+
+    /// Wires the bell anew when the directories it hangs on have changed.
+    pub(crate) fn keep_bell(&self) {
+        if !self.bell.take_wires_changed() {
+            return;
+        }
+        let dir = self.post.yard().stage(self.name);
+        if !(dir.ready().is_dir() && dir.drop().is_dir()) {
+            // Until a worker has made them again there is nothing to hang it on.
+            self.has_bell.store(false, Ordering::SeqCst);
+            return self.bell.wires_changed();
+        }
+        let wire = bell::wire(&dir, &self.bell);
+        self.has_bell.store(wire.is_some(), Ordering::SeqCst);
+        *self.wire.lock().unwrap_or_else(PoisonError::into_inner) = wire;
+        // Something may have come while nothing was wired.
+        self.wake();
     }
 
     /// Lets a gathering stage take what there is without waiting for more.
@@ -253,7 +273,7 @@ pub(crate) struct Hands {
     pub(crate) post: Post,
     pub(crate) yard: Yard,
     pub(crate) bell: Arc<Bell>,
-    pub(crate) has_bell: bool,
+    pub(crate) has_bell: Arc<AtomicBool>,
     pub(crate) tally: Arc<Tally>,
     pub(crate) members: Arc<Mutex<Vec<Member>>>,
     pub(crate) hurry: Arc<AtomicBool>,

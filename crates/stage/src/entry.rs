@@ -21,8 +21,8 @@ pub struct Entry {
     pub check: fn(&Pipeline) -> Result<(), Failure>,
     /// Starts its workers.
     pub start: fn(Post) -> Result<Crew, Failure>,
-    /// Its own main function.
-    pub main: fn() -> ExitCode,
+    /// Its own program, with these arguments: its name, then options.
+    pub main_with: fn(Vec<String>) -> ExitCode,
 }
 
 impl Entry {
@@ -34,7 +34,7 @@ impl Entry {
             intake: Kind::INTAKE,
             check: crate::crew::check_settings::<Kind>,
             start: Crew::start::<Kind>,
-            main: crate::main::<Kind>,
+            main_with: crate::program::main_with::<Kind>,
         }
     }
 }

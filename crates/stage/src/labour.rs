@@ -1,6 +1,7 @@
 //! One worker's life: scan, claim, work, commit, wait for the bell.
 
 use std::any::Any;
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -9,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use ecluse_config::ShellSettings;
 use ecluse_spool::{
-    Blocked, Finish, Marks, Note, Outbox, Parcel, Pulse, Setback, Spool, SpoolError, Verdict,
-    Waiting, Work,
+    Blocked, Finish, Marks, Note, Outbox, Parcel, ParcelId, Pulse, Setback, Spool, SpoolError,
+    Verdict, Waiting, Work,
 };
 use ecluse_telemetry::{Cause, ResultKind};
 
@@ -18,12 +19,12 @@ use crate::crew::{Hands, Member, VERSION, is_fenced, limits_of, marks_of, nexts}
 use crate::failure::{Blame, Failure};
 use crate::stage::{Intake, Stage};
 
-/// How long a worker waits at most before it looks around, whatever it waits for.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// How often pressure is looked at.
 const PRESSURE_EVERY: Duration = Duration::from_millis(500);
 /// Without a bell, the directory is read this often.
 const SCAN_WITHOUT_BELL: Duration = Duration::from_secs(2);
+/// How long a worker rests after the machine was sick.
+const AFTER_HALT: Duration = Duration::from_millis(500);
 /// After so many lost claims the listing is stale.
 const LOSSES: u32 = 8;
 /// A parcel larger than this is no company for small ones: what is finished is committed first.
@@ -46,6 +47,12 @@ pub(crate) struct Labour<Kind: Stage> {
     losses: u32,
     heard: u64,
     batch_since: Option<Instant>,
+    /// Members of a batch that was refused as a whole: each is tried by itself.
+    apart: HashSet<ParcelId>,
+    /// The parcel whose work last failed for the machine: the others go first.
+    breaker: Option<ParcelId>,
+    /// Entries that were refused when last looked at.
+    refused: HashSet<String>,
     next_due: Option<u64>,
     settling: bool,
     upkeep_at: Instant,
@@ -84,7 +91,9 @@ impl<Kind: Stage> Labour<Kind> {
                         return;
                     }
                     tracing::error!(reason = %failure, "cannot start again");
-                    taken.tally.halt(&failure.reason);
+                    if taken.post.once {
+                        taken.tally.halt(&failure.reason);
+                    }
                     if taken.post.control.stopping() || taken.post.once {
                         return;
                     }
@@ -93,6 +102,8 @@ impl<Kind: Stage> Labour<Kind> {
                     continue;
                 }
             };
+            // Written while there is room: it can then be written over when there is none.
+            labour.note("idle", "", "");
             // The first scan comes before the birth is told: ready means ready.
             let first = labour.upkeep();
             if let Some(born) = born.take() {
@@ -100,7 +111,10 @@ impl<Kind: Stage> Labour<Kind> {
             }
             let left = match first {
                 Ok(()) => labour.live(),
-                Err(error) => labour.settle_error(error),
+                Err(error) => match labour.settle_error(error) {
+                    Left::Stopped if !labour.stopping() => labour.live(),
+                    left => left,
+                },
             };
             match left {
                 Left::Stopped | Left::Halted => return labour.end(),
@@ -158,6 +172,9 @@ impl<Kind: Stage> Labour<Kind> {
             losses: 0,
             heard,
             batch_since: None,
+            apart: HashSet::new(),
+            breaker: None,
+            refused: HashSet::new(),
             next_due: None,
             settling: false,
             upkeep_at: now,
@@ -184,6 +201,11 @@ impl<Kind: Stage> Labour<Kind> {
 
     fn stopping(&self) -> bool {
         self.hands.post.control.stopping()
+    }
+
+    /// How long a worker waits at most before it looks around, whatever it waits for.
+    fn longest_wait(&self) -> Duration {
+        self.hands.post.control.longest_wait()
     }
 
     /// One round. `false`: asked to stop, and nothing is left in hand.
@@ -232,9 +254,9 @@ impl<Kind: Stage> Labour<Kind> {
         self.commit()?;
         self.note("blocked", &why, "");
         self.upkeep_if_due()?;
-        self.hands
-            .bell
-            .wait(self.hands.bell.rings(), PRESSURE_EVERY);
+        let heard = self.hands.bell.rings();
+        let wait = PRESSURE_EVERY.min(self.longest_wait());
+        self.hands.bell.wait(heard, wait);
         Ok(true)
     }
 
@@ -292,7 +314,7 @@ impl<Kind: Stage> Labour<Kind> {
     }
 
     fn scan_every(&self) -> Duration {
-        if self.hands.has_bell {
+        if self.hands.has_bell.load(Ordering::SeqCst) {
             self.settings.scan.0
         } else {
             self.settings.scan.0.min(SCAN_WITHOUT_BELL)
@@ -313,16 +335,37 @@ impl<Kind: Stage> Labour<Kind> {
         let closed = self.hands.bell.take_closed();
         let adopted = self.worker.adopt(&closed)?;
         self.settling = adopted.settling > 0;
-        for name in &adopted.refused {
-            tracing::debug!(name, "not a plain file: left in drop/");
-        }
         let scan = self.worker.scan()?;
+        self.tell_refused(&adopted.refused, &scan.refused);
         self.more_waiting = scan.total > scan.waiting.len();
         let waiting = u64::try_from(scan.total).unwrap_or(u64::MAX);
         self.hands.tally.waiting.store(waiting, Ordering::Relaxed);
         self.queue = scan.waiting;
+        if let Some(breaker) = &self.breaker {
+            // Taken from the end: what may be too large for this machine comes last.
+            self.queue
+                .sort_by_key(|waiting| &waiting.entry.id != breaker);
+        }
         self.losses = 0;
         Ok(())
+    }
+
+    /// Tells once of each entry that is neither a parcel nor a file, and stays where it is.
+    fn tell_refused(&mut self, dropped: &[String], waiting: &[String]) {
+        // One worker is enough to say so.
+        if self.hands.number != 0 {
+            return;
+        }
+        let dropped = dropped.iter().map(|name| format!("drop/{name}"));
+        let waiting = waiting.iter().map(|name| format!("ready/{name}"));
+        let refused: HashSet<String> = dropped.chain(waiting).collect();
+        for entry in refused.difference(&self.refused) {
+            tracing::warn!(
+                entry,
+                "refused and left where it is: not a parcel, not a plain file"
+            );
+        }
+        self.refused = refused;
     }
 
     fn take_one(&mut self) -> Result<(), SpoolError> {
@@ -333,6 +376,10 @@ impl<Kind: Stage> Labour<Kind> {
             }
             return self.commit();
         };
+        let alone = self.goes_alone(&waiting);
+        if alone {
+            self.commit()?;
+        }
         let Some(parcel) = self.claim(&waiting)? else {
             self.losses += 1;
             if self.losses >= LOSSES {
@@ -351,10 +398,21 @@ impl<Kind: Stage> Labour<Kind> {
         let waited = self
             .first_finished
             .is_some_and(|first| first.elapsed() >= group.wait.0);
-        if waited || self.finished.len() >= group.parcels as usize {
+        if alone || waited || self.finished.len() >= group.parcels as usize {
             self.commit()?;
         }
         Ok(())
+    }
+
+    /// Tells whether a parcel shares no commit with others.
+    ///
+    /// One that was begun before may be what killed its worker: were others finished and not yet
+    /// committed when it does so again, they would pay with an attempt each. And two copies of one
+    /// parcel cannot be in hand together.
+    fn goes_alone(&self, waiting: &Waiting) -> bool {
+        let id = &waiting.entry.id;
+        let in_hand = |(work, _): &(Work, Instant)| work.parcels.iter().any(|p| p.id() == id);
+        waiting.entry.attempts > 0 || self.finished.iter().any(in_hand)
     }
 
     fn claim(&mut self, waiting: &Waiting) -> Result<Option<Parcel>, SpoolError> {
@@ -394,7 +452,6 @@ impl<Kind: Stage> Labour<Kind> {
             Ok(Err(failure)) => self.refuse(vec![parcel], &failure)?,
             Err(panic) => {
                 let reason = panic_text(&*panic);
-                tracing::error!(%reason, "the work crashed");
                 let setback = self.worker.give_back_crashed(parcel, &reason)?;
                 self.count_setback(setback, &reason);
                 self.hands.post.metrics.result(ResultKind::Died);
@@ -418,23 +475,45 @@ impl<Kind: Stage> Labour<Kind> {
         if self.queue.len() < limit && !waited && !hurry {
             let left = self.settings.batch.wait.0.saturating_sub(since.elapsed());
             let heard = self.heard;
-            self.hands.bell.wait(heard, left.min(LONGEST_WAIT));
+            self.hands.bell.wait(heard, left.min(self.longest_wait()));
             return self.look();
         }
         self.batch_since = None;
+        if !self.hands.post.once {
+            self.hands.hurry.store(false, Ordering::SeqCst);
+        }
         let mut parcels = Vec::new();
         while parcels.len() < limit
             && let Some(waiting) = self.queue.pop()
         {
+            // Two copies of one parcel cannot be in hand together: the second comes after.
+            let twin = |parcel: &Parcel| parcel.id() == &waiting.entry.id;
+            let suspect = self.is_suspect(&waiting);
+            if parcels.iter().any(twin) || (suspect && !parcels.is_empty()) {
+                continue;
+            }
             parcels.extend(self.claim(&waiting)?);
+            if suspect && !parcels.is_empty() {
+                break;
+            }
         }
         if parcels.is_empty() {
             self.more_waiting = true;
             return Ok(());
         }
         self.more_waiting = true;
+        // Claimed in this worker's own order; the same batch is worked on in the same one.
+        parcels.sort_by(|a, b| a.id().cmp(b.id()));
         self.work_on_batch(parcels)?;
         self.commit()
+    }
+
+    /// Tells whether a parcel makes a batch of its own: it is to be held if this fails too, and the
+    /// others of its batch with it.
+    fn is_suspect(&self, waiting: &Waiting) -> bool {
+        let attempts = waiting.entry.attempts;
+        self.apart.contains(&waiting.entry.id)
+            || (attempts > 0 && attempts + 1 >= self.settings.attempts)
     }
 
     fn work_on_batch(&mut self, parcels: Vec<Parcel>) -> Result<(), SpoolError> {
@@ -452,11 +531,19 @@ impl<Kind: Stage> Labour<Kind> {
             }))
         };
         match worked {
-            Ok(Ok(())) => self.finish_later(parcels, outbox, began),
-            Ok(Err(failure)) => self.refuse(parcels, &failure)?,
+            Ok(Ok(())) => {
+                for parcel in &parcels {
+                    self.apart.remove(parcel.id());
+                }
+                self.finish_later(parcels, outbox, began);
+            }
+            Ok(Err(failure)) => {
+                outbox.discard()?;
+                self.refuse(parcels, &failure)?;
+            }
             Err(panic) => {
+                outbox.discard()?;
                 let reason = panic_text(&*panic);
-                tracing::error!(%reason, "the work crashed");
                 for parcel in parcels {
                     let setback = self.worker.give_back_crashed(parcel, &reason)?;
                     self.count_setback(setback, &reason);
@@ -510,7 +597,19 @@ impl<Kind: Stage> Labour<Kind> {
     /// Sets parcels aside as the blame says.
     fn refuse(&mut self, parcels: Vec<Parcel>, failure: &Failure) -> Result<(), SpoolError> {
         let reason = failure.reason.clone();
+        for parcel in &parcels {
+            self.apart.remove(parcel.id());
+        }
         let verdict = match failure.blame {
+            Blame::Parcel if parcels.len() > 1 => {
+                // Which one is at fault shows when each is tried by itself.
+                tracing::warn!(%reason, "a batch is refused: trying its parcels one by one");
+                for parcel in parcels {
+                    self.apart.insert(parcel.id().clone());
+                    self.worker.give_back(parcel)?;
+                }
+                return Ok(());
+            }
             Blame::Parcel => Verdict::Hold { reason },
             Blame::World => Verdict::Defer { reason },
             Blame::Nobody => {
@@ -521,6 +620,9 @@ impl<Kind: Stage> Labour<Kind> {
                 return Ok(());
             }
             Blame::Machine | Blame::Config => {
+                // What is finished is not to be done again for it.
+                self.commit()?;
+                self.breaker = parcels.first().map(|parcel| parcel.id().clone());
                 for parcel in parcels {
                     self.worker.give_back(parcel)?;
                 }
@@ -562,7 +664,7 @@ impl<Kind: Stage> Labour<Kind> {
         let mut wait = self
             .upkeep_at
             .saturating_duration_since(now)
-            .min(LONGEST_WAIT);
+            .min(self.longest_wait());
         if self.settling {
             wait = wait.min(self.settings.settle.0.max(Duration::from_millis(20)));
         }
@@ -606,8 +708,9 @@ impl<Kind: Stage> Labour<Kind> {
             let well = self
                 .worker
                 .reset()
-                .map(drop)
-                .and_then(|()| self.hands.yard.probe(Kind::NAME));
+                // Directories that somebody took away are made again.
+                .and_then(|_| self.hands.yard.init(Kind::NAME))
+                .and_then(|_| self.hands.yard.probe(Kind::NAME));
             match well {
                 Ok(()) => break,
                 Err(error) if is_fenced(&error) => return Left::Fenced,
@@ -622,7 +725,7 @@ impl<Kind: Stage> Labour<Kind> {
             }
             self.worker.signs().tick();
             let heard = self.hands.bell.rings();
-            self.hands.bell.wait(heard, wait);
+            self.hands.bell.wait(heard, wait.min(self.longest_wait()));
             wait = (wait * 2).min(Duration::from_secs(5));
         }
         if self.hands.post.once && since.elapsed() < Duration::from_millis(100) {
@@ -633,9 +736,15 @@ impl<Kind: Stage> Labour<Kind> {
         tracing::info!(halted = ?since.elapsed(), "the machine is well again");
         self.hands.post.metrics.blocked(Cause::Halted, false);
         self.hands.tally.set_blocked(None);
-        // Not at once: what failed may fail again, and must not spin.
-        let heard = self.hands.bell.rings();
-        self.hands.bell.wait(heard, Duration::from_millis(500));
+        // Not at once: what failed may fail again, and must not spin. The bell does not shorten
+        // this: the parcels given back have just rung it.
+        let rested = Instant::now() + AFTER_HALT;
+        while !self.stopping() && Instant::now() < rested {
+            self.worker.signs().tick();
+            let left = rested.saturating_duration_since(Instant::now());
+            let heard = self.hands.bell.rings();
+            self.hands.bell.wait(heard, left.min(self.longest_wait()));
+        }
         Left::Stopped
     }
 
@@ -650,6 +759,8 @@ impl<Kind: Stage> Labour<Kind> {
         self.settings = control.pipeline().shell(Kind::NAME);
         self.marks = marks_of(&self.settings);
         self.worker.set_limits(limits_of(&self.settings));
+        let next = nexts(&control.pipeline(), Kind::NAME);
+        self.worker.set_next(&next);
         self.reopen();
     }
 

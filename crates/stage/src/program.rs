@@ -19,8 +19,13 @@ use crate::supervise::{Plan, supervise};
 
 /// Runs a stage as a program of its own.
 pub fn main<Kind: Stage + 'static>() -> ExitCode {
+    main_with::<Kind>(std::env::args().collect())
+}
+
+/// Runs a stage with these arguments, the first being the program's name.
+pub(crate) fn main_with<Kind: Stage + 'static>(arguments: Vec<String>) -> ExitCode {
     let entry = Entry::of::<Kind>();
-    let matches = match command(&entry).try_get_matches() {
+    let matches = match command(&entry).try_get_matches_from(arguments) {
         Ok(matches) => matches,
         Err(error) => {
             let _ = error.print();
@@ -203,7 +208,10 @@ pub fn start_log(
 }
 
 fn complain(exit: Exit, reason: &str) -> ExitCode {
-    let shown = telemetry::printable(reason.as_bytes());
-    let _ = writeln!(std::io::stderr(), "{shown}");
+    // One mistake a line: line ends are ours, everything else may come from outside.
+    for line in reason.lines() {
+        let shown = telemetry::printable(line.as_bytes());
+        let _ = writeln!(std::io::stderr(), "{shown}");
+    }
     exit.into()
 }

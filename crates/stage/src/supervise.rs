@@ -9,7 +9,7 @@ use ecluse_config::Pipeline;
 use ecluse_spool::{Depths, Yard};
 use ecluse_telemetry as telemetry;
 use ecluse_telemetry::{Exposition, Registry};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::control::Control;
@@ -47,7 +47,7 @@ pub struct Plan {
 pub struct Ended {
     /// Parcels handed over.
     pub done: u64,
-    /// Parcels held.
+    /// Parcels held; not counted for a run that was to go on until told to stop.
     pub held: u64,
     /// Parcels deferred and still waiting.
     pub deferred: u64,
@@ -82,7 +82,7 @@ pub fn supervise(
     host: Option<String>,
 ) -> Result<Ended, Failure> {
     let registry = Registry::new(plan.version);
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(Failure::halt)?;
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1]).map_err(Failure::halt)?;
     let health = telemetry::Health::starting();
     let pipeline = control.pipeline();
     let _server = match pipeline.metrics.listen {
@@ -92,6 +92,11 @@ pub fn supervise(
         ),
         None => None,
     };
+    let dog = sd_notify::watchdog_enabled();
+    if let Some(limit) = dog {
+        // An idle worker must be seen to live as often as the watchdog is fed.
+        control.wait_at_most(limit / 8);
+    }
     let mut crews: Vec<Crew> = Vec::new();
     let mut yard = None;
     for entry in starts {
@@ -121,11 +126,12 @@ pub fn supervise(
     let mut watch = Watch {
         plan: &mut plan,
         control,
+        starts,
         yard: &yard,
         registry: &registry,
         signals,
         counted: None,
-        dog: sd_notify::watchdog_enabled(),
+        dog,
         fed: Instant::now(),
         idle_rounds: 0,
     };
@@ -146,6 +152,7 @@ pub fn supervise(
 struct Watch<'a> {
     plan: &'a mut Plan,
     control: &'a Arc<Control>,
+    starts: &'a [crate::Entry],
     yard: &'a Yard,
     registry: &'a Registry,
     signals: Signals,
@@ -164,6 +171,7 @@ impl Watch<'_> {
                 self.control.stop();
                 return;
             }
+            crews.iter().for_each(Crew::keep_bell);
             self.feed_dog(crews);
             self.count(crews);
             if let Some(progress) = &mut self.plan.progress {
@@ -194,6 +202,8 @@ impl Watch<'_> {
         for signal in pending {
             match signal {
                 SIGHUP => self.reload(crews),
+                // On demand: gathering stages take what there is, without waiting for more.
+                SIGUSR1 => crews.iter().for_each(|crew| crew.hurry(true)),
                 _ => {
                     if self.control.stop() {
                         // Asked twice: go now. What is in hand is settled by the next worker.
@@ -208,7 +218,16 @@ impl Watch<'_> {
     }
 
     fn reload(&mut self, crews: &[Crew]) {
-        match Pipeline::load(self.plan.config.as_deref()) {
+        let loaded = Pipeline::load(self.plan.config.as_deref())
+            .map_err(Failure::config)
+            .and_then(|pipeline| {
+                // All or nothing: a stage's own keys are looked at before anything changes.
+                for entry in self.starts {
+                    (entry.check)(&pipeline)?;
+                }
+                Ok(pipeline)
+            });
+        match loaded {
             Ok(pipeline) => {
                 if let Some(log) = &self.plan.log {
                     let _ = log.set_filter(pipeline.log.level.as_str());
@@ -255,10 +274,16 @@ impl Watch<'_> {
             sum.deferred += depths.deferred;
             sum.held += depths.held;
         }
-        let status = format!(
+        let mut status = format!(
             "waiting {} working {} deferred {} held {}",
             sum.ready, sum.working, sum.deferred, sum.held
         );
+        for crew in crews {
+            if let Some(why) = crew.tally.blocked() {
+                let line = format!("; {}: {why}", crew.name);
+                status.push_str(&telemetry::printable(line.as_bytes()));
+            }
+        }
         tell_systemd(&[sd_notify::NotifyState::Status(&status)]);
         let stages: Vec<&str> = crews.iter().map(|crew| crew.name).collect();
         publish_textfile(self.registry, &self.control.pipeline(), &stages);
@@ -296,7 +321,10 @@ fn ended(crews: &[Crew], yard: &Yard, once: bool) -> Ended {
     for crew in crews {
         let tally = &crew.tally;
         ended.done += tally.done.load(Ordering::Relaxed);
-        ended.held += tally.held.load(Ordering::Relaxed);
+        if once {
+            // A stage that runs for months has held something: that is no failure of its end.
+            ended.held += tally.held.load(Ordering::Relaxed);
+        }
         if tally.halted.load(Ordering::SeqCst) {
             let reason = match tally.halt_reason.lock() {
                 Ok(reason) => reason.clone(),

@@ -1,0 +1,267 @@
+//! The driver as an operator types it, with the sample stages.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn ecluse(root: &Path, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ecluse-sample"))
+        .env("ECLUSE_ROOT", root)
+        .env("USER", "amel")
+        .env_remove("SUDO_USER")
+        .env_remove("ECLUSE_LOG")
+        .args(words)
+        .output()
+        .unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn complaint(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(root: &Path, words: &[&str]) -> Value {
+    let mut words = words.to_vec();
+    words.push("--json");
+    let output = ecluse(root, &words);
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["schema"], 1);
+    value
+}
+
+fn stage(value: &Value, name: &str) -> Value {
+    let stages = value["stages"].as_array().unwrap();
+    stages.iter().find(|s| s["name"] == name).unwrap().clone()
+}
+
+fn root() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::write(
+        root.path().join("pipeline.toml"),
+        "version = 1\n[chain]\nstages = [\"relay\", \"split\", \"tally\", \"end\"]\n[defaults]\nmin-free = \"1 MB\"\nsettle = \"10ms\"\n",
+    )
+    .unwrap();
+    root
+}
+
+fn give(root: &Path, name: &str, content: &str) {
+    std::fs::write(root.join(name), content).unwrap();
+    let file = root.join(name);
+    let output = ecluse(root, &["give", "relay", file.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", complaint(&output));
+}
+
+#[test]
+fn a_day_of_an_operator() {
+    let dir = root();
+    let root = dir.path();
+    let output = ecluse(root, &["init"]);
+    assert!(text(&output).contains("work directories for 4 stages"));
+    for i in 0..5 {
+        give(root, &format!("f{i}"), &format!("hello {i}"));
+    }
+    give(root, "bad\u{1b}[31m\nname", "hold this one");
+    give(root, "later", "defer this one");
+
+    // Before anything runs, the screen says who is missing.
+    let screen = text(&ecluse(root, &["status"]));
+    assert!(
+        screen.contains("relay") && screen.contains("7 waiting and no worker"),
+        "{screen}"
+    );
+    assert!(
+        screen.lines().all(|line| line.chars().count() <= 100),
+        "{screen}"
+    );
+
+    let output = ecluse(root, &["run", "--once"]);
+    assert_eq!(output.status.code(), Some(65), "{}", complaint(&output));
+    assert!(
+        text(&output).contains("1 held, 1 deferred"),
+        "{}",
+        text(&output)
+    );
+    let status = json(root, &["status"]);
+    assert_eq!(stage(&status, "relay")["held"], 1);
+    assert_eq!(stage(&status, "relay")["deferred"], 1);
+    assert_eq!(stage(&status, "relay")["last-hour"]["count"], 5);
+    assert_eq!(stage(&status, "end")["ready"], 1);
+    let needs = status["needs-you"].as_array().unwrap();
+    assert_eq!(needs.len(), 1, "{needs:?}");
+    assert!(
+        needs[0]["what"]
+            .as_str()
+            .unwrap()
+            .contains("asks to be held")
+    );
+
+    // Nothing of a hostile name reaches the terminal raw.
+    let screen = text(&ecluse(root, &["status"]));
+    assert!(!screen.contains('\u{1b}'), "{screen:?}");
+    let why = text(&ecluse(root, &["why", "1"]));
+    assert!(!why.contains('\u{1b}'), "{why:?}");
+    assert!(
+        why.contains("original name") && why.contains("ecluse release"),
+        "{why}"
+    );
+    assert!(
+        !why.contains("ecluse hold"),
+        "only what is legal is offered: {why}"
+    );
+
+    // A finished one tells its life from the first stage to the last.
+    let why = text(&ecluse(root, &["why", "f0"]));
+    assert!(
+        why.contains("passed on to split") && why.contains("made 2 parcels for tally"),
+        "{why}"
+    );
+    let id = json(root, &["why", "f0"])["parcel"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let child = text(&ecluse(root, &["why", &format!("{id}.a")]));
+    assert!(
+        child.contains("relay") && child.contains("split") && child.contains("tally"),
+        "{child}"
+    );
+
+    // The deferred one says when it is tried again; the number still means what was shown.
+    let why = text(&ecluse(root, &["why", "later"]));
+    assert!(
+        why.contains("tried again at") && why.contains("asks to wait"),
+        "{why}"
+    );
+    assert!(text(&ecluse(root, &["find", "later"])).contains("deferred"));
+    assert_eq!(ecluse(root, &["find", "nowhere"]).status.code(), Some(64));
+
+    let output = ecluse(root, &["discard", "1"]);
+    assert_eq!(output.status.code(), Some(64));
+    assert!(complaint(&output).contains("needs --why"));
+    let output = ecluse(root, &["discard", "1", "--why", "a test", "--dry-run"]);
+    assert!(text(&output).contains("would discard"));
+    assert_eq!(stage(&json(root, &["status"]), "relay")["held"], 1);
+    let output = ecluse(root, &["discard", "1", "--why", "a test"]);
+    assert!(output.status.success(), "{}", complaint(&output));
+    assert_eq!(stage(&json(root, &["status"]), "relay")["held"], 0);
+
+    let output = ecluse(
+        root,
+        &["retry", "--stage", "relay", "--reason", "asks to wait"],
+    );
+    assert!(output.status.success(), "{}", complaint(&output));
+    let output = ecluse(root, &["hold", "later", "--why", "curator looks first"]);
+    assert!(output.status.success(), "{}", complaint(&output));
+    let output = ecluse(root, &["hold", "later", "--why", "again"]);
+    assert!(
+        complaint(&output).contains("it is held in relay"),
+        "{}",
+        complaint(&output)
+    );
+    assert!(ecluse(root, &["release", "later"]).status.success());
+
+    let audit = std::fs::read_to_string(root.join("audit.jsonl")).unwrap();
+    let lines: Vec<Value> = audit
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
+    let discard = lines.iter().find(|l| l["verb"] == "discard").unwrap();
+    assert_eq!(
+        (discard["who"].as_str(), discard["why"].as_str()),
+        (Some("amel"), Some("a test"))
+    );
+    assert_eq!(lines.iter().filter(|l| l["verb"] == "give").count(), 7);
+    assert_eq!(lines.iter().filter(|l| l["verb"] == "hold").count(), 1);
+}
+
+#[test]
+fn a_paused_stage_lets_work_pile_up_and_says_so() {
+    let dir = root();
+    let root = dir.path();
+    give(root, "f", "hello");
+    let output = ecluse(root, &["pause", "split", "--why", "disk swap"]);
+    assert!(output.status.success());
+    let output = ecluse(root, &["run", "--once"]);
+    assert_eq!(output.status.code(), Some(75), "{}", complaint(&output));
+    assert!(
+        text(&output).contains("split: paused by amel: disk swap"),
+        "{}",
+        text(&output)
+    );
+    let screen = text(&ecluse(root, &["status"]));
+    assert!(
+        screen.contains("PAUSED") && screen.contains("ecluse resume split"),
+        "{screen}"
+    );
+    let check = ecluse(root, &["check"]);
+    assert_eq!(check.status.code(), Some(1));
+    assert!(
+        text(&check).starts_with("ECLUSE WARNING - "),
+        "{}",
+        text(&check)
+    );
+    assert!(text(&check).contains(" | waiting="));
+    assert!(ecluse(root, &["resume", "all"]).status.success());
+    assert_eq!(ecluse(root, &["run", "--once"]).status.code(), Some(0));
+}
+
+#[test]
+fn one_process_a_stage_gives_the_same_as_threads() {
+    let dir = root();
+    let root = dir.path();
+    for i in 0..4 {
+        give(root, &format!("f{i}"), &format!("hello {i}"));
+    }
+    let output = ecluse(root, &["run", "--once", "--processes", "--log", "error"]);
+    assert_eq!(output.status.code(), Some(0), "{}", complaint(&output));
+    let status = json(root, &["status"]);
+    assert_eq!(stage(&status, "split")["last-hour"]["count"], 4);
+    assert!(stage(&status, "end")["ready"].as_u64().unwrap() >= 1);
+}
+
+#[test]
+fn wrong_words_are_told_in_one_line() {
+    let dir = root();
+    let root = dir.path();
+    for (words, code, told) in [
+        (&["run", "nosuch"][..], 64, "no stage \"nosuch\""),
+        (
+            &["pause", "nosuch"],
+            64,
+            "there are: relay, split, tally, end",
+        ),
+        (&["why", "nosuch"], 64, "no parcel \"nosuch\""),
+        (&["why", "7"], 64, "no number 7"),
+        (&["release"], 64, "which?"),
+        (&["give", "relay", "/no/such/file"], 64, "/no/such/file"),
+        (&["frobnicate"], 64, "frobnicate"),
+    ] {
+        let output = ecluse(root, words);
+        assert!(
+            complaint(&output).contains(told),
+            "{words:?}: {}",
+            complaint(&output)
+        );
+        assert!(!complaint(&output).contains("panicked"));
+        if words[0] != "give" {
+            assert_eq!(output.status.code(), Some(code), "{words:?}");
+        }
+    }
+    std::fs::write(
+        root.join("pipeline.toml"),
+        "version = 1\n[defaults]\nworker = 3\n",
+    )
+    .unwrap();
+    let output = ecluse(root, &["status"]);
+    assert_eq!(output.status.code(), Some(78));
+    assert!(
+        complaint(&output).contains("did you mean 'workers'"),
+        "{}",
+        complaint(&output)
+    );
+}

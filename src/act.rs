@@ -1,0 +1,274 @@
+//! The verbs that change something: each says what it did, and is written to the audit log.
+
+use std::process::ExitCode;
+
+use ecluse_spool::{Gift, Place, State};
+use ecluse_stage::Exit;
+
+use crate::audit::{self, Line};
+use crate::cli::{Choice, GiveOptions, StageChoice};
+use crate::desk::{Desk, Trouble};
+
+/// What is done to parcels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deed {
+    Retry,
+    Hold,
+    Release,
+    Discard,
+}
+
+impl Deed {
+    fn verb(self) -> &'static str {
+        match self {
+            Deed::Retry => "retry",
+            Deed::Hold => "hold",
+            Deed::Release => "release",
+            Deed::Discard => "discard",
+        }
+    }
+
+    fn done(self) -> &'static str {
+        match self {
+            Deed::Retry | Deed::Release => "waits to be tried again",
+            Deed::Hold => "is held",
+            Deed::Discard => "is out of the chain, under discarded/",
+        }
+    }
+
+    /// The states in which it is legal.
+    pub(crate) fn states(self) -> &'static [State] {
+        match self {
+            Deed::Retry => &[State::Deferred, State::Held],
+            Deed::Hold => &[State::Ready, State::Deferred],
+            Deed::Release => &[State::Held, State::Deferred, State::Discarded],
+            Deed::Discard => &[State::Held, State::Ready, State::Deferred],
+        }
+    }
+}
+
+pub(crate) fn each(desk: &Desk, deed: Deed, choice: &Choice) -> Result<ExitCode, Trouble> {
+    if matches!(deed, Deed::Hold | Deed::Discard) && choice.act.why.is_none() {
+        return Err(Trouble::usage(format!("{} needs --why \"…\"", deed.verb())));
+    }
+    let places = chosen(desk, deed, choice)?;
+    if places.is_empty() {
+        return Err(Trouble::usage(
+            "nothing fits: `ecluse status` and `ecluse find` show what there is",
+        ));
+    }
+    let mut failed = 0;
+    for place in &places {
+        if choice.act.dry_run {
+            desk.say(&format!(
+                "would {} {} ({} in {})",
+                deed.verb(),
+                place.parcel,
+                place.state.word(),
+                place.stage
+            ))?;
+            continue;
+        }
+        let result = carry_out(desk, deed, place, choice.act.why.as_deref());
+        let outcome = match &result {
+            Ok(()) => "done".to_owned(),
+            Err(trouble) => trouble.line.clone(),
+        };
+        audit::write(
+            desk,
+            &Line {
+                verb: deed.verb(),
+                stage: &place.stage,
+                parcel: Some(place.parcel.as_str()),
+                why: choice.act.why.as_deref(),
+                outcome: &outcome,
+            },
+        )?;
+        match result {
+            Ok(()) => desk.say(&format!(
+                "{} {} in {}",
+                place.parcel,
+                deed.done(),
+                place.stage
+            ))?,
+            Err(trouble) => {
+                failed += 1;
+                let _ = trouble.tell();
+            }
+        }
+    }
+    Ok(if failed > 0 { Exit::Usage } else { Exit::Done }.into())
+}
+
+fn carry_out(desk: &Desk, deed: Deed, place: &Place, why: Option<&str>) -> Result<(), Trouble> {
+    let reason = why.unwrap_or("by hand");
+    match deed {
+        Deed::Retry | Deed::Release => desk.yard.release(place)?,
+        Deed::Hold => desk.yard.hold(place, reason, &audit::who())?,
+        Deed::Discard => desk.yard.discard(place, reason, &audit::who()).map(drop)?,
+    }
+    Ok(())
+}
+
+/// Finds the parcels meant: by name or number, or all of a stage that fit.
+fn chosen(desk: &Desk, deed: Deed, choice: &Choice) -> Result<Vec<Place>, Trouble> {
+    let mut chosen = Vec::new();
+    for word in &choice.parcels {
+        let places = desk.places(word)?;
+        let names: std::collections::BTreeSet<_> = places.iter().map(|p| &p.parcel).collect();
+        if names.len() > 1 {
+            let names: Vec<&str> = names.iter().take(5).map(|id| id.as_str()).collect();
+            return Err(Trouble::usage(format!(
+                "{word:?} may be {} …; say more of it",
+                names.join(", ")
+            )));
+        }
+        let legal: Vec<Place> = places
+            .iter()
+            .filter(|place| deed.states().contains(&place.state))
+            .cloned()
+            .collect();
+        if legal.is_empty() {
+            return Err(Trouble::usage(match places.first() {
+                Some(place) => format!(
+                    "cannot {} {}: it is {} in {}",
+                    deed.verb(),
+                    place.parcel,
+                    place.state.word(),
+                    place.stage
+                ),
+                None => format!("no parcel {word:?} in the chain"),
+            }));
+        }
+        chosen.extend(legal);
+    }
+    if let Some(stage) = &choice.stage {
+        desk.known_stage(stage)?;
+        if !choice.all && choice.reason.is_none() {
+            return Err(Trouble::usage("--stage needs --all or --reason"));
+        }
+        let mut places = Vec::new();
+        desk.yard.each_place(stage, &mut |place| {
+            if deed.states().contains(&place.state) && place.state != State::Discarded {
+                places.push(place);
+            }
+        })?;
+        for place in places {
+            let reason = desk.yard.why(stage, &place.parcel)?.map(|why| why.reason);
+            let trouble = desk.yard.trouble(&place).map(|trouble| trouble.reason);
+            let fits = choice.reason.as_ref().is_none_or(|part| {
+                reason
+                    .iter()
+                    .chain(&trouble)
+                    .any(|reason| reason.contains(part))
+            });
+            if fits {
+                chosen.push(place);
+            }
+        }
+    } else if choice.parcels.is_empty() {
+        return Err(Trouble::usage(
+            "which? a parcel, a number of `ecluse status`, or --stage S --all",
+        ));
+    }
+    Ok(chosen)
+}
+
+pub(crate) fn give(desk: &Desk, options: &GiveOptions) -> Result<ExitCode, Trouble> {
+    desk.known_stage(&options.stage)?;
+    let gift = Gift {
+        kind: options.kind.clone(),
+        harvest: options.harvest.clone(),
+        job: options.job.clone(),
+        again: options.again,
+    };
+    let mut failed = 0;
+    for file in &options.files {
+        let shown = file.display().to_string();
+        if options.act.dry_run {
+            desk.say(&format!("would give {shown} to {}", options.stage))?;
+            continue;
+        }
+        match desk.yard.give(&options.stage, file, &gift) {
+            Ok(id) => {
+                audit::write(
+                    desk,
+                    &Line {
+                        verb: "give",
+                        stage: &options.stage,
+                        parcel: Some(id.as_str()),
+                        why: options.act.why.as_deref(),
+                        outcome: "done",
+                    },
+                )?;
+                let again = if desk.yard.receipt(&options.stage, &id)?.is_some() {
+                    "; it was finished before and will be dropped as a copy (--again does it over)"
+                } else {
+                    ""
+                };
+                desk.say(&format!(
+                    "{shown} waits in {} as {id}{again}",
+                    options.stage
+                ))?;
+            }
+            Err(error) => {
+                failed += 1;
+                let _ = Trouble::from(error).tell();
+            }
+        }
+    }
+    Ok(if failed > 0 { Exit::Usage } else { Exit::Done }.into())
+}
+
+pub(crate) fn pause(desk: &Desk, options: &StageChoice) -> Result<ExitCode, Trouble> {
+    for stage in stages_of(desk, &options.stage)? {
+        if options.act.dry_run {
+            desk.say(&format!("would pause {stage}"))?;
+            continue;
+        }
+        let why = options.act.why.as_deref().unwrap_or("by hand");
+        desk.yard.pause(&stage, &audit::who(), why)?;
+        note(desk, "pause", &stage, options)?;
+        desk.say(&format!(
+            "{stage} is paused: what is in hand is finished, nothing new is taken"
+        ))?;
+    }
+    Ok(Exit::Done.into())
+}
+
+pub(crate) fn resume(desk: &Desk, options: &StageChoice) -> Result<ExitCode, Trouble> {
+    for stage in stages_of(desk, &options.stage)? {
+        if options.act.dry_run {
+            desk.say(&format!("would resume {stage}"))?;
+            continue;
+        }
+        if desk.yard.resume(&stage)? {
+            note(desk, "resume", &stage, options)?;
+            desk.say(&format!("{stage} takes work again"))?;
+        } else {
+            desk.say(&format!("{stage} was not paused"))?;
+        }
+    }
+    Ok(Exit::Done.into())
+}
+
+fn note(desk: &Desk, verb: &str, stage: &str, options: &StageChoice) -> Result<(), Trouble> {
+    audit::write(
+        desk,
+        &Line {
+            verb,
+            stage,
+            parcel: None,
+            why: options.act.why.as_deref(),
+            outcome: "done",
+        },
+    )
+}
+
+fn stages_of(desk: &Desk, word: &str) -> Result<Vec<String>, Trouble> {
+    if word == "all" {
+        return desk.stages();
+    }
+    desk.known_stage(word)?;
+    Ok(vec![word.to_owned()])
+}

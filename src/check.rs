@@ -1,0 +1,240 @@
+//! `ecluse check`: configuration and machine, told as a monitoring plugin does.
+
+use std::process::ExitCode;
+
+use ecluse_config::{Free, Level};
+use ecluse_spool::Room;
+use ecluse_telemetry::printable;
+
+use crate::desk::{Desk, Trouble};
+use crate::show;
+use crate::survey::{Condition, Survey};
+
+/// How bad it is, in the order and with the codes a monitor expects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Grade {
+    Ok = 0,
+    Warning = 1,
+    Critical = 2,
+}
+
+impl Grade {
+    fn word(self) -> &'static str {
+        match self {
+            Grade::Ok => "OK",
+            Grade::Warning => "WARNING",
+            Grade::Critical => "CRITICAL",
+        }
+    }
+}
+
+struct Report {
+    grade: Grade,
+    lines: Vec<String>,
+}
+
+impl Report {
+    fn add(&mut self, grade: Grade, line: impl Into<String>) {
+        self.grade = self.grade.max(grade);
+        self.lines
+            .push(format!("{}: {}", grade.word().to_lowercase(), line.into()));
+    }
+
+    fn limits<Quantity: PartialOrd>(
+        &mut self,
+        value: &Quantity,
+        warn: &Quantity,
+        crit: &Quantity,
+        what: &str,
+    ) {
+        if value >= crit {
+            self.add(Grade::Critical, what);
+        } else if value >= warn {
+            self.add(Grade::Warning, what);
+        }
+    }
+}
+
+pub(crate) fn check(desk: &Desk, offline: bool) -> Result<ExitCode, Trouble> {
+    let mut report = Report {
+        grade: Grade::Ok,
+        lines: Vec::new(),
+    };
+    configuration(desk, &mut report);
+    let mut figures = String::new();
+    let mut summary = "the configuration is sound".to_owned();
+    if !offline {
+        let survey = desk.survey(None)?;
+        summary = crate::status::brief(&survey).replace("ecluse: ", "");
+        figures = self::figures(desk, &survey);
+        machine(desk, &survey, &mut report);
+    }
+    if desk.json {
+        desk.print_json(serde_json::json!({
+            "grade": report.grade.word(), "summary": summary, "findings": report.lines,
+        }))?;
+    } else {
+        let mut text = format!("ECLUSE {} - {summary}{figures}\n", report.grade.word());
+        for line in &report.lines {
+            text.push_str(&format!("{}\n", printable(line.as_bytes())));
+        }
+        desk.print(&text)?;
+    }
+    Ok(ExitCode::from(report.grade as u8))
+}
+
+fn configuration(desk: &Desk, report: &mut Report) {
+    for problem in desk.pipeline.check() {
+        let grade = match problem.level {
+            Level::Error => Grade::Critical,
+            Level::Warning => Grade::Warning,
+        };
+        report.add(grade, problem.to_string());
+    }
+    for entry in desk.entries {
+        if let Err(failure) = (entry.check)(&desk.pipeline) {
+            report.add(Grade::Critical, failure.reason);
+        }
+    }
+    let chain = &desk.pipeline.chain.stages;
+    if chain.is_empty() {
+        report.add(
+            Grade::Warning,
+            format!("{}: the chain has no stages", desk.pipeline.file()),
+        );
+    }
+}
+
+fn machine(desk: &Desk, survey: &Survey, report: &mut Report) {
+    let alert = &desk.pipeline.alert;
+    match &survey.room {
+        Some(room) => {
+            let floor = |free: &Free| free.bytes_of(room.total);
+            let what = format!("{} free", show::bytes(room.free));
+            if room.free <= floor(&alert.free.crit) {
+                report.add(Grade::Critical, what);
+            } else if room.free <= floor(&alert.free.warn) {
+                report.add(Grade::Warning, what);
+            }
+            inodes(room, report);
+        }
+        None => report.add(
+            Grade::Warning,
+            "there are no work directories yet: ecluse init",
+        ),
+    }
+    let held: u64 = survey
+        .stages
+        .iter()
+        .map(|stage| stage.depths.held as u64)
+        .sum();
+    report.limits(
+        &held,
+        &alert.held.warn,
+        &alert.held.crit,
+        &format!("{held} held"),
+    );
+    for stage in survey.stages.iter().filter(|stage| !stage.is_end) {
+        if let Some(oldest) = stage.depths.oldest_ready {
+            let what = format!(
+                "{}: the oldest has waited {}",
+                stage.name,
+                show::age(oldest)
+            );
+            report.limits(
+                &oldest,
+                &alert.oldest.warn.0.as_secs(),
+                &alert.oldest.crit.0.as_secs(),
+                &what,
+            );
+        }
+        if let Some(last) = stage.last_hour.last.filter(|_| stage.depths.ready > 0) {
+            let what = format!("{}: finished nothing for {}", stage.name, show::age(last));
+            report.limits(
+                &last,
+                &alert.silent.warn.0.as_secs(),
+                &alert.silent.crit.0.as_secs(),
+                &what,
+            );
+        }
+        match stage.state {
+            Condition::Halted => report.add(
+                Grade::Critical,
+                format!("{}: halted: {}", stage.name, stage.why),
+            ),
+            Condition::Blocked | Condition::Paused => {
+                report.add(Grade::Warning, format!("{}: {}", stage.name, stage.why));
+            }
+            Condition::Stopped if stage.depths.ready > 0 => {
+                report.add(
+                    Grade::Warning,
+                    format!("{}: parcels wait and no worker runs", stage.name),
+                );
+            }
+            Condition::Stopped | Condition::Ok => {}
+        }
+    }
+    file_system(desk, report);
+}
+
+fn inodes(room: &Room, report: &mut Report) {
+    if room.free_inodes.is_some_and(|free| free < 10_000) {
+        report.add(Grade::Warning, "fewer than 10,000 free inodes");
+    }
+}
+
+/// Looks at how the work directories' file system is mounted.
+fn file_system(desk: &Desk, report: &mut Report) {
+    const ORDERED: [&str; 9] = [
+        "ext4", "xfs", "btrfs", "tmpfs", "nfs", "nfs4", "ceph", "overlay", "f2fs",
+    ];
+    let Ok(work) = desk.yard.work().canonicalize() else {
+        return;
+    };
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mount = mounts
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split(' ').skip(1);
+            Some((fields.next()?, fields.next()?, fields.next()?))
+        })
+        .filter(|(point, ..)| work.starts_with(point))
+        .max_by_key(|(point, ..)| point.len());
+    let Some((point, kind, options)) = mount else {
+        return;
+    };
+    if !ORDERED.contains(&kind) {
+        report.add(
+            Grade::Warning,
+            format!("{point} is {kind}, not known to keep the order of changes over a power cut"),
+        );
+    }
+    let has = |option: &str| options.split(',').any(|o| o == option);
+    if kind == "ext4" && has("discard") {
+        report.add(
+            Grade::Warning,
+            format!("{point} is mounted with discard: every removal waits for the disk; use fstrim.timer"),
+        );
+    }
+    if has("ro") {
+        report.add(Grade::Critical, format!("{point} is mounted read-only"));
+    }
+}
+
+fn figures(desk: &Desk, survey: &Survey) -> String {
+    let alert = &desk.pipeline.alert;
+    let live = || survey.stages.iter().filter(|stage| !stage.is_end);
+    let waiting: usize = live().map(|stage| stage.depths.ready).sum();
+    let held: usize = survey.stages.iter().map(|stage| stage.depths.held).sum();
+    let oldest = live()
+        .filter_map(|stage| stage.depths.oldest_ready)
+        .max()
+        .unwrap_or(0);
+    format!(
+        " | waiting={waiting} held={held};{};{} oldest={oldest}s;{};{}",
+        alert.held.warn,
+        alert.held.crit,
+        alert.oldest.warn.0.as_secs(),
+        alert.oldest.crit.0.as_secs()
+    )
+}

@@ -1,0 +1,207 @@
+//! What every verb works at: the settings, the yard, the stages, and the way things are told.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use ecluse_config::Pipeline;
+use ecluse_spool::{ParcelId, Place, SpoolError, Yard};
+use ecluse_stage::{Entry, Exit, Failure};
+use ecluse_telemetry::printable;
+
+use crate::cli::Cli;
+use crate::survey::Need;
+
+/// What a verb works at.
+pub(crate) struct Desk {
+    pub(crate) root: PathBuf,
+    pub(crate) config: Option<PathBuf>,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) yard: Yard,
+    pub(crate) entries: &'static [Entry],
+    pub(crate) json: bool,
+    pub(crate) quiet: bool,
+    pub(crate) log: Option<String>,
+    pub(crate) color: bool,
+}
+
+/// Why a verb did not do what it was asked to: told in one line, with an exit code.
+#[derive(Debug)]
+pub(crate) struct Trouble {
+    pub(crate) exit: Exit,
+    pub(crate) line: String,
+}
+
+impl Trouble {
+    pub(crate) fn usage(line: impl ToString) -> Self {
+        Self::new(Exit::Usage, line)
+    }
+
+    pub(crate) fn new(exit: Exit, line: impl ToString) -> Self {
+        Self {
+            exit,
+            line: line.to_string(),
+        }
+    }
+
+    pub(crate) fn tell(self) -> ExitCode {
+        let mut stderr = io::stderr();
+        for line in self.line.lines() {
+            let _ = writeln!(stderr, "ecluse: {}", printable(line.as_bytes()));
+        }
+        self.exit.into()
+    }
+}
+
+impl From<SpoolError> for Trouble {
+    fn from(error: SpoolError) -> Self {
+        let exit = match &error {
+            SpoolError::Refused(_) => Exit::Usage,
+            SpoolError::Damaged { .. } => Exit::Held,
+            _ => Exit::Machine,
+        };
+        Self::new(exit, error)
+    }
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        Self::new(failure.exit(), failure)
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            // Whoever read along has seen enough.
+            std::process::exit(0);
+        }
+        Self::new(Exit::Machine, error)
+    }
+}
+
+impl Desk {
+    pub(crate) fn open(cli: &Cli, entries: &'static [Entry]) -> Result<Self, Trouble> {
+        let config = Pipeline::locate(cli.config.as_deref(), &cli.root);
+        let pipeline =
+            Pipeline::load(config.as_deref()).map_err(|e| Trouble::new(Exit::Config, e))?;
+        Ok(Self {
+            root: cli.root.clone(),
+            config,
+            yard: Yard::open(&cli.root.join("work")),
+            pipeline,
+            entries,
+            json: cli.json,
+            quiet: cli.quiet,
+            log: cli.log.clone(),
+            color: io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+        })
+    }
+
+    /// Writes to standard output.
+    pub(crate) fn print(&self, text: &str) -> Result<(), Trouble> {
+        Ok(io::stdout().write_all(text.as_bytes())?)
+    }
+
+    /// Tells what was done, unless asked to be quiet.
+    pub(crate) fn say(&self, line: &str) -> Result<(), Trouble> {
+        if self.quiet {
+            return Ok(());
+        }
+        self.print(&format!("{}\n", printable(line.as_bytes())))
+    }
+
+    /// Shows a value as JSON.
+    pub(crate) fn print_json(&self, mut value: serde_json::Value) -> Result<(), Trouble> {
+        if let Some(object) = value.as_object_mut() {
+            object.insert("schema".into(), 1.into());
+        }
+        let text = serde_json::to_string_pretty(&value).map_err(io::Error::from)?;
+        self.print(&format!("{text}\n"))
+    }
+
+    /// Names every stage: those of the chain in order, then those that only have a directory.
+    pub(crate) fn stages(&self) -> Result<Vec<String>, Trouble> {
+        let mut names: Vec<String> = self
+            .pipeline
+            .stage_names()
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
+        for name in self.yard.stages()? {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    /// Fails unless the stage is known by the chain or by its directory.
+    pub(crate) fn known_stage(&self, stage: &str) -> Result<(), Trouble> {
+        let stages = self.stages()?;
+        if stages.iter().any(|known| known == stage) {
+            return Ok(());
+        }
+        Err(Trouble::usage(format!(
+            "no stage {stage:?}; there are: {}",
+            stages.join(", ")
+        )))
+    }
+
+    /// Finds the parcels that a word of an operator means: a number, a name or its beginning.
+    pub(crate) fn places(&self, word: &str) -> Result<Vec<Place>, Trouble> {
+        let word = match word.parse::<usize>() {
+            Ok(number) => self.numbered(number)?,
+            Err(_) => word.to_owned(),
+        };
+        let stages = self.stages()?;
+        if let Ok(id) = ParcelId::new(&word) {
+            let exact = self.yard.locate(&stages, &id)?;
+            if !exact.is_empty() {
+                return Ok(exact);
+            }
+        }
+        let name = word.rsplit('/').next().unwrap_or(&word);
+        let stem = name.split('~').next().unwrap_or(name);
+        let mut places = Vec::new();
+        for stage in &stages {
+            self.yard.each_place(stage, &mut |place| {
+                if place.parcel.as_str().starts_with(stem) {
+                    places.push(place);
+                }
+            })?;
+        }
+        // A name that all the others begin with is meant, not what came of it.
+        let shortest = places
+            .iter()
+            .map(|place| place.parcel.clone())
+            .min_by_key(|id| id.as_str().len());
+        if let Some(shortest) = shortest
+            && places
+                .iter()
+                .all(|place| place.parcel.as_str().starts_with(shortest.as_str()))
+        {
+            places.retain(|place| place.parcel == shortest);
+        }
+        Ok(places)
+    }
+
+    /// Returns the parcel of a line of NEEDS YOU, as it was last shown.
+    pub(crate) fn numbered(&self, number: usize) -> Result<String, Trouble> {
+        let shown = std::fs::read(self.root.join(Need::SHOWN)).unwrap_or_default();
+        let needs: Vec<Need> = serde_json::from_slice(&shown).unwrap_or_default();
+        match number.checked_sub(1).and_then(|at| needs.get(at)) {
+            Some(Need {
+                parcel: Some(parcel),
+                ..
+            }) => Ok(parcel.clone()),
+            Some(need) => Err(Trouble::usage(format!(
+                "number {number} is about stage {}, not about a parcel: {}",
+                need.stage, need.command
+            ))),
+            None => Err(Trouble::usage(format!(
+                "no number {number}: `ecluse status` shows the numbers"
+            ))),
+        }
+    }
+}

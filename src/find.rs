@@ -1,0 +1,84 @@
+//! `ecluse find`: where files are, in every state, and those that went through.
+
+use std::process::ExitCode;
+
+use ecluse_spool::{Manifest, Place};
+use ecluse_stage::Exit;
+
+use crate::desk::{Desk, Trouble};
+
+pub(crate) fn find(desk: &Desk, terms: &[String]) -> Result<ExitCode, Trouble> {
+    let mut found = Vec::new();
+    let mut names = std::collections::BTreeSet::new();
+    for stage in desk.stages()? {
+        let mut places: Vec<Place> = Vec::new();
+        desk.yard
+            .each_place(&stage, &mut |place| places.push(place))?;
+        for place in places {
+            let manifest = desk.yard.manifest(&place).ok();
+            if terms
+                .iter()
+                .all(|term| fits(term, place.parcel.as_str(), manifest.as_ref()))
+            {
+                names.insert(place.parcel.to_string());
+                found.push(serde_json::json!({
+                    "parcel": place.parcel, "stage": place.stage,
+                    "state": place.state.word(), "path": place.path,
+                }));
+            }
+        }
+    }
+    // Finished ones are known by their receipts alone: by name, not by job or digest.
+    for stage in desk.stages()? {
+        desk.yard.each_receipt(&stage, &mut |filed| {
+            for input in &filed.receipt.inputs {
+                let name = input.parcel.as_str();
+                if terms.iter().all(|term| fits(term, name, None)) && names.insert(name.to_owned())
+                {
+                    found.push(serde_json::json!({
+                        "parcel": name, "stage": filed.receipt.stage,
+                        "state": "finished", "path": null,
+                    }));
+                }
+            }
+        })?;
+    }
+    if desk.json {
+        desk.print_json(serde_json::json!({ "found": found }))?;
+    } else {
+        for one in &found {
+            let text = |key: &str| one[key].as_str().unwrap_or("-").to_owned();
+            desk.print(&format!(
+                "{:<10} {:<10} {}\n",
+                ecluse_telemetry::printable(text("stage").as_bytes()),
+                text("state"),
+                ecluse_telemetry::printable(text("parcel").as_bytes())
+            ))?;
+        }
+    }
+    if found.is_empty() {
+        return Err(Trouble::usage("nothing found"));
+    }
+    Ok(Exit::Done.into())
+}
+
+fn fits(term: &str, name: &str, manifest: Option<&Manifest>) -> bool {
+    let is = |value: Option<&String>, wanted: &str| value.is_some_and(|value| value == wanted);
+    if let Some(job) = term.strip_prefix("job=") {
+        return manifest.is_some_and(|m| is(m.job.as_ref(), job));
+    }
+    if let Some(harvest) = term.strip_prefix("harvest=") {
+        return manifest.is_some_and(|m| is(m.harvest.as_ref(), harvest));
+    }
+    if let Some(sha256) = term.strip_prefix("sha256:") {
+        let sha256 = sha256.to_ascii_lowercase();
+        return manifest.is_some_and(|m| m.files.iter().any(|f| f.sha256.starts_with(&sha256)));
+    }
+    name.contains(term)
+        || manifest.is_some_and(|m| {
+            m.files.iter().any(|f| f.name.contains(term))
+                || m.original
+                    .as_ref()
+                    .is_some_and(|original| original.contains(term))
+        })
+}

@@ -1,0 +1,59 @@
+//! `ecluse init` and `ecluse man`: the first and the last things an installer does.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+use ecluse_config::{Pipeline, SHIPPED};
+use ecluse_spool::Yard;
+use ecluse_stage::Exit;
+
+use crate::cli::Cli;
+use crate::desk::{Desk, Trouble};
+
+pub(crate) fn init(cli: &Cli) -> Result<ExitCode, Trouble> {
+    let machine = |path: &Path| {
+        let shown = path.display().to_string();
+        move |e: std::io::Error| Trouble::new(Exit::Machine, format!("cannot make {shown}: {e}"))
+    };
+    fs::create_dir_all(&cli.root).map_err(machine(&cli.root))?;
+    let path = cli.root.join("pipeline.toml");
+    let made = match OpenOptions::new().write(true).create_new(true).open(&path) {
+        Ok(mut file) => {
+            file.write_all(SHIPPED.as_bytes()).map_err(machine(&path))?;
+            true
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => false,
+        Err(e) => return Err(machine(&path)(e)),
+    };
+    let config = Pipeline::locate(cli.config.as_deref(), &cli.root);
+    let pipeline = Pipeline::load(config.as_deref()).map_err(|e| Trouble::new(Exit::Config, e))?;
+    let yard = Yard::open(&cli.root.join("work"));
+    fs::create_dir_all(yard.work()).map_err(machine(yard.work()))?;
+    for stage in pipeline.stage_names() {
+        yard.init(stage)?;
+    }
+    let desk = Desk::open(cli, &[])?;
+    let pipeline_toml = if made { "wrote" } else { "kept" };
+    desk.say(&format!("{pipeline_toml} {}", path.display()))?;
+    desk.say(&format!(
+        "work directories for {} stages under {}",
+        pipeline.stage_names().len(),
+        yard.work().display()
+    ))?;
+    Ok(Exit::Done.into())
+}
+
+pub(crate) fn man(out: Option<&Path>) -> Result<ExitCode, Trouble> {
+    let command = Cli::command();
+    match out {
+        Some(dir) => {
+            fs::create_dir_all(dir)?;
+            clap_mangen::generate_to(command, dir)?;
+        }
+        None => clap_mangen::Man::new(command).render(&mut std::io::stdout())?,
+    }
+    Ok(Exit::Done.into())
+}

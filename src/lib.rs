@@ -1,0 +1,92 @@
+//! The driver: one command for everything an operator does.
+//!
+//! It reads the same directories as the stages and moves parcels by the same renames; nothing it
+//! shows is kept anywhere else. Each verb is a small file.
+
+mod act;
+mod audit;
+mod check;
+mod cli;
+mod desk;
+mod find;
+mod init;
+mod life;
+mod processes;
+mod run;
+mod show;
+pub mod stages;
+mod status;
+mod survey;
+pub mod units;
+mod units_verb;
+mod why;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use ecluse_stage::{Entry, Exit};
+
+use crate::cli::{Cli, Verb};
+use crate::desk::{Desk, Trouble};
+
+/// Runs the driver with these stages.
+pub fn main(stages: &'static [Entry]) -> ExitCode {
+    // A stage by the driver's own hand: what `run --processes` starts where no binary lies beside.
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() == Some("stage")
+        && let Some(name) = words.next()
+        && let Some(entry) = stages.iter().find(|entry| entry.name == name)
+    {
+        return (entry.main_with)(std::env::args().skip(2).collect());
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            let exit = if error.use_stderr() {
+                Exit::Usage
+            } else {
+                Exit::Done
+            };
+            return exit.into();
+        }
+    };
+    let result = match &cli.verb {
+        Verb::Completions { shell } => {
+            clap_complete::generate(
+                *shell,
+                &mut Cli::command(),
+                "ecluse",
+                &mut std::io::stdout(),
+            );
+            Ok(Exit::Done.into())
+        }
+        Verb::Man { out } => init::man(out.as_deref()),
+        Verb::Init => init::init(&cli),
+        verb => Desk::open(&cli, stages).and_then(|desk| dispatch(&desk, verb)),
+    };
+    result.unwrap_or_else(|trouble: Trouble| trouble.tell())
+}
+
+fn dispatch(desk: &Desk, verb: &Verb) -> Result<ExitCode, Trouble> {
+    match verb {
+        Verb::Run(options) => run::run(desk, options),
+        Verb::Status(options) => status::status(desk, options),
+        Verb::Why { what } => why::why(desk, what),
+        Verb::Find { terms } => find::find(desk, terms),
+        Verb::Give(options) => act::give(desk, options),
+        Verb::Retry(choice) => act::each(desk, act::Deed::Retry, choice),
+        Verb::Hold(choice) => act::each(desk, act::Deed::Hold, choice),
+        Verb::Release(choice) => act::each(desk, act::Deed::Release, choice),
+        Verb::Discard(choice) => act::each(desk, act::Deed::Discard, choice),
+        Verb::Pause(options) => act::pause(desk, options),
+        Verb::Resume(options) => act::resume(desk, options),
+        Verb::Check { offline } => check::check(desk, *offline),
+        Verb::Units(options) => units_verb::units(desk, options),
+        Verb::Config => {
+            desk.print(&desk.pipeline.effective())?;
+            Ok(Exit::Done.into())
+        }
+        Verb::Init | Verb::Completions { .. } | Verb::Man { .. } => Ok(Exit::Done.into()),
+    }
+}

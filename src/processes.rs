@@ -1,0 +1,211 @@
+//! `ecluse run --processes`: one process a stage, started again when it dies.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use ecluse_stage::{Ended, Entry, Exit, Intake};
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::cli::RunOptions;
+use crate::desk::{Desk, Trouble};
+
+/// The longest wait before a stage that keeps dying is started again.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+struct Keeper {
+    entry: Entry,
+    child: Option<Child>,
+    started: Instant,
+    start_at: Instant,
+    wait: Duration,
+}
+
+pub(crate) fn run(
+    desk: &Desk,
+    options: &RunOptions,
+    entries: &[Entry],
+) -> Result<ExitCode, Trouble> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let now = Instant::now();
+    let mut keepers: Vec<Keeper> = entries
+        .iter()
+        .map(|&entry| Keeper {
+            entry,
+            child: None,
+            started: now,
+            start_at: now,
+            wait: Duration::from_millis(200),
+        })
+        .collect();
+    let mut stopping = false;
+    let mut idle = 0;
+    let mut worst = None;
+    loop {
+        for signal in signals.pending().collect::<Vec<i32>>() {
+            let passed = if signal == SIGHUP {
+                Signal::HUP
+            } else {
+                Signal::TERM
+            };
+            stopping |= signal != SIGHUP;
+            send(&mut keepers, passed);
+        }
+        for keeper in &mut keepers {
+            if let Some(exit) = keeper.look()? {
+                if exit == Exit::Config as i32 {
+                    send_all_and_wait(&mut keepers);
+                    return Err(Trouble::new(Exit::Config, "a stage refused its settings"));
+                }
+                if !stopping {
+                    eprintln_quietly(&format!("{} ended with code {exit}", keeper.entry.name));
+                }
+                worst = worst.max((exit == Exit::Machine as i32).then_some(exit));
+            }
+            if keeper.child.is_none() && !stopping && Instant::now() >= keeper.start_at {
+                keeper.start(desk, options)?;
+            }
+        }
+        if stopping && keepers.iter().all(|keeper| keeper.child.is_none()) {
+            break;
+        }
+        if options.once && !stopping {
+            idle = if all_idle(desk, &mut keepers)? {
+                idle + 1
+            } else {
+                0
+            };
+            if idle >= 3 {
+                stopping = true;
+                send(&mut keepers, Signal::TERM);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let ended = ended(desk, entries)?;
+    crate::run::tell(desk, &ended)?;
+    Ok(if worst.is_some() {
+        Exit::Machine
+    } else {
+        ended.exit()
+    }
+    .into())
+}
+
+impl Keeper {
+    fn start(&mut self, desk: &Desk, options: &RunOptions) -> Result<(), Trouble> {
+        let mut command = program(&self.entry)?;
+        command.arg("--root").arg(&desk.root);
+        if let Some(config) = &desk.config {
+            command.arg("--config").arg(config);
+        }
+        if let Some(level) = &desk.log {
+            command.arg("--log").arg(level);
+        }
+        if let Some(workers) = options.workers {
+            command.arg("--workers").arg(workers.to_string());
+        }
+        self.child = Some(command.spawn().map_err(|e| {
+            Trouble::new(
+                Exit::Machine,
+                format!("cannot start {}: {e}", self.entry.name),
+            )
+        })?);
+        self.started = Instant::now();
+        Ok(())
+    }
+
+    /// Returns how the process ended, if it has; a process that dies at once is waited for longer.
+    fn look(&mut self) -> Result<Option<i32>, Trouble> {
+        let Some(child) = &mut self.child else {
+            return Ok(None);
+        };
+        let Some(status) = child.try_wait()? else {
+            return Ok(None);
+        };
+        self.child = None;
+        self.wait = if self.started.elapsed() > Duration::from_secs(30) {
+            Duration::from_millis(200)
+        } else {
+            (self.wait * 2).min(LONGEST_WAIT)
+        };
+        self.start_at = Instant::now() + self.wait;
+        Ok(Some(status.code().unwrap_or(-1)))
+    }
+}
+
+/// The binary beside this one, else this one with the stage as its verb.
+fn program(entry: &Entry) -> Result<Command, Trouble> {
+    let own = std::env::current_exe()?;
+    let beside: PathBuf = own.with_file_name(format!("ecluse-{}", entry.name));
+    if beside.is_file() {
+        return Ok(Command::new(beside));
+    }
+    let mut command = Command::new(own);
+    command.args(["stage", entry.name]);
+    Ok(command)
+}
+
+fn send(keepers: &mut [Keeper], signal: Signal) {
+    for keeper in keepers {
+        let pid = keeper
+            .child
+            .as_ref()
+            .and_then(|child| Pid::from_raw(child.id() as i32));
+        if let Some(pid) = pid {
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+fn send_all_and_wait(keepers: &mut [Keeper]) {
+    send(keepers, Signal::TERM);
+    for keeper in keepers {
+        if let Some(child) = &mut keeper.child {
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Tells whether nothing moves; a gathering stage with all still before it is told to take what
+/// there is.
+fn all_idle(desk: &Desk, keepers: &mut [Keeper]) -> Result<bool, Trouble> {
+    let mut still = true;
+    for keeper in keepers {
+        let depths = desk.yard.depths(keeper.entry.name)?;
+        let waits = depths.paused.is_none() && depths.ready + depths.dropped > 0;
+        if still && waits && keeper.entry.intake == Intake::Batch {
+            send(std::slice::from_mut(keeper), Signal::USR1);
+        }
+        still &= !waits && depths.working == 0;
+    }
+    Ok(still)
+}
+
+fn ended(desk: &Desk, entries: &[Entry]) -> Result<Ended, Trouble> {
+    let mut sums: HashMap<&str, u64> = HashMap::new();
+    for entry in entries {
+        let depths = desk.yard.depths(entry.name)?;
+        *sums.entry("held").or_default() += depths.held as u64;
+        *sums.entry("deferred").or_default() += depths.deferred as u64;
+        let done = desk
+            .yard
+            .throughput(entry.name, Duration::from_secs(u32::MAX.into()))?;
+        *sums.entry("done").or_default() += done.count;
+    }
+    let sum = |key: &str| sums.get(key).copied().unwrap_or(0);
+    Ok(Ended {
+        done: sum("done"),
+        held: sum("held"),
+        deferred: sum("deferred"),
+        ..Ended::default()
+    })
+}
+
+fn eprintln_quietly(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "ecluse: {line}");
+}

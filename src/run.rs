@@ -1,0 +1,142 @@
+//! `ecluse run`: the whole chain in one process, or one process a stage.
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use ecluse_stage::{Control, Ended, Entry, Exit, Plan, Progress, start_log, supervise};
+
+use crate::cli::RunOptions;
+use crate::desk::{Desk, Trouble};
+use crate::processes;
+
+pub(crate) fn run(desk: &Desk, options: &RunOptions) -> Result<ExitCode, Trouble> {
+    let entries = chosen(desk, &options.stages)?;
+    for entry in &entries {
+        (entry.check)(&desk.pipeline)?;
+    }
+    if options.processes {
+        return processes::run(desk, options, &entries);
+    }
+    let interactive = std::io::stderr().is_terminal();
+    let level = desk
+        .log
+        .clone()
+        .or_else(|| (interactive && options.once).then(|| "warn".to_owned()));
+    let log = start_log(&desk.pipeline, level.as_ref(), "ecluse")?;
+    let control = Arc::new(Control::new(desk.pipeline.clone()));
+    let plan = Plan {
+        root: desk.root.clone(),
+        config: desk.config.clone(),
+        once: options.once,
+        version: env!("CARGO_PKG_VERSION"),
+        progress: (interactive && !desk.quiet).then(progress),
+        log: Some(log),
+    };
+    let host = std::env::var("ECLUSE_HOST").ok();
+    let ended = supervise(plan, &control, &entries, options.workers, host)?;
+    if interactive && !desk.quiet {
+        let _ = write!(std::io::stderr(), "\r\x1b[K");
+    }
+    tell(desk, &ended)?;
+    Ok(ended.exit().into())
+}
+
+/// Returns the stages to run: those asked for, else those of the chain that are programs.
+fn chosen(desk: &Desk, asked: &[String]) -> Result<Vec<Entry>, Trouble> {
+    let find = |name: &str| {
+        desk.entries
+            .iter()
+            .find(|entry| entry.name == name)
+            .copied()
+    };
+    if !asked.is_empty() {
+        return asked
+            .iter()
+            .map(|name| {
+                find(name).ok_or_else(|| {
+                    let known: Vec<&str> = desk.entries.iter().map(|entry| entry.name).collect();
+                    Trouble::usage(format!(
+                        "no stage {name:?}; this program has: {}",
+                        known.join(", ")
+                    ))
+                })
+            })
+            .collect();
+    }
+    let chain = &desk.pipeline.chain.stages;
+    let entries: Vec<Entry> = chain.iter().filter_map(|name| find(name)).collect();
+    if entries.is_empty() {
+        return Err(Trouble::new(
+            Exit::Config,
+            format!(
+                "{}: no stage to run: name some in [chain] stages",
+                desk.pipeline.file()
+            ),
+        ));
+    }
+    // The last name may be a place where results are taken from; any other must be a stage.
+    let unknown = chain
+        .iter()
+        .enumerate()
+        .find(|(at, name)| find(name).is_none() && at + 1 < chain.len());
+    if let Some((_, name)) = unknown {
+        return Err(Trouble::new(
+            Exit::Config,
+            format!(
+                "{}: this program has no stage {name:?}",
+                desk.pipeline.file()
+            ),
+        ));
+    }
+    Ok(entries)
+}
+
+/// Draws one line again and again: what waits in each stage, and what is done.
+fn progress() -> Progress {
+    let mut drawn: Option<Instant> = None;
+    Box::new(move |crews| {
+        if drawn.is_some_and(|at| at.elapsed() < Duration::from_millis(100)) {
+            return;
+        }
+        drawn = Some(Instant::now());
+        let parts: Vec<String> = crews
+            .iter()
+            .map(|crew| {
+                let tally = &crew.tally;
+                format!(
+                    "{} {}/{}",
+                    crew.name,
+                    tally.done.load(Ordering::Relaxed),
+                    tally.done.load(Ordering::Relaxed) + tally.waiting.load(Ordering::Relaxed)
+                )
+            })
+            .collect();
+        let line = crate::show::cut(&parts.join("  "), 78);
+        let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
+    })
+}
+
+pub(crate) fn tell(desk: &Desk, ended: &Ended) -> Result<(), Trouble> {
+    if desk.json {
+        return desk.print_json(serde_json::json!({
+            "done": ended.done,
+            "held": ended.held,
+            "deferred": ended.deferred,
+            "halted": ended.halted,
+            "blocked": ended.blocked,
+        }));
+    }
+    let mut line = format!(
+        "{} steps done, {} held, {} deferred",
+        ended.done, ended.held, ended.deferred
+    );
+    if let Some(why) = ended.halted.as_ref().or(ended.blocked.as_ref()) {
+        line.push_str(&format!("; stopped: {why}"));
+    } else if ended.held > 0 {
+        line.push_str("; see `ecluse status`");
+    }
+    desk.say(&line)
+}

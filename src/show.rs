@@ -1,0 +1,80 @@
+//! Figures as people read them.
+
+/// Returns seconds as `41s`, `12m`, `3h 05m`, `2d 04h`.
+pub(crate) fn age(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h {:02}m", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{}d {:02}h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
+/// Returns bytes as `1.5 GB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    if unit == 0 || value >= 99.5 {
+        format!("{value:.0} {}", UNITS[unit])
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
+}
+
+/// Returns a time of day, or a date for another day.
+pub(crate) fn clock(unix_seconds: u64) -> String {
+    let Ok(second) = i64::try_from(unix_seconds) else {
+        return "-".into();
+    };
+    let Ok(time) = jiff::Timestamp::from_second(second) else {
+        return "-".into();
+    };
+    let zoned = time.to_zoned(jiff::tz::TimeZone::system());
+    let today = jiff::Timestamp::now()
+        .to_zoned(jiff::tz::TimeZone::system())
+        .date();
+    if zoned.date() == today {
+        zoned.strftime("%H:%M:%S").to_string()
+    } else {
+        zoned.strftime("%Y-%m-%d %H:%M").to_string()
+    }
+}
+
+/// Returns an RFC 3339 time as local time.
+pub(crate) fn local(rfc3339: &str) -> String {
+    rfc3339
+        .parse::<jiff::Timestamp>()
+        .ok()
+        .and_then(|time| u64::try_from(time.as_second()).ok())
+        .map_or_else(|| rfc3339.to_owned(), clock)
+}
+
+/// Cuts a text to a width, with an ellipsis.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    format!("{kept}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_read_well() {
+        assert_eq!(age(59), "59s");
+        assert_eq!(age(3660), "1h 01m");
+        assert_eq!(age(180_000), "2d 02h");
+        assert_eq!(bytes(999), "999 B");
+        assert_eq!(bytes(1_500_000_000), "1.5 GB");
+        assert_eq!(bytes(999_600), "1.0 MB");
+        assert_eq!(cut("abcdef", 4), "abc…");
+    }
+}

@@ -1,0 +1,224 @@
+//! The state of the chain, read from its directories: what `status`, `check` and `run` tell.
+
+use std::time::Duration;
+
+use ecluse_spool::{Depths, Place, Room, State, Throughput};
+use ecluse_stage::{marks_of, say_blocked};
+use serde::{Deserialize, Serialize};
+
+use crate::desk::{Desk, Trouble};
+use crate::show;
+
+/// The whole chain at one moment.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct Survey {
+    pub(crate) stages: Vec<StageView>,
+    #[serde(skip)]
+    pub(crate) room: Option<Room>,
+    pub(crate) free_bytes: Option<u64>,
+    pub(crate) needs_you: Vec<Need>,
+}
+
+/// One stage at one moment.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct StageView {
+    pub(crate) name: String,
+    pub(crate) next: Vec<String>,
+    #[serde(flatten)]
+    pub(crate) depths: Depths,
+    pub(crate) last_hour: Throughput,
+    pub(crate) state: Condition,
+    pub(crate) why: String,
+    pub(crate) living_workers: usize,
+    /// Only a place where results go: no stage of this chain takes from it.
+    pub(crate) is_end: bool,
+}
+
+/// How a stage is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Condition {
+    Ok,
+    Stopped,
+    Paused,
+    Blocked,
+    Halted,
+}
+
+impl Condition {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Condition::Ok => "ok",
+            Condition::Stopped => "not running",
+            Condition::Paused => "PAUSED",
+            Condition::Blocked => "BLOCKED",
+            Condition::Halted => "HALTED",
+        }
+    }
+}
+
+/// Something a person has to look at, with the command that helps.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct Need {
+    pub(crate) stage: String,
+    pub(crate) parcel: Option<String>,
+    pub(crate) what: String,
+    pub(crate) command: String,
+}
+
+impl Need {
+    /// Where the numbers last shown are kept, under the root.
+    pub(crate) const SHOWN: &'static str = ".needs-you.json";
+}
+
+/// More needs than this are counted, not listed.
+pub(crate) const LISTED: usize = 200;
+
+impl Desk {
+    /// Looks at the chain, or at one of its stages.
+    pub(crate) fn survey(&self, only: Option<&str>) -> Result<Survey, Trouble> {
+        let mut survey = Survey {
+            stages: Vec::new(),
+            room: self.yard.room().ok(),
+            free_bytes: None,
+            needs_you: Vec::new(),
+        };
+        survey.free_bytes = survey.room.map(|room| room.free);
+        for name in self.stages()? {
+            if only.is_some_and(|only| only != name) {
+                continue;
+            }
+            let view = self.view(&name)?;
+            self.needs_of_stage(&view, &mut survey.needs_you);
+            survey.stages.push(view);
+        }
+        let names: Vec<String> = survey.stages.iter().map(|view| view.name.clone()).collect();
+        for name in names {
+            self.needs_of_parcels(&name, &mut survey.needs_you)?;
+        }
+        Ok(survey)
+    }
+
+    fn view(&self, name: &str) -> Result<StageView, Trouble> {
+        let depths = self.yard.depths(name)?;
+        let settings = self.pipeline.shell(name);
+        let next: Vec<String> = self
+            .pipeline
+            .next_of(name)
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
+        let workers = self.yard.workers(name, settings.lease.0)?;
+        let living = workers.iter().filter(|worker| worker.alive).count();
+        let halted = workers
+            .iter()
+            .find(|worker| worker.alive && worker.note.state == "halted");
+        let is_end = !self.entries.iter().any(|entry| entry.name == name);
+        let (state, why) = if let Some(worker) = halted {
+            (Condition::Halted, worker.note.why.clone())
+        } else if let Some(blocked) = self.blocked(name, &next)? {
+            let state = match blocked {
+                ecluse_spool::Blocked::Paused(_) => Condition::Paused,
+                _ => Condition::Blocked,
+            };
+            (state, say_blocked(&blocked))
+        } else if living == 0 && !is_end {
+            (Condition::Stopped, String::new())
+        } else {
+            (Condition::Ok, String::new())
+        };
+        Ok(StageView {
+            last_hour: self.yard.throughput(name, Duration::from_secs(3600))?,
+            name: name.to_owned(),
+            next,
+            depths,
+            state,
+            why,
+            living_workers: living,
+            is_end,
+        })
+    }
+
+    fn blocked(
+        &self,
+        name: &str,
+        next: &[String],
+    ) -> Result<Option<ecluse_spool::Blocked>, Trouble> {
+        if !self.yard.stage(name).root().exists() {
+            return Ok(None);
+        }
+        let marks = marks_of(&self.pipeline.shell(name));
+        Ok(self.yard.pressure(name, next, &marks, None)?)
+    }
+
+    fn needs_of_stage(&self, view: &StageView, needs: &mut Vec<Need>) {
+        let behind = view.depths.ready + view.depths.dropped;
+        let mut need = |what: String, command: String| {
+            needs.push(Need {
+                stage: view.name.clone(),
+                parcel: None,
+                what,
+                command,
+            });
+        };
+        match view.state {
+            Condition::Paused => need(
+                format!("{}, {behind} behind it", view.why),
+                format!("ecluse resume {}", view.name),
+            ),
+            Condition::Halted => need(
+                format!("halted: {}", view.why),
+                "mend the machine; it goes on by itself".into(),
+            ),
+            Condition::Blocked => need(
+                format!("claims nothing: {}", view.why),
+                "it goes on by itself".into(),
+            ),
+            Condition::Stopped if behind + view.depths.working > 0 => need(
+                format!("{behind} waiting and no worker"),
+                format!("systemctl start ecluse@{0}  or  ecluse run {0}", view.name),
+            ),
+            Condition::Stopped | Condition::Ok => {}
+        }
+        if !view.depths.refused.is_empty() {
+            let names = view.depths.refused.join(" ");
+            need(
+                format!("not plain files or parcels: {}", show::cut(&names, 60)),
+                format!("ls -la {}", self.yard.stage(&view.name).root().display()),
+            );
+        }
+    }
+
+    fn needs_of_parcels(&self, stage: &str, needs: &mut Vec<Need>) -> Result<(), Trouble> {
+        let mut held: Vec<Place> = Vec::new();
+        self.yard.each_place(stage, &mut |place| {
+            if place.state == State::Held {
+                held.push(place);
+            }
+        })?;
+        held.sort_by(|a, b| a.parcel.cmp(&b.parcel));
+        for place in held.into_iter().take(LISTED.saturating_sub(needs.len())) {
+            let what = match self.yard.why(stage, &place.parcel)? {
+                Some(why) => format!(
+                    "{}; since {}, {} {}",
+                    why.reason,
+                    show::local(&why.when),
+                    place.attempts,
+                    if place.attempts == 1 { "try" } else { "tries" }
+                ),
+                None => "held by hand".to_owned(),
+            };
+            let number = needs.len() + 1;
+            needs.push(Need {
+                stage: stage.to_owned(),
+                parcel: Some(place.parcel.to_string()),
+                what,
+                command: format!("ecluse why {number}   ecluse release {number}"),
+            });
+        }
+        Ok(())
+    }
+}

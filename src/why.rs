@@ -1,0 +1,212 @@
+//! `ecluse why`: the life of one file, what happens next, and what can be done.
+
+use std::process::ExitCode;
+
+use ecluse_spool::{ParcelId, Place, State};
+use ecluse_stage::Exit;
+use ecluse_telemetry::printable;
+
+use crate::act::Deed;
+use crate::desk::{Desk, Trouble};
+use crate::life::deed;
+use crate::show;
+
+pub(crate) fn why(desk: &Desk, what: &str) -> Result<ExitCode, Trouble> {
+    let id = identify(desk, what)?;
+    let stages = desk.stages()?;
+    let places = desk.yard.locate(&stages, &id)?;
+    let life = desk.life(&id)?;
+    if places.is_empty() && life.is_empty() {
+        return Err(Trouble::usage(format!(
+            "no parcel {what:?}, and no receipt of one"
+        )));
+    }
+    if desk.json {
+        let receipts: Vec<_> = life.iter().map(|filed| &filed.receipt).collect();
+        desk.print_json(serde_json::json!({
+            "parcel": id,
+            "places": places,
+            "receipts": receipts,
+            "held": places.iter().find_map(|p| desk.yard.why(&p.stage, &id).ok().flatten()),
+        }))?;
+        return Ok(Exit::Done.into());
+    }
+    let mut text = format!("{id}\n");
+    for place in &places {
+        describe(desk, place, &mut text)?;
+    }
+    if places.is_empty() {
+        text.push_str("  is in no stage: it went through the chain\n");
+    }
+    text.push_str("\n  its life\n");
+    for filed in &life {
+        let receipt = &filed.receipt;
+        text.push_str(&format!(
+            "    {}  {:<10} {}\n",
+            show::local(&receipt.finished),
+            receipt.stage,
+            deed(receipt)
+        ));
+        text.push_str(&format!(
+            "      {} on {}, attempt {}, receipt {}\n",
+            receipt.work,
+            receipt.worker,
+            receipt.attempt,
+            &filed.digest[..16]
+        ));
+    }
+    if life.is_empty() {
+        text.push_str("    no stage has finished it yet\n");
+    }
+    for place in &places {
+        next_and_help(desk, place, &mut text)?;
+    }
+    let shown: Vec<String> = text
+        .lines()
+        .map(|line| printable(line.as_bytes()))
+        .collect();
+    desk.print(&format!("{}\n", shown.join("\n")))?;
+    Ok(Exit::Done.into())
+}
+
+/// Returns the one parcel meant.
+fn identify(desk: &Desk, what: &str) -> Result<ParcelId, Trouble> {
+    let places = desk.places(what)?;
+    let mut names: Vec<ParcelId> = places.into_iter().map(|place| place.parcel).collect();
+    names.dedup();
+    if let [one] = names.as_slice() {
+        return Ok(one.clone());
+    }
+    if names.len() > 1 {
+        let some: Vec<&str> = names.iter().take(5).map(ParcelId::as_str).collect();
+        return Err(Trouble::usage(format!(
+            "{what:?} may be {} …; say more of it",
+            some.join(", ")
+        )));
+    }
+    if let Ok(id) = ParcelId::new(what)
+        && !desk.life(&id)?.is_empty()
+    {
+        return Ok(id);
+    }
+    // Finished and gone: its name may be the beginning of one that a receipt knows.
+    let mut known = std::collections::BTreeSet::new();
+    for stage in desk.stages()? {
+        desk.yard.each_receipt(&stage, &mut |filed| {
+            for input in &filed.receipt.inputs {
+                if input.parcel.as_str().starts_with(what) && known.len() < 6 {
+                    known.insert(input.parcel.clone());
+                }
+            }
+        })?;
+    }
+    if let Some(first) = known.first().cloned()
+        && known
+            .iter()
+            .all(|id| id.as_str().starts_with(first.as_str()))
+    {
+        return Ok(first);
+    }
+    match known.len() {
+        0 => Err(Trouble::usage(format!(
+            "no parcel {what:?}, and no receipt of one"
+        ))),
+        _ => {
+            let some: Vec<&str> = known.iter().map(ParcelId::as_str).collect();
+            Err(Trouble::usage(format!(
+                "{what:?} may be {} …; say more of it",
+                some.join(", ")
+            )))
+        }
+    }
+}
+
+fn describe(desk: &Desk, place: &Place, text: &mut String) -> Result<(), Trouble> {
+    text.push_str(&format!("  is {} in {}", place.state.word(), place.stage));
+    if let Some(worker) = &place.worker {
+        text.push_str(&format!(", claimed by {worker}"));
+    }
+    let tries = if place.attempts == 1 {
+        "attempt"
+    } else {
+        "attempts"
+    };
+    text.push_str(&format!(", {} {tries} begun\n", place.attempts));
+    if let Ok(manifest) = desk.yard.manifest(place) {
+        for (what, value) in [
+            ("original name", manifest.original.clone()),
+            ("harvest", manifest.harvest.clone()),
+            ("job", manifest.job.clone()),
+            (
+                "does over",
+                manifest.replaces.as_ref().map(ToString::to_string),
+            ),
+        ] {
+            if let Some(value) = value {
+                text.push_str(&format!("  {what} {value}\n"));
+            }
+        }
+        for file in &manifest.files {
+            text.push_str(&format!(
+                "  {}  {}  sha256 {}\n",
+                file.name,
+                show::bytes(file.bytes),
+                file.sha256
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn next_and_help(desk: &Desk, place: &Place, text: &mut String) -> Result<(), Trouble> {
+    if let Some(trouble) = desk.yard.trouble(place) {
+        text.push_str(&format!(
+            "\n  last trouble\n    {} (deferred {} times since {})\n",
+            trouble.reason,
+            trouble.deferrals,
+            show::clock(trouble.since)
+        ));
+    }
+    if let Some(why) = desk.yard.why(&place.stage, &place.parcel)? {
+        text.push_str(&format!(
+            "\n  held since {} by {}\n    {}\n",
+            show::local(&why.when),
+            why.by,
+            why.reason
+        ));
+    }
+    let paused = desk.yard.paused(&place.stage)?;
+    let next = match (place.state, place.due, &paused) {
+        (State::Ready, _, Some(paused)) => {
+            format!("waits: {} is paused by {}", place.stage, paused.who)
+        }
+        (State::Ready, _, None) => format!("the next free worker of {} takes it", place.stage),
+        (State::Working, ..) => {
+            "it is handed over when the work is committed; if its worker dies, it is tried again"
+                .into()
+        }
+        (State::Deferred, Some(due), _) => format!("tried again at {}", show::clock(due)),
+        (State::Deferred, None, _) => "tried again when due".into(),
+        (State::Held, ..) => "nothing until a person decides".into(),
+        (State::Discarded, ..) => "nothing: a person took it out of the chain".into(),
+    };
+    text.push_str(&format!("\n  what happens next\n    {next}\n"));
+    let mut help = Vec::new();
+    for (deed, command, why) in [
+        (Deed::Release, "release", "lets it be tried again at once"),
+        (Deed::Hold, "hold", "sets it aside, with --why"),
+        (
+            Deed::Discard,
+            "discard",
+            "takes it out of the chain, with --why",
+        ),
+    ] {
+        if deed.states().contains(&place.state) {
+            help.push(format!("    ecluse {command} {}   {why}\n", place.parcel));
+        }
+    }
+    if !help.is_empty() {
+        text.push_str(&format!("\n  what you can do\n{}", help.concat()));
+    }
+    Ok(())
+}

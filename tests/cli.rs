@@ -1,0 +1,77 @@
+//! The shipped command: what a newcomer sees before there is anything to run.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::process::{Command, Output};
+
+fn ecluse(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ecluse"))
+        .env_remove("ECLUSE_ROOT")
+        .args(words)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn every_verb_has_help_with_an_example() {
+    let help = String::from_utf8(ecluse(&["--help"]).stdout).unwrap();
+    let verbs: Vec<&str> = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| line.starts_with("  "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|verb| *verb != "help")
+        .collect();
+    assert!(verbs.len() >= 16, "{verbs:?}");
+    for verb in verbs {
+        let help = String::from_utf8(ecluse(&[verb, "--help"]).stdout).unwrap();
+        assert!(help.contains("Example"), "{verb}: {help}");
+        assert!(
+            help.contains(&format!("ecluse {verb}")) || help.contains("ecluse --root"),
+            "{verb}"
+        );
+    }
+}
+
+#[test]
+fn the_shipped_settings_are_written_once_and_never_over() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().to_str().unwrap();
+    assert!(ecluse(&["--root", path, "init"]).status.success());
+    let file = root.path().join("pipeline.toml");
+    assert_eq!(
+        std::fs::read_to_string(&file).unwrap(),
+        ecluse_config::SHIPPED
+    );
+    std::fs::write(&file, "version = 1\n").unwrap();
+    assert!(ecluse(&["--root", path, "init"]).status.success());
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "version = 1\n");
+}
+
+#[test]
+fn completions_and_manual_pages_are_made() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = ecluse(&["completions", shell]);
+        assert!(output.status.success());
+        assert!(String::from_utf8(output.stdout).unwrap().contains("status"));
+    }
+    let out = tempfile::tempdir().unwrap();
+    assert!(
+        ecluse(&["man", "--out", out.path().to_str().unwrap()])
+            .status
+            .success()
+    );
+    assert!(out.path().join("ecluse-status.1").exists());
+}
+
+#[test]
+fn a_chain_without_stages_is_a_configuration_error() {
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("pipeline.toml");
+    std::fs::write(&file, "version = 1\n[chain]\nstages = []\n").unwrap();
+    let output = ecluse(&["--root", root.path().to_str().unwrap(), "run", "--once"]);
+    assert_eq!(output.status.code(), Some(78));
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert!(complaint.contains("[chain] stages"), "{complaint}");
+}

@@ -287,7 +287,7 @@ fn drop_in(stage: &UnitStage, options: &Options) -> Option<String> {
     let mut mounts = String::new();
     let mut settings = String::new();
     for path in &stage.writable {
-        // A path below the root would be a mount of its own, and no rename crosses mounts.
+        // Below the root it is writable already.
         if Path::new(path.as_str()).starts_with(options.root.as_str()) {
             continue;
         }

@@ -125,11 +125,16 @@ impl Drop for Machine {
         // Takes systemd with it, and that everything else.
         let _ = self.outer.kill();
         let _ = self.outer.wait();
-        let _ = Command::new("find")
-            .arg(&self.cgroup)
-            .args(["-depth", "-type", "d", "-exec", "rmdir", "{}", "+"])
-            .stderr(Stdio::null())
-            .status();
+        // What was killed takes a moment to be gone, and its cgroup stays so long.
+        let until = Instant::now() + Duration::from_secs(10);
+        while self.cgroup.exists() && Instant::now() < until {
+            let _ = Command::new("find")
+                .arg(&self.cgroup)
+                .args(["-depth", "-type", "d", "-exec", "rmdir", "{}", "+"])
+                .stderr(Stdio::null())
+                .status();
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 }
 

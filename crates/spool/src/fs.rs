@@ -275,8 +275,8 @@ impl Fs for RealFs {
     }
 
     fn sync_file(&self, path: &Path) -> io::Result<()> {
-        // Opened for writing: some network file systems refuse fsync on a read-only handle.
-        File::options().write(true).open(path)?.sync_all()
+        // Opened for reading: a file that somebody else dropped need not be ours to write.
+        File::open(path)?.sync_all()
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {

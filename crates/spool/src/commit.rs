@@ -7,6 +7,7 @@
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use crate::error::{At, Result, SpoolError};
 use crate::failpoint::{after, mutant};
@@ -81,6 +82,17 @@ impl Worker {
     /// Returns the number of the part.
     pub fn finish_part(&mut self, parcel: &mut Parcel, outbox: Outbox) -> Result<u32> {
         let part = parcel.parts + 1;
+        self.commit_part(parcel, part, &outbox)?;
+        parcel.parts = part;
+        Ok(part)
+    }
+
+    pub(crate) fn commit_part(
+        &mut self,
+        parcel: &Parcel,
+        part: u32,
+        outbox: &Outbox,
+    ) -> Result<()> {
         if !outbox.attached.is_empty() || !outbox.detached.is_empty() {
             return Err(SpoolError::Refused(
                 "a part hands over new parcels only: attach files when the work is finished".into(),
@@ -89,19 +101,22 @@ impl Worker {
         let receipt = Receipt {
             part: Some(part),
             fate: Fate::Keep,
-            ..self.receipt_from(std::slice::from_ref(parcel), &outbox, Fate::Keep)?
+            ..self.receipt_from(std::slice::from_ref(parcel), outbox, Fate::Keep)?
         };
         let mut syncs = SyncSet::default();
-        self.seal_outputs(std::slice::from_ref(parcel), &outbox, &mut syncs)?;
+        self.seal_outputs(std::slice::from_ref(parcel), outbox, &mut syncs)?;
         let receipts = [receipt];
         let sheet = self.write_sheet(&receipts, &mut syncs)?;
         syncs.run(&*self.fs, &self.home)?;
-        self.commit(&receipts, &sheet)?;
+        let finishes = self.commit(&receipts, &sheet)?;
         after("part-committed");
-        self.complete(&self.home.clone(), &receipts[0], &|_| None)?;
-        self.fs.unlink(&sheet).at("remove", &sheet)?;
-        parcel.parts = part;
-        Ok(part)
+        if finishes == [Finish::Committed] {
+            self.complete(&self.home.clone(), &receipts[0], &|_| None)?;
+        } else {
+            let out = &outbox.dir;
+            self.fs.remove_tree(out).at("remove", out)?;
+        }
+        self.fs.unlink(&sheet).at("remove", &sheet)
     }
 
     fn receipt_of(&self, work: &Work) -> Result<Receipt> {
@@ -217,12 +232,9 @@ impl Worker {
         Ok(())
     }
 
-    fn write_sheet(&mut self, receipts: &[Receipt], syncs: &mut SyncSet) -> Result<PathBuf> {
-        self.sheets += 1;
-        let sheet = self
-            .home
-            .join("out")
-            .join(format!(".sheet-{}", self.sheets));
+    fn write_sheet(&self, receipts: &[Receipt], syncs: &mut SyncSet) -> Result<PathBuf> {
+        let number = self.sheets.fetch_add(1, Ordering::Relaxed) + 1;
+        let sheet = self.home.join("out").join(format!(".sheet-{number}"));
         let mut bytes = Vec::with_capacity(receipts.len() * 700);
         for receipt in receipts {
             bytes.extend_from_slice(&receipt.to_line());

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -127,12 +127,15 @@ pub struct Worker {
     pub(crate) id: WorkerId,
     pub(crate) home: PathBuf,
     pub(crate) version: String,
-    pub(crate) sheets: u32,
+    /// Sheets written so far, by this worker and its clerk.
+    pub(crate) sheets: Arc<AtomicU32>,
     /// Directories that took something over and are not known to be durable.
     pub(crate) touched: BTreeSet<PathBuf>,
     pub(crate) seen_leases: HashMap<String, (i128, Instant)>,
     pub(crate) seen_drops: HashMap<std::ffi::OsString, crate::adopt::Rest>,
     pub(crate) signs: Signs,
+    /// Made for the first outbox: commits parts of long work under this worker's name.
+    clerk: OnceLock<Arc<Mutex<Worker>>>,
     lease: Option<Box<dyn Lease>>,
 }
 
@@ -227,11 +230,12 @@ impl Worker {
             id,
             home,
             version: version.to_owned(),
-            sheets: 0,
+            sheets: Arc::default(),
             touched: BTreeSet::new(),
             seen_leases: HashMap::new(),
             seen_drops: HashMap::new(),
             signs: Signs::default(),
+            clerk: OnceLock::new(),
             lease: Some(lease),
         })
     }
@@ -386,10 +390,35 @@ impl Worker {
         let dir = self.home.join("out").join(work.as_str());
         let mut outbox = Outbox::new(Arc::clone(&self.fs), dir, &self.stage.name, born, next);
         outbox.signs = self.signs.clone();
-        if parcels.len() != 1 {
-            outbox.consume();
+        match parcels {
+            [one] => {
+                outbox.clerk = Some(Arc::clone(self.clerk.get_or_init(|| self.clerk())));
+                outbox.parts = one.parts;
+            }
+            _ => outbox.consume(),
         }
         outbox
+    }
+
+    /// Returns one who works in this worker's directory and name, but holds no lease of its own.
+    fn clerk(&self) -> Arc<Mutex<Worker>> {
+        Arc::new(Mutex::new(Self {
+            fs: Arc::clone(&self.fs),
+            yard: self.yard.clone(),
+            stage: self.stage.clone(),
+            limits: self.limits.clone(),
+            next: self.next.clone(),
+            id: self.id.clone(),
+            home: self.home.clone(),
+            version: self.version.clone(),
+            sheets: Arc::clone(&self.sheets),
+            touched: BTreeSet::new(),
+            seen_leases: HashMap::new(),
+            seen_drops: HashMap::new(),
+            signs: self.signs.clone(),
+            clerk: OnceLock::new(),
+            lease: None,
+        }))
     }
 
     pub(crate) fn work_id(&self, parcels: &[Parcel]) -> ParcelId {

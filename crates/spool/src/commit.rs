@@ -258,8 +258,9 @@ impl Worker {
             finishes.push(finish);
             after("committed");
         }
-        let home = self.home.clone();
-        if let Err(e) = syncs.run(&*self.fs, &home) {
+        if let Err(e) = syncs.run(&*self.fs, self.stage.root()) {
+            // Taken for dead meanwhile: another has found the receipts and hands over by them.
+            self.check_fence()?;
             // Not known to be durable: take it back while nothing has been handed over.
             for path in linked {
                 gone(self.fs.unlink(&path)).at("remove", &path)?;
@@ -545,8 +546,13 @@ impl Worker {
             return self.discard_claimed(path, entry);
         }
         tracing::error!(parcel = %entry.id, to, "two parcels of one name: the second is held");
-        let held = self.yard.stage(to).held().join(entry.file_name());
-        self.fs.rename(path, &held).at("hold", &held)
+        let dest = self.yard.stage(to);
+        let reason = format!(
+            "another parcel of this name, with other content, waited when {} sent this one",
+            self.stage.name
+        );
+        self.write_why(&dest, entry, &reason)?;
+        self.put_back(path, &dest.held().join(entry.file_name()))
     }
 
     /// The next stage lies on another file system: the parcel is copied, made durable, then marked

@@ -532,9 +532,22 @@ impl Worker {
     }
 
     pub(crate) fn hold_at(&mut self, path: &Path, entry: &Entry, reason: &str) -> Result<()> {
+        let stage = self.stage.clone();
+        self.write_why(&stage, entry, reason)?;
+        after("why-written");
+        let to = stage.held().join(entry.file_name());
+        self.move_claimed(path, &to)?;
+        after("held");
+        let held = stage.held();
+        self.fs.sync_dir(&held).at("sync", &held)
+    }
+
+    /// Says why a parcel is about to be held in a stage. Durable first: a name without a reason is
+    /// no use to the person who finds it.
+    pub(crate) fn write_why(&self, stage: &StageDir, entry: &Entry, reason: &str) -> Result<()> {
         let why = Why {
             parcel: entry.id.to_string(),
-            stage: self.stage.name.clone(),
+            stage: stage.name.clone(),
             reason: reason.to_owned(),
             attempts: entry.attempts,
             when: self.yard.now_text(),
@@ -544,14 +557,9 @@ impl Worker {
         let new = self.home.join("out").join(format!(".why-{}", entry.id));
         gone(self.fs.unlink(&new)).at("remove", &new)?;
         self.fs.write_new(&new, &text).at("write", &new)?;
-        let to = self.stage.why(&entry.id);
-        self.fs.rename(&new, &to).at("write", &to)?;
-        after("why-written");
-        let to = self.stage.held().join(entry.file_name());
-        self.move_claimed(path, &to)?;
-        after("held");
-        let held = self.stage.held();
-        self.fs.sync_dir(&held).at("sync", &held)
+        self.fs.sync_file(&new).at("sync", &new)?;
+        let to = stage.why(&entry.id);
+        self.fs.rename(&new, &to).at("write", &to)
     }
 
     /// Moves a parcel out of `in/`. When something of that very name is there, this one is a copy:

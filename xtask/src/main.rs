@@ -7,6 +7,7 @@ mod dice;
 mod feed;
 mod flags;
 mod fleet;
+mod powercut;
 mod samples;
 mod torture;
 
@@ -21,11 +22,18 @@ type Verb = (
     fn(Flags) -> anyhow::Result<bool>,
 );
 
-const VERBS: &[Verb] = &[(
-    "torture",
-    "kills real stage processes and lets a checker judge what is left on disk",
-    torture::main,
-)];
+const VERBS: &[Verb] = &[
+    (
+        "torture",
+        "kills real stage processes and lets a checker judge what is left on disk",
+        torture::main,
+    ),
+    (
+        "powercut",
+        "cuts the power of a file system under real stage processes; needs root",
+        powercut::main,
+    ),
+];
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);

@@ -96,17 +96,20 @@ pub(crate) fn main(mut flags: Flags) -> anyhow::Result<bool> {
         keep: flags.switch("--keep"),
     };
     flags.end()?;
-    if mutants {
-        return try_mutants(&plan);
+    match (&plan.mutant, mutants) {
+        (Some(mutant), _) => return try_mutants(&plan, &[mutant]),
+        (None, true) => return try_mutants(&plan, &MUTANTS),
+        (None, false) => {}
     }
     let outcome = run(&plan)?;
     Ok(report(&plan, &outcome))
 }
 
-/// Runs every known-bad build until it is caught.
-fn try_mutants(plan: &Plan) -> anyhow::Result<bool> {
+/// Runs known-bad builds, each until it is caught. One that is not makes this fail: a torture that
+/// cannot fail is worthless.
+fn try_mutants(plan: &Plan, mutants: &[&str]) -> anyhow::Result<bool> {
     let mut all_caught = true;
-    for mutant in MUTANTS {
+    for &mutant in mutants {
         let mut kills = 0;
         let mut caught = None;
         for round in 0..MUTANT_RUNS {

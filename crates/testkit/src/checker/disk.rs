@@ -1,5 +1,6 @@
 //! Everything that lies under `work/`, read once: receipts, held parcels, the shelf, and leftovers.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io;
@@ -205,15 +206,16 @@ fn read_receipts(
     for (_, shard) in list(dir)? {
         for (file, path) in list(&shard)? {
             let inode = fs::symlink_metadata(&path)?.ino();
-            if !sheets.contains_key(&inode) {
-                sheets.insert(inode, parse(&fs::read(&path)?, &path, verdict));
-            }
+            let sheet = match sheets.entry(inode) {
+                Entry::Occupied(sheet) => sheet.into_mut(),
+                Entry::Vacant(place) => place.insert(parse(&fs::read(&path)?, &path, verdict)),
+            };
             let key = file.strip_suffix(".json").unwrap_or(&file);
             let (id, part) = match key.split_once('@') {
                 Some((id, part)) => (id, part.parse().ok()),
                 None => (key, None),
             };
-            let mut found = sheets[&inode].iter().filter(|line| {
+            let mut found = sheet.iter().filter(|line| {
                 let receipt = &line.receipt;
                 receipt.part == part
                     && (receipt.work == id || receipt.inputs.iter().any(|i| i.parcel == id))

@@ -11,6 +11,9 @@ use ecluse_testkit::checker::{Given, GivenLog};
 
 use crate::dice::Dice;
 
+/// A file that is synced to see whether the disk lives.
+const ALIVE: &str = "alive";
+
 /// More waiting parcels than this are a crowd.
 const CROWD: usize = 250;
 
@@ -60,6 +63,7 @@ impl Feeder {
     pub(crate) fn new(root: &Path, away: &Path, dice: Dice) -> anyhow::Result<Self> {
         let near = root.join("near");
         fs::create_dir_all(&near)?;
+        fs::write(near.join(ALIVE), "")?;
         let yard = Yard::open(&root.join("work"));
         for stage in ["drip", "relay"] {
             yard.init(stage)?;
@@ -125,6 +129,9 @@ impl Feeder {
             Way::Give => self.hand_in(&given)?,
             Way::Ready => self.birth(&given)?,
         }
+        // XFS that was shut down answers an fsync of a directory with success, which no disk without
+        // power can: only if a file can still be synced did the answer come from a living one.
+        RealFs.sync_file(&self.near.join(ALIVE))?;
         self.log.acknowledge(&given.name)?;
         Ok(())
     }

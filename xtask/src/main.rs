@@ -1,3 +1,56 @@
-//! Chores of the workspace that are not tests of one crate.
+//! Chores of the workspace that are not tests of one crate: `cargo xtask VERB`.
+//!
+//! Each verb is a module with one function that takes the rest of the command line and says whether
+//! what it looked for holds.
 
-fn main() {}
+mod dice;
+mod feed;
+mod flags;
+mod fleet;
+mod powercut;
+mod samples;
+mod torture;
+
+use std::process::ExitCode;
+
+use flags::Flags;
+
+/// A verb: its name, one line about it, and what it does.
+type Verb = (
+    &'static str,
+    &'static str,
+    fn(Flags) -> anyhow::Result<bool>,
+);
+
+const VERBS: &[Verb] = &[
+    (
+        "torture",
+        "kills real stage processes and lets a checker judge what is left on disk",
+        torture::main,
+    ),
+    (
+        "powercut",
+        "cuts the power of a file system under real stage processes; needs root",
+        powercut::main,
+    ),
+];
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    let verb = words.next().unwrap_or_default();
+    let Some((_, _, run)) = VERBS.iter().find(|(name, ..)| *name == verb) else {
+        eprintln!("usage: cargo xtask VERB");
+        for (name, about, _) in VERBS {
+            eprintln!("  {name:10} {about}");
+        }
+        return ExitCode::from(64);
+    };
+    match run(Flags::new(words)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{verb}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

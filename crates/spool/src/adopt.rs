@@ -295,3 +295,33 @@ pub(crate) fn is_unfinished(name: &OsStr) -> bool {
     let name = name.as_bytes();
     name.starts_with(b".") || UNFINISHED.iter().any(|ending| name.ends_with(ending))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::Limits;
+    use crate::yard::Yard;
+
+    #[test]
+    fn an_adoption_cut_short_shows_nothing_of_how_it_was_made() {
+        let root = tempfile::tempdir().unwrap();
+        let yard = Yard::open(&root.path().join("work"));
+        let next = ["next".to_owned()];
+        let worker = Worker::open(&yard, "stage", &next, Limits::default(), "0").unwrap();
+        // Died after the file was moved beside its description, before its nest was removed.
+        let crib = worker.home.join("adopt/cafe");
+        std::fs::create_dir_all(crib.join(TAKEN)).unwrap();
+        std::fs::write(crib.join("a"), "text").unwrap();
+        let manifest = describe(&*worker.fs, &crib.join("a"), OsStr::new("a"), "b".into());
+        std::fs::write(crib.join(MANIFEST), manifest.unwrap().to_bytes()).unwrap();
+        drop(worker);
+
+        let mut heir = Worker::open(&yard, "stage", &next, Limits::default(), "0").unwrap();
+        heir.recover().unwrap();
+        let scan = heir.scan().unwrap();
+        assert_eq!(scan.total, 1);
+        let path = scan.waiting[0].path(&heir.stage);
+        assert!(path.join("a").exists());
+        assert!(!path.join(TAKEN).exists());
+    }
+}

@@ -7,6 +7,7 @@
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use crate::error::{At, Result, SpoolError};
 use crate::failpoint::{after, mutant};
@@ -81,6 +82,17 @@ impl Worker {
     /// Returns the number of the part.
     pub fn finish_part(&mut self, parcel: &mut Parcel, outbox: Outbox) -> Result<u32> {
         let part = parcel.parts + 1;
+        self.commit_part(parcel, part, &outbox)?;
+        parcel.parts = part;
+        Ok(part)
+    }
+
+    pub(crate) fn commit_part(
+        &mut self,
+        parcel: &Parcel,
+        part: u32,
+        outbox: &Outbox,
+    ) -> Result<()> {
         if !outbox.attached.is_empty() || !outbox.detached.is_empty() {
             return Err(SpoolError::Refused(
                 "a part hands over new parcels only: attach files when the work is finished".into(),
@@ -89,25 +101,22 @@ impl Worker {
         let receipt = Receipt {
             part: Some(part),
             fate: Fate::Keep,
-            ..self.receipt_from(std::slice::from_ref(parcel), &outbox, Fate::Keep)?
+            ..self.receipt_from(std::slice::from_ref(parcel), outbox, Fate::Keep)?
         };
         let mut syncs = SyncSet::default();
-        self.seal_outputs(std::slice::from_ref(parcel), &outbox, &mut syncs)?;
+        self.seal_outputs(std::slice::from_ref(parcel), outbox, &mut syncs)?;
         let receipts = [receipt];
         let sheet = self.write_sheet(&receipts, &mut syncs)?;
         syncs.run(&*self.fs, &self.home)?;
         let finishes = self.commit(&receipts, &sheet)?;
         after("part-committed");
-        if finishes[0] == Finish::Committed {
+        if finishes == [Finish::Committed] {
             self.complete(&self.home.clone(), &receipts[0], &|_| None)?;
         } else {
-            // The worker of a copy of this parcel was first, and its outputs stand.
             let out = &outbox.dir;
             self.fs.remove_tree(out).at("remove", out)?;
         }
-        self.fs.unlink(&sheet).at("remove", &sheet)?;
-        parcel.parts = part;
-        Ok(part)
+        self.fs.unlink(&sheet).at("remove", &sheet)
     }
 
     fn receipt_of(&self, work: &Work) -> Result<Receipt> {
@@ -223,12 +232,9 @@ impl Worker {
         Ok(())
     }
 
-    fn write_sheet(&mut self, receipts: &[Receipt], syncs: &mut SyncSet) -> Result<PathBuf> {
-        self.sheets += 1;
-        let sheet = self
-            .home
-            .join("out")
-            .join(format!(".sheet-{}", self.sheets));
+    fn write_sheet(&self, receipts: &[Receipt], syncs: &mut SyncSet) -> Result<PathBuf> {
+        let number = self.sheets.fetch_add(1, Ordering::Relaxed) + 1;
+        let sheet = self.home.join("out").join(format!(".sheet-{number}"));
         let mut bytes = Vec::with_capacity(receipts.len() * 700);
         for receipt in receipts {
             bytes.extend_from_slice(&receipt.to_line());
@@ -252,8 +258,7 @@ impl Worker {
             finishes.push(finish);
             after("committed");
         }
-        let home = self.home.clone();
-        if let Err(e) = syncs.run(&*self.fs, &home) {
+        if let Err(e) = syncs.run(&*self.fs, self.stage.root()) {
             // Not known to be durable: take it back while nothing has been handed over. A worker
             // taken for dead must not: its heir may have acted on the receipt already.
             self.check_fence()?;
@@ -526,6 +531,11 @@ impl Worker {
                 if self.is_copy(path, &slot, &entry, to)? {
                     return self.discard_claimed(path, &entry);
                 }
+                let reason = format!(
+                    "another parcel of this name, with other content, waited when {} sent this one",
+                    self.stage.name
+                );
+                self.write_why(&dest, &entry, &reason)?;
                 self.put_back(path, &dest.held().join(entry.file_name()))
             }
             Err(e) if e.kind() == io::ErrorKind::CrossesDevices => {

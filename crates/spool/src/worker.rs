@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -127,7 +127,8 @@ pub struct Worker {
     pub(crate) id: WorkerId,
     pub(crate) home: PathBuf,
     pub(crate) version: String,
-    pub(crate) sheets: u32,
+    /// Sheets written so far, by this worker and its clerk.
+    pub(crate) sheets: Arc<AtomicU32>,
     /// Directories that took something over and are not known to be durable.
     pub(crate) touched: BTreeSet<PathBuf>,
     pub(crate) seen_leases: HashMap<String, (i128, Instant)>,
@@ -135,6 +136,8 @@ pub struct Worker {
     pub(crate) signs: Signs,
     /// Parcels held without a verdict of the stage, not yet told.
     pub(crate) held_unasked: Vec<(ParcelId, String)>,
+    /// Made for the first outbox: commits parts of long work under this worker's name.
+    clerk: OnceLock<Arc<Mutex<Worker>>>,
     lease: Option<Box<dyn Lease>>,
 }
 
@@ -229,12 +232,13 @@ impl Worker {
             id,
             home,
             version: version.to_owned(),
-            sheets: 0,
+            sheets: Arc::default(),
             touched: BTreeSet::new(),
             seen_leases: HashMap::new(),
             seen_drops: HashMap::new(),
             signs: Signs::default(),
             held_unasked: Vec::new(),
+            clerk: OnceLock::new(),
             lease: Some(lease),
         })
     }
@@ -318,6 +322,7 @@ impl Worker {
             claimed: self.yard.now_text(),
             parts: 0,
             signs: self.signs.clone(),
+            held_unasked: Vec::new(),
         };
         match self.standing(&parcel.manifest)? {
             Standing::New => {
@@ -393,10 +398,36 @@ impl Worker {
         let dir = self.home.join("out").join(work.as_str());
         let mut outbox = Outbox::new(Arc::clone(&self.fs), dir, &self.stage.name, born, next);
         outbox.signs = self.signs.clone();
-        if parcels.len() != 1 {
-            outbox.consume();
+        match parcels {
+            [one] => {
+                outbox.clerk = Some(Arc::clone(self.clerk.get_or_init(|| self.clerk())));
+                outbox.parts = one.parts;
+            }
+            _ => outbox.consume(),
         }
         outbox
+    }
+
+    /// Returns one who works in this worker's directory and name, but holds no lease of its own.
+    fn clerk(&self) -> Arc<Mutex<Worker>> {
+        Arc::new(Mutex::new(Self {
+            fs: Arc::clone(&self.fs),
+            yard: self.yard.clone(),
+            stage: self.stage.clone(),
+            limits: self.limits.clone(),
+            next: self.next.clone(),
+            id: self.id.clone(),
+            home: self.home.clone(),
+            version: self.version.clone(),
+            sheets: Arc::clone(&self.sheets),
+            touched: BTreeSet::new(),
+            seen_leases: HashMap::new(),
+            seen_drops: HashMap::new(),
+            signs: self.signs.clone(),
+            held_unasked: Vec::new(),
+            clerk: OnceLock::new(),
+            lease: None,
+        }))
     }
 
     pub(crate) fn work_id(&self, parcels: &[Parcel]) -> ParcelId {
@@ -524,9 +555,22 @@ impl Worker {
     }
 
     pub(crate) fn hold_at(&mut self, path: &Path, entry: &Entry, reason: &str) -> Result<()> {
+        let stage = self.stage.clone();
+        self.write_why(&stage, entry, reason)?;
+        after("why-written");
+        let to = stage.held().join(entry.file_name());
+        self.move_claimed(path, &to)?;
+        after("held");
+        let held = stage.held();
+        self.fs.sync_dir(&held).at("sync", &held)
+    }
+
+    /// Says why a parcel is about to be held in a stage. Durable first: a name without a reason is
+    /// no use to the person who finds it.
+    pub(crate) fn write_why(&self, stage: &StageDir, entry: &Entry, reason: &str) -> Result<()> {
         let why = Why {
             parcel: entry.id.to_string(),
-            stage: self.stage.name.clone(),
+            stage: stage.name.clone(),
             reason: reason.to_owned(),
             attempts: entry.attempts,
             when: self.yard.now_text(),
@@ -536,16 +580,9 @@ impl Worker {
         let new = self.home.join("out").join(format!(".why-{}", entry.id));
         gone(self.fs.unlink(&new)).at("remove", &new)?;
         self.fs.write_new(&new, &text).at("write", &new)?;
-        // The name is made durable below: without its bytes the parcel would be held for no reason.
         self.fs.sync_file(&new).at("sync", &new)?;
-        let to = self.stage.why(&entry.id);
-        self.fs.rename(&new, &to).at("write", &to)?;
-        after("why-written");
-        let to = self.stage.held().join(entry.file_name());
-        self.move_claimed(path, &to)?;
-        after("held");
-        let held = self.stage.held();
-        self.fs.sync_dir(&held).at("sync", &held)
+        let to = stage.why(&entry.id);
+        self.fs.rename(&new, &to).at("write", &to)
     }
 
     /// Moves a parcel out of `in/`. When something of that very name is there, this one is a copy:

@@ -1,13 +1,17 @@
-//! For tests only: three sample stages that show how a stage is written and exercise the spool
-//! until the real ones do, temporary roots with the programs that run in them, and the contract
-//! every stage keeps. Nothing of it is shipped.
+//! For tests only: four sample stages that show how a stage is written and exercise the spool until
+//! the real ones do, temporary roots with the programs that run in them, the contract every stage
+//! keeps, and the checker that judges what a torture left on disk. Nothing of it is shipped.
 
+pub mod checker;
 pub mod contract;
+mod drip;
 mod relay;
 pub mod root;
 mod split;
 mod tally;
+mod words;
 
+pub use drip::Drip;
 pub use relay::Relay;
 pub use split::Split;
 pub use tally::Tally;

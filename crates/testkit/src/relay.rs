@@ -3,16 +3,17 @@
 //! * **Reads** a parcel with any files.
 //! * **Writes** `relayed` into the parcel: one line for each file, name and length as read.
 //! * **Never** changes another file.
-//! * **Defers**, **holds**, halts, crashes or wedges when the first file begins with that word:
+//! * **Defers**, **holds**, halts, crashes, dies or wedges when the first file begins with that word:
 //!   tests ask for it so.
 //! * **Again**: relaying the same parcel twice gives the same bytes.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use ecluse_stage::{Failure, Outbox, Parcel, Site, Stage};
 use serde::Deserialize;
+
+use crate::words::obey;
 
 /// The one-to-one sample.
 pub struct Relay {
@@ -44,7 +45,7 @@ impl Stage for Relay {
             let mut bytes = Vec::new();
             parcel.open(&file.name)?.read_to_end(&mut bytes)?;
             if note.is_empty() {
-                self.obey(&bytes, parcel, outbox)?;
+                obey(&bytes, parcel, outbox, &self.settings.wedge_until)?;
             }
             note.push_str(&format!("{} {}\n", file.name, bytes.len()));
         }
@@ -56,46 +57,4 @@ impl Stage for Relay {
         outbox.attach(file)?;
         Ok(())
     }
-}
-
-impl Relay {
-    /// Does what the first word of a test's file asks for.
-    fn obey(&self, bytes: &[u8], parcel: &Parcel, outbox: &Outbox) -> Result<(), Failure> {
-        let text = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]);
-        let mut words = text.split_whitespace();
-        match words.next() {
-            Some("hold") => Err(Failure::hold(format!("{} asks to be held", parcel.id()))),
-            Some("defer") => Err(Failure::defer(format!("{} asks to wait", parcel.id()))),
-            Some("halt") => Err(Failure::halt(format!("{} breaks the machine", parcel.id()))),
-            Some("panic") => panic!("{} asks for a crash", parcel.id()),
-            Some("sleep") => {
-                let millis = words
-                    .next()
-                    .and_then(|word| word.parse().ok())
-                    .unwrap_or(1000);
-                sleep(Duration::from_millis(millis), outbox)
-            }
-            Some("wedge") => {
-                while !self.settings.wedge_until.exists() {
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Sleeps as long work would: saying that it goes forward, and stopping when asked.
-fn sleep(mut left: Duration, outbox: &Outbox) -> Result<(), Failure> {
-    let step = Duration::from_millis(10);
-    while !left.is_zero() {
-        if outbox.stop_asked() {
-            return Err(Failure::give_back());
-        }
-        outbox.tick();
-        std::thread::sleep(step.min(left));
-        left = left.saturating_sub(step);
-    }
-    Ok(())
 }

@@ -1,0 +1,214 @@
+//! Gives files to the stages, in every way there is, and keeps a log of what was given.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use ecluse_spool::{FileEntry, Fs, Gift, Manifest, ParcelId, RealFs, Yard, digest};
+use ecluse_testkit::checker::{Given, GivenLog};
+
+use crate::dice::Dice;
+
+/// A file that is synced to see whether the disk lives.
+const ALIVE: &str = "alive";
+
+/// More waiting parcels than this are a crowd.
+const CROWD: usize = 250;
+
+/// What a file asks of the stage that reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ask {
+    Nothing,
+    /// To be held, by relay.
+    Hold,
+    /// To wait a second or two, by relay.
+    Defer,
+    /// To take long, by relay.
+    Sleep,
+    /// To be sent on in parts, by drip.
+    Parts,
+    /// To kill its process, by drip: held once it has done so often enough.
+    Die,
+    /// To crash its worker, by drip: held likewise.
+    Panic,
+}
+
+/// How a file is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Renamed into `drop/`.
+    Drop,
+    /// By [`Yard::give`].
+    Give,
+    /// As a parcel built by the giver.
+    Ready,
+}
+
+/// Gives files and keeps the log.
+pub(crate) struct Feeder {
+    yard: Yard,
+    log: GivenLog,
+    /// On the file system of the work directories.
+    near: PathBuf,
+    /// Anywhere else.
+    away: PathBuf,
+    dice: Dice,
+    given: u64,
+}
+
+impl Feeder {
+    /// Starts to give under `root`; the log and what is only read lie in `away`.
+    pub(crate) fn new(root: &Path, away: &Path, dice: Dice) -> anyhow::Result<Self> {
+        let near = root.join("near");
+        fs::create_dir_all(&near)?;
+        fs::write(near.join(ALIVE), "")?;
+        let yard = Yard::open(&root.join("work"));
+        for stage in ["drip", "relay"] {
+            yard.init(stage)?;
+        }
+        Ok(Self {
+            yard,
+            log: GivenLog::create(&given_log(away)).context("cannot start the log of gifts")?,
+            near,
+            away: away.to_owned(),
+            dice,
+            given: 0,
+        })
+    }
+
+    /// Returns how many files were given.
+    pub(crate) fn given(&self) -> u64 {
+        self.given
+    }
+
+    /// Tells whether so much waits already that more would only wait.
+    pub(crate) fn crowded(&self) -> anyhow::Result<bool> {
+        for stage in ["drip", "relay"] {
+            let dir = self.yard.stage(stage);
+            if RealFs.list(&dir.ready())?.len() + RealFs.list(&dir.drop())?.len() > CROWD {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Gives one file with any wish, in any way.
+    pub(crate) fn give_any(&mut self) -> anyhow::Result<()> {
+        let ask = match self.dice.below(1000) {
+            0..20 => Ask::Hold,
+            20..50 => Ask::Defer,
+            50..70 => Ask::Sleep,
+            70..170 => Ask::Parts,
+            170..173 => Ask::Die,
+            173..178 => Ask::Panic,
+            _ => Ask::Nothing,
+        };
+        let way = *self
+            .dice
+            .pick(&[Way::Drop, Way::Drop, Way::Give, Way::Ready]);
+        self.give(ask, way)
+    }
+
+    /// Gives one file, and has it in the log before and after.
+    pub(crate) fn give(&mut self, ask: Ask, way: Way) -> anyhow::Result<()> {
+        self.given += 1;
+        let given = Given {
+            stage: match ask {
+                Ask::Parts | Ask::Die | Ask::Panic => "drip".to_owned(),
+                Ask::Nothing | Ask::Hold | Ask::Defer | Ask::Sleep => "relay".to_owned(),
+            },
+            name: format!("f{:06}.txt", self.given),
+            text: self.text(ask),
+            acknowledged: false,
+        };
+        self.log.give(&given)?;
+        match way {
+            Way::Drop => self.rename_in(&given)?,
+            Way::Give => self.hand_in(&given)?,
+            Way::Ready => self.birth(&given)?,
+        }
+        // XFS that was shut down answers an fsync of a directory with success, which no disk without
+        // power can: only if a file can still be synced did the answer come from a living one.
+        RealFs.sync_file(&self.near.join(ALIVE))?;
+        self.log.acknowledge(&given.name)?;
+        Ok(())
+    }
+
+    fn text(&mut self, ask: Ask) -> String {
+        let mut text = match ask {
+            Ask::Nothing => "plain".to_owned(),
+            Ask::Hold => "hold".to_owned(),
+            Ask::Defer => format!("defer {}", now() + 1 + self.dice.next() % 3),
+            Ask::Sleep => format!("sleep {}", 20 + self.dice.next() % 60),
+            Ask::Parts => "parts".to_owned(),
+            Ask::Die => "die".to_owned(),
+            Ask::Panic => "panic".to_owned(),
+        };
+        let lines = if ask == Ask::Parts {
+            1 + self.dice.below(5)
+        } else {
+            1
+        };
+        for line in 0..lines {
+            let words = 1 + self.dice.below(20);
+            for _ in 0..words {
+                text.push_str(&format!(" {:016x}", self.dice.next()));
+            }
+            text.push('\n');
+            if line + 1 < lines {
+                text.push_str("more");
+            }
+        }
+        text
+    }
+
+    fn rename_in(&self, given: &Given) -> anyhow::Result<()> {
+        let near = self.near.join(&given.name);
+        let mut file = fs::File::create_new(&near)?;
+        file.write_all(given.text.as_bytes())?;
+        file.sync_all()?;
+        let drop = self.yard.stage(&given.stage).drop();
+        RealFs.rename(&near, &drop.join(&given.name))?;
+        RealFs.sync_dir(&drop)?;
+        Ok(())
+    }
+
+    fn hand_in(&self, given: &Given) -> anyhow::Result<()> {
+        let file = self.away.join(&given.name);
+        fs::write(&file, &given.text)?;
+        let handed = self.yard.give(&given.stage, &file, &Gift::default());
+        RealFs.unlink(&file)?;
+        handed?;
+        Ok(())
+    }
+
+    fn birth(&self, given: &Given) -> anyhow::Result<()> {
+        let crib = self.near.join(format!("crib-{}", given.name));
+        fs::create_dir(&crib)?;
+        fs::write(crib.join(&given.name), &given.text)?;
+        let id = ParcelId::new(&given.id())?;
+        let born = format!("giver-{}", given.name);
+        let mut manifest = Manifest::new(id, "file", born);
+        manifest.put(FileEntry {
+            name: given.name.clone(),
+            bytes: given.text.len() as u64,
+            sha256: digest(given.text.as_bytes()),
+        });
+        self.yard.birth(&crib, &given.stage, &manifest)?;
+        Ok(())
+    }
+}
+
+/// Returns where the log of gifts lies.
+pub(crate) fn given_log(away: &Path) -> PathBuf {
+    away.join("given.jsonl")
+}
+
+fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO)
+        .as_secs()
+}

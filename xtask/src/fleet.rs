@@ -1,0 +1,285 @@
+//! The stage processes under torture: started, killed, stopped, woken, started again.
+
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use ecluse_spool::Yard;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::samples::Samples;
+
+/// The processes: their stage, and how many workers each has.
+const CREW: [(&str, u32); 8] = [
+    ("drip", 2),
+    ("drip", 1),
+    ("relay", 1),
+    ("relay", 2),
+    ("split", 1),
+    ("split", 2),
+    ("tally", 1),
+    ("tally", 2),
+];
+
+/// The stages that work, in order.
+pub(crate) const STAGES: [&str; 4] = ["drip", "relay", "split", "tally"];
+
+/// How a process is started.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Start {
+    /// `ECLUSE_FAILPOINTS`.
+    pub(crate) failpoints: Option<String>,
+    /// `ECLUSE_MUTANT`.
+    pub(crate) mutant: Option<String>,
+    /// `ECLUSE_HOST`.
+    pub(crate) host: Option<String>,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Death {
+    /// By SIGKILL, its own or ours.
+    Killed,
+    /// By itself.
+    Ended,
+}
+
+/// One place for a process.
+pub(crate) struct Slot {
+    /// The stage it runs.
+    pub(crate) stage: &'static str,
+    workers: u32,
+    child: Option<Child>,
+    /// When it was first seen standing still.
+    stopped: Option<Instant>,
+    /// Asked to end by SIGTERM at this time.
+    pub(crate) end_at: Option<Instant>,
+}
+
+/// All processes.
+pub(crate) struct Fleet {
+    samples: Samples,
+    root: PathBuf,
+    log: PathBuf,
+    /// Every place, running or not.
+    pub(crate) slots: Vec<Slot>,
+}
+
+impl Fleet {
+    /// Makes the places; nothing runs yet. Logs go to `log`.
+    pub(crate) fn new(samples: Samples, root: &Path, log: &Path) -> Self {
+        let slots = CREW.map(|(stage, workers)| Slot {
+            stage,
+            workers,
+            child: None,
+            stopped: None,
+            end_at: None,
+        });
+        Self {
+            samples,
+            root: root.to_owned(),
+            log: log.to_owned(),
+            slots: slots.into(),
+        }
+    }
+
+    /// Returns the programs.
+    pub(crate) fn samples(&self) -> &Samples {
+        &self.samples
+    }
+
+    /// Starts the process of one place.
+    pub(crate) fn start(&mut self, at: usize, start: &Start) -> anyhow::Result<()> {
+        let log = File::options().append(true).create(true).open(&self.log)?;
+        let slot = &mut self.slots[at];
+        let program = self.samples.program(slot.stage);
+        let mut command = Command::new(&program);
+        command
+            .arg("--root")
+            .arg(&self.root)
+            .args(["--workers", &slot.workers.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        for (name, value) in [
+            ("ECLUSE_FAILPOINTS", &start.failpoints),
+            ("ECLUSE_MUTANT", &start.mutant),
+            ("ECLUSE_HOST", &start.host),
+        ] {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let child = command
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        slot.child = Some(child);
+        slot.stopped = None;
+        slot.end_at = None;
+        Ok(())
+    }
+
+    /// Starts every process that is not running.
+    pub(crate) fn start_all(&mut self, start: &Start) -> anyhow::Result<()> {
+        for at in 0..self.slots.len() {
+            if self.slots[at].child.is_none() {
+                self.start(at, start)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the places whose process has ended since, and how.
+    pub(crate) fn deaths(&mut self) -> anyhow::Result<Vec<(usize, Death)>> {
+        let mut deaths = Vec::new();
+        for (at, slot) in self.slots.iter_mut().enumerate() {
+            let Some(child) = &mut slot.child else {
+                continue;
+            };
+            if let Some(status) = child.try_wait()? {
+                slot.child = None;
+                let killed = status.signal() == Some(Signal::KILL.as_raw());
+                deaths.push((at, if killed { Death::Killed } else { Death::Ended }));
+            }
+        }
+        Ok(deaths)
+    }
+
+    /// Sends a signal to the process of a place.
+    pub(crate) fn signal(&self, at: usize, signal: Signal) {
+        if let Some(pid) = self.slots[at].pid() {
+            // A process that has just ended is not waited for yet: its number is still its own.
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// Wakes the processes that have stood still for so long; returns how many.
+    pub(crate) fn wake(&mut self, after: Duration) -> usize {
+        let mut woken = 0;
+        for at in 0..self.slots.len() {
+            let slot = &mut self.slots[at];
+            if !slot.pid().is_some_and(is_stopped) {
+                slot.stopped = None;
+                continue;
+            }
+            let since = *slot.stopped.get_or_insert_with(Instant::now);
+            if since.elapsed() >= after {
+                slot.stopped = None;
+                self.signal(at, Signal::CONT);
+                woken += 1;
+            }
+        }
+        woken
+    }
+
+    /// Kills everything and waits for it; returns how many were killed so.
+    pub(crate) fn kill_all(&mut self) -> usize {
+        let mut killed = 0;
+        for slot in &mut self.slots {
+            if let Some(mut child) = slot.child.take() {
+                let _ = child.kill();
+                let status = child.wait();
+                killed += usize::from(
+                    status.is_ok_and(|status| status.signal() == Some(Signal::KILL.as_raw())),
+                );
+            }
+        }
+        killed
+    }
+
+    /// Lets everything run undisturbed until nothing moves any more, then ends it in good order.
+    /// The answer says what still moves when the patience is over.
+    pub(crate) fn settle(
+        &mut self,
+        start: &Start,
+        patience: Duration,
+    ) -> anyhow::Result<Option<String>> {
+        let yard = Yard::open(&self.root.join("work"));
+        let deadline = Instant::now() + patience;
+        let mut quiet = 0;
+        while quiet < 3 {
+            for (at, _) in self.deaths()? {
+                self.start(at, start)?;
+            }
+            self.start_all(start)?;
+            let moving = self.moving(&yard)?;
+            quiet = if moving.is_none() { quiet + 1 } else { 0 };
+            if let Some(what) = moving
+                && Instant::now() > deadline
+            {
+                self.kill_all();
+                return Ok(Some(what));
+            }
+            std::thread::sleep(Duration::from_millis(40));
+        }
+        for at in 0..self.slots.len() {
+            self.signal(at, Signal::TERM);
+        }
+        while self.slots.iter().any(|slot| slot.child.is_some()) {
+            self.deaths()?;
+            if Instant::now() > deadline + Duration::from_secs(20) {
+                self.kill_all();
+                bail!("a stage did not end when asked to");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // What was never born is removed by age: here it is old enough.
+        for stage in yard.stages()? {
+            yard.sweep(&stage, Duration::ZERO)?;
+        }
+        Ok(None)
+    }
+
+    /// Says what still moves, or whose workers are not all there.
+    fn moving(&self, yard: &Yard) -> anyhow::Result<Option<String>> {
+        for stage in STAGES {
+            let depths = yard.depths(stage)?;
+            let crew = self.slots.iter().filter(|slot| slot.stage == stage);
+            let workers: u32 = crew.map(|slot| slot.workers).sum();
+            let moving = depths.ready + depths.deferred + depths.dropped + depths.working;
+            if moving + depths.reaping > 0 || depths.workers != workers as usize {
+                return Ok(Some(format!(
+                    "{stage}: {} ready, {} deferred, {} dropped, {} working, {} reaping, {} of {workers} workers",
+                    depths.ready,
+                    depths.deferred,
+                    depths.dropped,
+                    depths.working,
+                    depths.reaping,
+                    depths.workers
+                )));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.kill_all();
+    }
+}
+
+impl Slot {
+    fn pid(&self) -> Option<Pid> {
+        let child = self.child.as_ref()?;
+        i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+    }
+
+    /// Tells whether a process runs here and does not stand still.
+    pub(crate) fn runs(&self) -> bool {
+        self.child.is_some() && self.stopped.is_none()
+    }
+}
+
+fn is_stopped(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    // The name in parentheses may hold anything; the state follows the last one.
+    stat.is_ok_and(|stat| {
+        stat.rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with('T'))
+    })
+}

@@ -1,0 +1,414 @@
+//! `cargo xtask torture`: kills stage processes from outside and after every step of the protocol,
+//! starts them again, feeds them all the while, and lets the checker judge what is left on disk.
+
+mod aim;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use ecluse_spool::{Fs, RealFs};
+use rustix::process::Signal;
+
+use crate::dice::{Dice, any_seed};
+use crate::feed::{Ask, Feeder, Way, given_log};
+use crate::flags::Flags;
+use crate::fleet::{Death, Fleet, Start};
+use crate::samples::{Judged, Samples};
+use aim::Aim;
+
+/// Every failpoint must have killed so many times ...
+const HITS: u64 = 20;
+/// ... in a run of at least so many kills.
+const COVERED_FROM: u64 = 2_000;
+/// The known-bad builds that kills can show.
+const MUTANTS: [&str; 2] = ["two-renames", "receipt-first"];
+/// A known-bad build must be caught within so many runs of so many kills.
+const MUTANT_RUNS: u64 = 10;
+const MUTANT_KILLS: u64 = 300;
+
+/// The lease of a worker from another host, and how often it is renewed.
+const LEASE: Duration = Duration::from_millis(1500);
+const HEARTBEAT: Duration = Duration::from_millis(150);
+
+/// How often something is given.
+const FEED_EVERY: Duration = Duration::from_millis(50);
+/// What failpoints that were hit seldom need to be reached.
+const EXTRAS: &[(&[&str], Ask)] = &[
+    (&["why-written", "held"], Ask::Hold),
+    (&["trouble-written", "deferred", "undeferred"], Ask::Defer),
+    (&["given-back"], Ask::Sleep),
+    (&["settle-poisoned"], Ask::Die),
+    (&["part-committed"], Ask::Parts),
+    (
+        &[
+            "adopt-taken",
+            "adopt-described",
+            "adopted",
+            "settle-adoption-returned",
+        ],
+        Ask::Nothing,
+    ),
+];
+
+/// What a run does.
+#[derive(Debug, Clone)]
+struct Plan {
+    kills: u64,
+    parcels: u64,
+    seed: u64,
+    mutant: Option<String>,
+    zombies: bool,
+    dir: PathBuf,
+    keep: bool,
+}
+
+/// How a run ended.
+struct Outcome {
+    judged: Judged,
+    kills: u64,
+    stops: u64,
+    fenced: u64,
+    /// Failpoints that killed too seldom, with how often they did.
+    seldom: Vec<(&'static str, u64)>,
+    /// What did not come to rest.
+    restless: Option<String>,
+    seconds: f64,
+}
+
+/// Reads the command line and runs.
+pub(crate) fn main(mut flags: Flags) -> anyhow::Result<bool> {
+    let zombies = flags.switch("--zombies");
+    let mutants = flags.switch("--mutants");
+    let kills = flags
+        .value("--kills")?
+        .unwrap_or(if zombies { 150 } else { 2_000 });
+    let plan = Plan {
+        kills,
+        parcels: flags.value("--parcels")?.unwrap_or(kills * 3),
+        seed: flags.value("--seed")?.unwrap_or_else(any_seed),
+        mutant: flags.value("--mutant")?,
+        zombies,
+        dir: flags
+            .value("--dir")?
+            .unwrap_or_else(|| PathBuf::from("/dev/shm")),
+        keep: flags.switch("--keep"),
+    };
+    flags.end()?;
+    match (&plan.mutant, mutants) {
+        (Some(mutant), _) => return try_mutants(&plan, &[mutant]),
+        (None, true) => return try_mutants(&plan, &MUTANTS),
+        (None, false) => {}
+    }
+    let outcome = run(&plan)?;
+    Ok(report(&plan, &outcome))
+}
+
+/// Runs known-bad builds, each until it is caught. One that is not makes this fail: a torture that
+/// cannot fail is worthless.
+fn try_mutants(plan: &Plan, mutants: &[&str]) -> anyhow::Result<bool> {
+    let mut all_caught = true;
+    for &mutant in mutants {
+        let mut kills = 0;
+        let mut caught = None;
+        for round in 0..MUTANT_RUNS {
+            let plan = Plan {
+                mutant: Some(mutant.to_owned()),
+                kills: MUTANT_KILLS,
+                parcels: MUTANT_KILLS * 3,
+                seed: plan.seed + round,
+                ..plan.clone()
+            };
+            let outcome = run(&plan)?;
+            kills += outcome.kills;
+            if !outcome.judged.clean || outcome.restless.is_some() {
+                caught = Some(outcome);
+                break;
+            }
+        }
+        match caught {
+            Some(outcome) => {
+                let first = outcome.judged.findings.lines().next().unwrap_or_default();
+                println!(
+                    "{mutant}: rejected after {kills} kills: {}",
+                    outcome.judged.last
+                );
+                println!("  {first}");
+            }
+            None => {
+                println!("{mutant}: NOT rejected in {kills} kills");
+                all_caught = false;
+            }
+        }
+    }
+    Ok(all_caught)
+}
+
+fn report(plan: &Plan, outcome: &Outcome) -> bool {
+    println!("{}", outcome.judged.findings);
+    println!(
+        "seed {}, {:.0} s, {:.0} kills a second",
+        plan.seed,
+        outcome.seconds,
+        outcome.kills as f64 / outcome.seconds
+    );
+    if let Some(what) = &outcome.restless {
+        println!("did not come to rest: {what}");
+    }
+    for (name, hits) in &outcome.seldom {
+        println!("failpoint {name} killed {hits} times, fewer than {HITS}");
+    }
+    let mut fine = outcome.judged.clean && outcome.restless.is_none() && outcome.seldom.is_empty();
+    if plan.zombies {
+        println!("{} stops, {} zombies fenced", outcome.stops, outcome.fenced);
+        if outcome.fenced == 0 {
+            println!("no zombie was fenced: nothing was tried");
+            fine = false;
+        }
+    }
+    println!("{}", outcome.judged.last);
+    fine
+}
+
+fn run(plan: &Plan) -> anyhow::Result<Outcome> {
+    let samples = Samples::build()?;
+    let dir = plan.dir.join(format!(
+        "ecluse-torture-{}-{}",
+        std::process::id(),
+        plan.seed
+    ));
+    fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let outcome = Torture::begin(plan, samples, &dir).and_then(Torture::run);
+    let keep = plan.keep || !matches!(&outcome, Ok(outcome) if outcome.judged.clean);
+    if keep && plan.mutant.is_none() {
+        println!("kept: {}", dir.display());
+    } else {
+        RealFs.remove_tree(&dir)?;
+    }
+    outcome
+}
+
+struct Torture<'a> {
+    plan: &'a Plan,
+    root: PathBuf,
+    away: PathBuf,
+    fleet: Fleet,
+    feeder: Feeder,
+    aim: Aim,
+    dice: Dice,
+    kills: u64,
+    starts: u64,
+    feed_at: Instant,
+    began: Instant,
+}
+
+impl<'a> Torture<'a> {
+    fn begin(plan: &'a Plan, samples: Samples, dir: &Path) -> anyhow::Result<Self> {
+        let (root, away) = (dir.join("root"), dir.join("away"));
+        fs::create_dir(&root)?;
+        fs::create_dir(&away)?;
+        fs::write(root.join("pipeline.toml"), pipeline(plan.zombies))?;
+        let mut dice = Dice::new(plan.seed);
+        let feeder = Feeder::new(&root, &away, Dice::new(dice.next()))?;
+        Ok(Self {
+            plan,
+            fleet: Fleet::new(samples, &root, &away.join("log")),
+            aim: Aim::new(&away.join("hits")),
+            root,
+            away,
+            feeder,
+            dice,
+            kills: 0,
+            starts: 0,
+            feed_at: Instant::now(),
+            began: Instant::now(),
+        })
+    }
+
+    fn run(mut self) -> anyhow::Result<Outcome> {
+        for at in 0..self.fleet.slots.len() {
+            self.start(at)?;
+        }
+        let mut kill_at = Instant::now();
+        while !self.enough() {
+            for (at, death) in self.fleet.deaths()? {
+                self.kills += u64::from(death == Death::Killed);
+                self.start(at)?;
+            }
+            self.aim.read_hits()?;
+            self.end_some();
+            if Instant::now() >= kill_at {
+                self.kill_one();
+                kill_at = Instant::now() + self.until_next_kill();
+            }
+            if self.plan.zombies {
+                let after = LEASE + self.dice.millis(300, 1500);
+                self.fleet.wake(after);
+            }
+            self.feed()?;
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.judge()
+    }
+
+    /// All kills done; and in a long run every failpoint hit often enough, for which it may go on
+    /// for a quarter more.
+    fn enough(&self) -> bool {
+        let more = self.plan.kills >= COVERED_FROM
+            && !self.plan.zombies
+            && !self.aim.seldom(HITS).is_empty()
+            && self.kills < self.plan.kills + self.plan.kills / 4;
+        self.kills >= self.plan.kills && !more
+    }
+
+    fn start(&mut self, at: usize) -> anyhow::Result<()> {
+        self.starts += 1;
+        let stage = self.fleet.slots[at].stage;
+        let failpoints = self
+            .aim
+            .failpoints(stage, self.plan.zombies, &mut self.dice);
+        // Only who is asked to end gives back: who is to die there is asked, and some others are.
+        let odds = if failpoints.contains("given-back") {
+            1.0
+        } else {
+            0.02
+        };
+        let start = Start {
+            failpoints: Some(failpoints),
+            mutant: self.plan.mutant.clone(),
+            host: self.plan.zombies.then(|| format!("host{}", self.starts)),
+        };
+        self.fleet.start(at, &start)?;
+        if self.dice.happens(odds) {
+            self.fleet.slots[at].end_at = Some(Instant::now() + self.dice.millis(30, 150));
+        }
+        Ok(())
+    }
+
+    fn kill_one(&mut self) {
+        let running: Vec<usize> = (0..self.fleet.slots.len())
+            .filter(|&at| self.fleet.slots[at].runs() && self.fleet.slots[at].end_at.is_none())
+            .collect();
+        if !running.is_empty() {
+            self.fleet.signal(*self.dice.pick(&running), Signal::KILL);
+        }
+    }
+
+    /// Asks those to end whose time has come; they may still be killed while they do.
+    fn end_some(&mut self) {
+        for at in 0..self.fleet.slots.len() {
+            let slot = &mut self.fleet.slots[at];
+            if slot.end_at.is_some_and(|end| Instant::now() >= end) {
+                slot.end_at = None;
+                self.fleet.signal(at, Signal::TERM);
+            }
+        }
+    }
+
+    fn until_next_kill(&mut self) -> Duration {
+        if self.plan.zombies {
+            self.dice.millis(150, 500)
+        } else {
+            self.dice.millis(10, 40)
+        }
+    }
+
+    /// Gives in bursts, in step with the kills, and more of what a seldom failpoint needs.
+    fn feed(&mut self) -> anyhow::Result<()> {
+        if self.feed_at > Instant::now() {
+            return Ok(());
+        }
+        self.feed_at = Instant::now() + FEED_EVERY;
+        let crowded = self.feeder.crowded()?;
+        let due = self.plan.parcels * (self.kills + 5) / self.plan.kills.max(1);
+        if !crowded && self.feeder.given() < due.min(self.plan.parcels) {
+            for _ in 0..1 + self.dice.below(40) {
+                self.feeder.give_any()?;
+            }
+        }
+        for (names, ask) in EXTRAS {
+            if self.dice.happens(0.3) && names.iter().any(|name| self.aim.wants(name)) {
+                self.feeder.give(*ask, Way::Drop)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn judge(mut self) -> anyhow::Result<Outcome> {
+        self.kills += self.fleet.kill_all() as u64;
+        let quiet = Start {
+            mutant: self.plan.mutant.clone(),
+            host: self.plan.zombies.then(|| "last".to_owned()),
+            ..Start::default()
+        };
+        let patience = Duration::from_secs(if self.plan.mutant.is_some() { 15 } else { 90 });
+        let restless = self.fleet.settle(&quiet, patience)?;
+        self.aim.read_hits()?;
+        let words = format!("{} kills", self.kills);
+        let judged = self
+            .fleet
+            .samples()
+            .judge(&self.root, &given_log(&self.away), &words)?;
+        let log = fs::read_to_string(self.away.join("log")).unwrap_or_default();
+        if log.contains("cannot parse") {
+            bail!("the settings are not understood: {log}");
+        }
+        let covered = self.plan.kills < COVERED_FROM || self.plan.zombies;
+        Ok(Outcome {
+            judged,
+            kills: self.kills,
+            stops: self.aim.stops(),
+            fenced: log.lines().filter(|line| line.contains("fenced")).count() as u64,
+            seldom: if covered {
+                Vec::new()
+            } else {
+                self.aim.seldom(HITS)
+            },
+            restless,
+            seconds: self.began.elapsed().as_secs_f64(),
+        })
+    }
+}
+
+/// The settings of the stages under torture: everything small and short, so that every path is
+/// taken. Only drip may hold a parcel because its workers died; elsewhere too many die.
+pub(crate) fn pipeline(zombies: bool) -> String {
+    let (lease, heartbeat) = if zombies {
+        (LEASE, HEARTBEAT)
+    } else {
+        (Duration::from_secs(300), Duration::from_secs(30))
+    };
+    format!(
+        r#"
+[chain]
+stages = ["drip", "relay", "split", "tally", "shelf"]
+
+[defaults]
+attempts    = 1000
+heartbeat   = "{}ms"
+lease       = "{}ms"
+scan        = "100ms"
+settle      = "200ms"
+high-mark   = 1000000
+low-mark    = 900000
+min-free    = "1 MiB"
+grace       = "2s"
+retry       = {{ first = "1s", factor = 1.0, max = "1s", limit = "1h" }}
+group       = {{ parcels = 16, wait = "5ms" }}
+batch       = {{ parcels = 40, wait = "100ms" }}
+
+[stage.drip]
+attempts = 3
+
+[stage.split]
+shard-above = 60
+
+[log]
+format = "json"
+level  = "warn"
+"#,
+        heartbeat.as_millis(),
+        lease.as_millis()
+    )
+}

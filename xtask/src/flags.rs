@@ -38,6 +38,11 @@ impl Flags {
         ))
     }
 
+    /// Returns all that nobody has asked for.
+    pub(crate) fn rest(self) -> Vec<String> {
+        self.words
+    }
+
     /// Fails when something was not asked for.
     pub(crate) fn end(self) -> anyhow::Result<()> {
         if self.words.is_empty() {

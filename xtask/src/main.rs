@@ -9,6 +9,7 @@ mod flags;
 mod fleet;
 mod powercut;
 mod samples;
+mod systemd;
 mod torture;
 
 use std::process::ExitCode;
@@ -32,6 +33,11 @@ const VERBS: &[Verb] = &[
         "powercut",
         "cuts the power of a file system under real stage processes; needs root",
         powercut::main,
+    ),
+    (
+        "systemd",
+        "analyses the units and runs them under a systemd of their own; needs root",
+        |flags| systemd::run(&flags.rest()).map(|()| true),
     ),
 ];
 

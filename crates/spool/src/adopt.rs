@@ -312,7 +312,13 @@ mod tests {
         let crib = worker.home.join("adopt/cafe");
         std::fs::create_dir_all(crib.join(TAKEN)).unwrap();
         std::fs::write(crib.join("a"), "text").unwrap();
-        let manifest = describe(&*worker.fs, &crib.join("a"), OsStr::new("a"), "b".into());
+        let manifest = describe(
+            &*worker.fs,
+            &crib.join("a"),
+            OsStr::new("a"),
+            "b".into(),
+            &worker.signs,
+        );
         std::fs::write(crib.join(MANIFEST), manifest.unwrap().to_bytes()).unwrap();
         drop(worker);
 

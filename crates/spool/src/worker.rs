@@ -322,7 +322,6 @@ impl Worker {
             claimed: self.yard.now_text(),
             parts: 0,
             signs: self.signs.clone(),
-            held_unasked: Vec::new(),
         };
         match self.standing(&parcel.manifest)? {
             Standing::New => {

@@ -343,11 +343,15 @@ impl<Kind: Stage> Labour<Kind> {
             return Ok(());
         };
         self.losses = 0;
-        if parcel.manifest().bytes() > LARGE {
+        let suspect = self.is_suspect(parcel.attempt());
+        if suspect || parcel.manifest().bytes() > LARGE {
             self.commit()?;
             self.note("working", "", parcel.id().as_str());
         }
         self.work_on(parcel)?;
+        if suspect {
+            return self.commit();
+        }
         let group = &self.settings.group;
         let waited = self
             .first_finished
@@ -356,6 +360,12 @@ impl<Kind: Stage> Labour<Kind> {
             self.commit()?;
         }
         Ok(())
+    }
+
+    /// Tells whether a parcel has been there at so many deaths that it may be their cause. Such a one
+    /// is worked on alone: its neighbours would be held for its fault.
+    fn is_suspect(&self, attempt: u32) -> bool {
+        attempt > self.settings.attempts / 2 && attempt > 1
     }
 
     fn work_on(&mut self, parcel: Parcel) -> Result<(), SpoolError> {
@@ -405,6 +415,16 @@ impl<Kind: Stage> Labour<Kind> {
         while parcels.len() < limit
             && let Some(waiting) = self.queue.pop()
         {
+            if self.is_suspect(waiting.entry.attempts.saturating_add(1)) {
+                if !parcels.is_empty() {
+                    continue;
+                }
+                parcels.extend(self.worker.claim(&waiting)?);
+                if !parcels.is_empty() {
+                    break;
+                }
+                continue;
+            }
             parcels.extend(self.worker.claim(&waiting)?);
         }
         if parcels.is_empty() {

@@ -53,8 +53,8 @@ pub(crate) struct Slot {
     pub(crate) stage: &'static str,
     workers: u32,
     child: Option<Child>,
-    /// When it was first seen standing still.
-    stopped: Option<Instant>,
+    /// When it is to be woken, once it was seen standing still.
+    wake_at: Option<Instant>,
     /// Asked to end by SIGTERM at this time.
     pub(crate) end_at: Option<Instant>,
 }
@@ -75,7 +75,7 @@ impl Fleet {
             stage,
             workers,
             child: None,
-            stopped: None,
+            wake_at: None,
             end_at: None,
         });
         Self {
@@ -118,7 +118,7 @@ impl Fleet {
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
         slot.child = Some(child);
-        slot.stopped = None;
+        slot.wake_at = None;
         slot.end_at = None;
         Ok(())
     }
@@ -157,23 +157,22 @@ impl Fleet {
         }
     }
 
-    /// Wakes the processes that have stood still for so long; returns how many.
-    pub(crate) fn wake(&mut self, after: Duration) -> usize {
-        let mut woken = 0;
+    /// Wakes the processes whose time to stand still is over, which `how_long` says for each.
+    pub(crate) fn wake(&mut self, mut how_long: impl FnMut() -> Duration) {
         for at in 0..self.slots.len() {
             let slot = &mut self.slots[at];
             if !slot.pid().is_some_and(is_stopped) {
-                slot.stopped = None;
+                slot.wake_at = None;
                 continue;
             }
-            let since = *slot.stopped.get_or_insert_with(Instant::now);
-            if since.elapsed() >= after {
-                slot.stopped = None;
+            let wake_at = *slot
+                .wake_at
+                .get_or_insert_with(|| Instant::now() + how_long());
+            if Instant::now() >= wake_at {
+                slot.wake_at = None;
                 self.signal(at, Signal::CONT);
-                woken += 1;
             }
         }
-        woken
     }
 
     /// Kills everything and waits for it; returns how many were killed so.
@@ -271,7 +270,7 @@ impl Slot {
 
     /// Tells whether a process runs here and does not stand still.
     pub(crate) fn runs(&self) -> bool {
-        self.child.is_some() && self.stopped.is_none()
+        self.child.is_some() && self.wake_at.is_none()
     }
 }
 

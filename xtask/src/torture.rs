@@ -86,7 +86,9 @@ pub(crate) fn main(mut flags: Flags) -> anyhow::Result<bool> {
         .unwrap_or(if zombies { 150 } else { 2_000 });
     let plan = Plan {
         kills,
-        parcels: flags.value("--parcels")?.unwrap_or(kills * 3),
+        parcels: flags
+            .value("--parcels")?
+            .unwrap_or(kills * if zombies { 15 } else { 3 }),
         seed: flags.value("--seed")?.unwrap_or_else(any_seed),
         mutant: flags.value("--mutant")?,
         zombies,
@@ -243,8 +245,8 @@ impl<'a> Torture<'a> {
                 kill_at = Instant::now() + self.until_next_kill();
             }
             if self.plan.zombies {
-                let after = LEASE + self.dice.millis(300, 1500);
-                self.fleet.wake(after);
+                let dice = &mut self.dice;
+                self.fleet.wake(|| LEASE + dice.millis(300, 2500));
             }
             self.feed()?;
             std::thread::sleep(Duration::from_millis(2));
@@ -308,7 +310,7 @@ impl<'a> Torture<'a> {
 
     fn until_next_kill(&mut self) -> Duration {
         if self.plan.zombies {
-            self.dice.millis(150, 500)
+            self.dice.millis(300, 900)
         } else {
             self.dice.millis(10, 40)
         }
@@ -328,7 +330,8 @@ impl<'a> Torture<'a> {
             }
         }
         for (names, ask) in EXTRAS {
-            if self.dice.happens(0.3) && names.iter().any(|name| self.aim.wants(name)) {
+            let odds = if self.plan.zombies { 0.03 } else { 0.3 };
+            if self.dice.happens(odds) && names.iter().any(|name| self.aim.wants(name)) {
                 self.feeder.give(*ask, Way::Drop)?;
             }
         }

@@ -4,13 +4,17 @@
 //! * **Writes** one new parcel named after the batch with `sheet`: a line for each member, its name
 //!   and the SHA-256 of its first file, sorted; the members are consumed.
 //! * **Never** leaves a member out.
-//! * **Holds** nothing: a member without files has an empty digest.
+//! * **Holds** nothing by itself: a member without files has an empty digest. It obeys the first word
+//!   of a member's file, as the other samples do.
 //! * **Again**: the same batch gives the same bytes.
 
 use std::io::{Read, Write};
+use std::path::Path;
 
 use ecluse_stage::{Failure, Intake, Outbox, Parcel, ParcelId, Site, Stage};
 use serde::Deserialize;
+
+use crate::words::obey;
 
 /// The gathering sample.
 pub struct Tally;
@@ -41,6 +45,7 @@ impl Stage for Tally {
             let mut bytes = Vec::new();
             if let Some(file) = parcel.manifest().files.first() {
                 parcel.open(&file.name)?.read_to_end(&mut bytes)?;
+                obey(&bytes, parcel, outbox, Path::new(""))?;
             }
             lines.push(format!(
                 "{} {}\n",

@@ -409,7 +409,12 @@ fn two_processes_adopt_a_dropped_file_once() {
     root.await_count("sink", "ready", files);
     for program in &mut programs {
         assert_eq!(program.stop(), 0, "{}", program.log());
-        assert_eq!(program.lines_with("\"error\""), 0, "{}", program.log());
+        assert_eq!(
+            program.lines_with("\"level\":\"error\""),
+            0,
+            "{}",
+            program.log()
+        );
     }
     assert_eq!(root.list("sink", "ready").len(), files);
     assert_eq!(root.receipts("relay"), files);

@@ -732,7 +732,7 @@ fn copy_tree(fs: &dyn Fs, from: &Path, to: &Path, signs: &Signs) -> Result<()> {
                 let source_file = fs.open(&source).at("open", &source)?;
                 let mut reader = Ticking::new(source_file, signs);
                 let mut writer = fs.create(&copy).at("create", &copy)?;
-                io::copy(&mut reader, &mut writer).at("copy", &source)?;
+                io::copy(&mut reader, &mut writer).at("copy to", &copy)?;
                 writer.flush().at("write", &copy)?;
                 drop(writer);
                 fs.sync_file(&copy).at("sync", &copy)?;

@@ -628,7 +628,8 @@ impl Worker {
     pub(crate) fn sync_touched(&mut self) -> Result<()> {
         // Forgotten one by one: what could not be synced is still not known to be durable.
         while let Some(dir) = self.touched.first().cloned() {
-            self.fs.sync_dir(&dir).at("sync", &dir)?;
+            // Taken away since, with all that was in it: nothing there is left to make durable.
+            gone(self.fs.sync_dir(&dir)).at("sync", &dir)?;
             self.touched.remove(&dir);
         }
         Ok(())

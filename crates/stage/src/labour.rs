@@ -640,7 +640,7 @@ impl<Kind: Stage> Labour<Kind> {
         Ok(())
     }
 
-    fn count_setback(&self, setback: Option<Setback>, reason: &str) {
+    fn count_setback(&mut self, setback: Option<Setback>, reason: &str) {
         let tally = &self.hands.tally;
         match setback {
             Some(Setback::Held) => {
@@ -649,6 +649,8 @@ impl<Kind: Stage> Labour<Kind> {
                 self.hands.post.metrics.result(ResultKind::Held);
             }
             Some(Setback::DeferredUntil(due)) => {
+                // Known at once, not from the next scan: it may be due before that.
+                self.next_due = Some(self.next_due.map_or(due, |next| next.min(due)));
                 tracing::info!(reason, due, "deferred");
                 tally.deferred.fetch_add(1, Ordering::Relaxed);
                 self.hands.post.metrics.result(ResultKind::Deferred);

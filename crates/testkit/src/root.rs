@@ -463,26 +463,22 @@ pub fn snapshot(root: &Path) -> BTreeMap<PathBuf, String> {
     seen
 }
 
-/// The bytes of every file under a directory, `history/` left out: it tells who and when.
+/// The bytes of every plain file under a directory, `history/` left out: it tells who and when.
 pub fn contents(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut paths = vec![root.to_owned()];
     while let Some(path) = paths.pop() {
-        if path.is_dir() {
-            if path.file_name() == Some(OsStr::new("history")) {
-                continue;
-            }
-            paths.extend(
-                fs::read_dir(&path)
-                    .into_iter()
-                    .flatten()
-                    .flatten()
-                    .map(|entry| entry.path()),
-            );
+        // Links are not followed, and a pipe would wait for ever.
+        let Ok(meta) = fs::symlink_metadata(&path) else {
             continue;
+        };
+        if meta.is_dir() && path.file_name() != Some(OsStr::new("history")) {
+            let entries = fs::read_dir(&path).into_iter().flatten().flatten();
+            paths.extend(entries.map(|entry| entry.path()));
+        } else if meta.is_file() {
+            let name = path.strip_prefix(root).unwrap_or(&path).to_owned();
+            files.insert(name, fs::read(&path).unwrap_or_default());
         }
-        let name = path.strip_prefix(root).unwrap_or(&path).to_owned();
-        files.insert(name, fs::read(&path).unwrap_or_default());
     }
     files
 }

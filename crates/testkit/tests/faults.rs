@@ -784,3 +784,46 @@ fn a_full_destination_halts_until_there_is_room() {
     all_passed(&root, 5);
     assert_eq!(root.list("sink", "tmp"), [""; 0]);
 }
+
+/// The same clock without a process, for where libfaketime cannot be had.
+#[test]
+fn a_deferral_made_before_the_clock_went_back_is_due() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let root = Root::new();
+    root.put("relay", "later", b"bytes");
+    let clock = Arc::new(AtomicU64::new(1_800_000_000_000));
+    let wall = Arc::clone(&clock);
+    let dice = AtomicU64::new(0);
+    let yard = ecluse_spool::Yard::with(
+        Arc::new(ecluse_spool::RealFs),
+        &root.path().join("work"),
+        ecluse_spool::Host::this(),
+        Arc::new(move || wall.load(Ordering::Relaxed)),
+        Arc::new(move || dice.fetch_add(1, Ordering::Relaxed)),
+    );
+    let limits = ecluse_spool::Limits {
+        retry_first: Duration::from_secs(60),
+        retry_longest: Duration::from_secs(60),
+        ..ecluse_spool::Limits::default()
+    };
+    let mut worker = ecluse_spool::Worker::open(&yard, "relay", &[], limits, "test").unwrap();
+    let mut defer = || {
+        let scan = worker.scan().unwrap();
+        let parcel = worker.claim(&scan.waiting[0]).unwrap().unwrap();
+        let reason = "later".to_owned();
+        worker
+            .fail(parcel, &ecluse_spool::Verdict::Defer { reason })
+            .unwrap();
+        let next = worker.undefer().unwrap();
+        assert!(next.is_some(), "it waits");
+        clock.fetch_sub(3_600_000, Ordering::Relaxed);
+        assert_eq!(worker.undefer().unwrap(), None, "nothing waits");
+    };
+    defer();
+    assert_eq!(root.list("relay", "ready"), ["later~0"]);
+    // And again, with a first deferral that lies in the future.
+    defer();
+    assert_eq!(root.list("relay", "ready"), ["later~0"]);
+    worker.close().unwrap();
+}

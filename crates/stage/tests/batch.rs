@@ -1,0 +1,131 @@
+//! A gathering stage and one bad parcel in its batch.
+#![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use ecluse_config::Pipeline;
+use ecluse_spool::{FileEntry, Manifest, Yard, digest};
+use ecluse_stage::{
+    Control, Ended, Entry, Exit, Failure, Intake, Outbox, Parcel, ParcelId, Plan, Site, Stage,
+    supervise,
+};
+
+/// Gathers the first bytes of its parcels; refuses a batch with a bad one in it.
+struct Gather;
+
+impl Stage for Gather {
+    const NAME: &'static str = "gather";
+    const INTAKE: Intake = Intake::Batch;
+    const ABOUT: &'static str = "Gathers, for a test";
+    type Settings = Settings;
+
+    fn open(_settings: Settings, _site: &Site) -> Result<Self, Failure> {
+        Ok(Self)
+    }
+
+    fn process(&mut self, parcel: &Parcel, _outbox: &mut Outbox) -> Result<(), Failure> {
+        Err(Failure::config(format!("{} came alone", parcel.id())))
+    }
+
+    fn process_batch(&mut self, batch: &[Parcel], outbox: &mut Outbox) -> Result<(), Failure> {
+        let members: Vec<ParcelId> = batch.iter().map(|parcel| parcel.id().clone()).collect();
+        let mut output = outbox.parcel(ParcelId::of_batch("sheet", &members), "sheet")?;
+        let mut sheet = output.create("sheet")?;
+        for parcel in batch {
+            let mut text = String::new();
+            parcel.open("data")?.read_to_string(&mut text)?;
+            match text.as_str() {
+                "hold" => return Err(Failure::hold(format!("{} is bad", parcel.id()))),
+                "panic" => panic!("{} crashes", parcel.id()),
+                "defer" => return Err(Failure::defer("later")),
+                _ => writeln!(sheet, "{}", parcel.id())?,
+            }
+        }
+        output.add(sheet)?;
+        outbox.emit(output)?;
+        Ok(())
+    }
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {}
+
+fn put(yard: &Yard, id: &str, bytes: &[u8]) {
+    let crib = yard.init("gather").unwrap().tmp().join(id);
+    std::fs::create_dir(&crib).unwrap();
+    std::fs::write(crib.join("data"), bytes).unwrap();
+    let id = ParcelId::new(id).unwrap();
+    let mut manifest = Manifest::new(id, "test", "0".into());
+    manifest.put(FileEntry {
+        name: "data".into(),
+        bytes: bytes.len() as u64,
+        sha256: digest(bytes),
+    });
+    yard.birth(&crib, "gather", &manifest).unwrap();
+}
+
+fn run(root: &Path) -> Ended {
+    let config = root.join("pipeline.toml");
+    let text = "[defaults]\nmin-free = \"0 B\"\n[chain]\nstages = [\"gather\", \"sink\"]\n\
+                [stage.gather]\nattempts = 3\nretry.first = \"1h\"\n";
+    std::fs::write(&config, text).unwrap();
+    let plan = Plan {
+        root: root.to_owned(),
+        config: Some(config.clone()),
+        once: true,
+        version: "test",
+        progress: None,
+        log: None,
+    };
+    let control = Arc::new(Control::new(Pipeline::load(Some(&config)).unwrap()));
+    supervise(plan, &control, &[Entry::of::<Gather>()], None, None).unwrap()
+}
+
+fn members(yard: &Yard) -> Vec<String> {
+    let mut members = Vec::new();
+    yard.each_receipt("gather", &mut |filed| {
+        let inputs = filed.receipt.inputs.iter();
+        members.extend(inputs.map(|input| input.parcel.to_string()));
+    })
+    .unwrap();
+    members.sort();
+    members
+}
+
+#[test]
+fn one_bad_parcel_is_held_and_the_rest_of_its_batch_passes() {
+    for (word, reason) in [("hold", "bad is bad"), ("panic", "bad crashes")] {
+        let root = tempfile::tempdir().unwrap();
+        let yard = Yard::open(&root.path().join("work"));
+        for id in ["a", "b", "c", "d"] {
+            put(&yard, id, b"fine");
+        }
+        put(&yard, "bad", word.as_bytes());
+        let ended = run(root.path());
+        assert_eq!(ended.exit(), Exit::Held, "{word}: {ended:?}");
+        assert_eq!(ended.held, 1, "{word}: {ended:?}");
+        assert_eq!(members(&yard), ["a", "b", "c", "d"], "{word}");
+        let why = yard.why("gather", &ParcelId::new("bad").unwrap()).unwrap();
+        let why = why.unwrap().reason;
+        assert!(why.contains(reason), "{word}: {why}");
+        let depths = yard.depths("gather").unwrap();
+        assert_eq!((depths.ready, depths.working, depths.held), (0, 0, 1));
+    }
+}
+
+#[test]
+fn a_batch_that_waits_leaves_nothing_behind() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    for id in ["a", "b", "c"] {
+        put(&yard, id, b"defer");
+    }
+    let ended = run(root.path());
+    assert_eq!(ended.exit(), Exit::Deferred, "{ended:?}");
+    assert_eq!(ended.deferred, 3);
+    assert_eq!(ended.halted, None);
+    assert_eq!(yard.depths("gather").unwrap().workers, 0);
+}

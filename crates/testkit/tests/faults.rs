@@ -1,0 +1,829 @@
+//! A sick machine: full, read-only, failing and foreign file systems, clocks, bells, crowds.
+//!
+//! In each case nothing is lost, the stage says what is wrong, and it goes on by itself when the
+//! cause is gone. Cases that mount something run again in namespaces of their own, which an
+//! ordinary user may make on most systems; where neither that nor root can be had they say so.
+#![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use ecluse_spool::{Manifest, ParcelId};
+use ecluse_testkit::root::{Program, Root, settle_environment, until, until_so};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+const RELAY: &str = env!("CARGO_BIN_EXE_ecluse-relay");
+/// Set in the process that runs inside the namespaces.
+const INSIDE: &str = "ECLUSE_TEST_INSIDE";
+
+/// Runs the rest of a test in namespaces of its own. `false`: this is the process outside, and the
+/// test is over.
+fn inside(test: &str) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let flags = ["-Urm", "-m"].into_iter().find(|flags| {
+        let mut probe = Command::new("unshare");
+        probe.args([flags, "sh", "-c", "mount -t tmpfs none /mnt"]);
+        let output = probe.output();
+        output.is_ok_and(|output| output.status.success())
+    });
+    let Some(flags) = flags else {
+        eprintln!("skipped: {test} needs root, or unshare and user namespaces");
+        return false;
+    };
+    let mut command = Command::new("unshare");
+    command.arg(flags).arg(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
+    let output = command.env(INSIDE, "1").output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    for line in text(&output.stderr)
+        .lines()
+        .filter(|l| l.starts_with("measured: "))
+    {
+        eprintln!("{line}");
+    }
+    assert!(
+        output.status.success(),
+        "{}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    assert!(
+        text(&output.stdout).contains("1 passed"),
+        "{test} is misspelt"
+    );
+    false
+}
+
+fn sh(script: &str, path: &Path) {
+    let mut command = Command::new("sh");
+    let status = command.args(["-ec", script, "sh"]).arg(path).status();
+    assert!(status.unwrap().success(), "{script} {}", path.display());
+}
+
+/// Mounts an empty file system of that size on a directory.
+fn mount(path: &Path, size: &str) {
+    fs::create_dir_all(path).unwrap();
+    sh(
+        &format!("mount -t tmpfs -o size={size},nr_inodes=0 none \"$1\""),
+        path,
+    );
+}
+
+fn relay_settings(root: &Root, more: &str) {
+    root.settings(&["relay", "sink"], &format!("[stage.relay]\n{more}\n"));
+}
+
+/// A root on a file system of its own.
+fn mounted(size: &str, more: &str) -> (TempDir, Root) {
+    let dir = TempDir::new().unwrap();
+    mount(dir.path(), size);
+    let root = Root::at(dir.path());
+    relay_settings(&root, more);
+    (dir, root)
+}
+
+/// Fills a file system to the last byte; returns the file that does.
+fn fill(dir: &Path) -> PathBuf {
+    let path = dir.join("filler");
+    let mut file = File::create(&path).unwrap();
+    let mut size = 64 << 10;
+    while size > 0 {
+        if file.write_all(&vec![0; size]).is_err() {
+            size /= 2;
+        }
+    }
+    path
+}
+
+fn empty(filler: &Path) {
+    File::options()
+        .write(true)
+        .open(filler)
+        .unwrap()
+        .set_len(0)
+        .unwrap();
+}
+
+/// Every parcel has passed, once, at its first attempt.
+fn all_passed(root: &Root, parcels: usize) {
+    assert_eq!(root.list("sink", "ready").len(), parcels);
+    for part in ["ready", "claim", "reap", "held", "deferred"] {
+        assert_eq!(root.list("relay", part), [""; 0], "{part}");
+    }
+    let mut seen = 0;
+    let see = &mut |filed: ecluse_spool::Filed| {
+        seen += 1;
+        assert_eq!(
+            filed.receipt.attempt, 1,
+            "the machine's fault is no attempt"
+        );
+    };
+    root.yard().each_receipt("relay", see).unwrap();
+    assert_eq!(seen, parcels);
+    must_be_whole(root, "sink");
+}
+
+/// Every parcel waiting in a stage has the files its manifest names, byte for byte.
+fn must_be_whole(root: &Root, stage: &str) {
+    let yard = root.yard();
+    let mut places = Vec::new();
+    yard.each_place(stage, &mut |place| places.push(place))
+        .unwrap();
+    for place in places {
+        let bytes = fs::read(place.path.join("parcel.json")).unwrap();
+        let manifest: Manifest = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(manifest.id, place.parcel);
+        for file in &manifest.files {
+            let bytes = fs::read(place.path.join(&file.name)).unwrap();
+            assert_eq!(bytes.len() as u64, file.bytes, "{:?}", place.path);
+            assert_eq!(
+                ecluse_spool::digest(&bytes),
+                file.sha256,
+                "{:?}",
+                place.path
+            );
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_halts_until_there_is_room() {
+    if !inside("a_full_disk_halts_until_there_is_room") {
+        return;
+    }
+    let (_dir, root) = mounted("4m", "");
+    root.yard()
+        .pause("relay", "test", "until it is full")
+        .unwrap();
+    for number in 0..5 {
+        root.put("relay", &format!("p-{number}"), b"some bytes");
+    }
+    let mut program = root.start_ready(RELAY, "relay", &[]);
+    root.await_note("relay", "blocked");
+    let filler = fill(root.path());
+    root.yard().resume("relay").unwrap();
+    let why = root.await_note("relay", "halted");
+    assert!(why.contains("No space left on device"), "{why}");
+    program.await_log("the machine is not well: claiming nothing");
+    until_so("everything given back", || {
+        root.list("relay", "ready").len() == 5
+    });
+    assert_eq!(root.list("sink", "ready"), [""; 0]);
+    program.must_live();
+    empty(&filler);
+    root.await_count("sink", "ready", 5);
+    program.await_log("the machine is well again");
+    root.await_note("relay", "idle");
+    assert_eq!(program.stop(), 0, "{}", program.log());
+    all_passed(&root, 5);
+}
+
+#[test]
+fn a_run_on_a_full_disk_ends_with_74_and_loses_nothing() {
+    if !inside("a_run_on_a_full_disk_ends_with_74_and_loses_nothing") {
+        return;
+    }
+    let (_dir, root) = mounted("4m", "");
+    root.put("relay", "p", b"some bytes");
+    root.drop_file("relay", "dropped", b"a file");
+    let filler = fill(root.path());
+    let (code, said) = root.run(RELAY, &["--once"]);
+    assert_eq!(code, 74, "{said}");
+    assert!(said.contains("No space left on device"), "{said}");
+    assert_eq!(root.list("relay", "ready"), ["p~0"]);
+    assert_eq!(root.list("relay", "drop"), ["dropped"]);
+    empty(&filler);
+    let (code, said) = root.run(RELAY, &["--once"]);
+    assert_eq!(code, 0, "{said}");
+    all_passed(&root, 2);
+}
+
+#[test]
+fn too_little_room_blocks_until_there_is_more() {
+    if !inside("too_little_room_blocks_until_there_is_more") {
+        return;
+    }
+    let (_dir, root) = mounted("8m", "min-free = \"4 MiB\"");
+    let filler = root.path().join("filler");
+    fs::write(&filler, vec![0; 6 << 20]).unwrap();
+    root.put("relay", "p", b"some bytes");
+    let mut program = root.start_ready(RELAY, "relay", &[]);
+    let why = root.await_note("relay", "blocked");
+    assert!(why.contains("free, needs 4 MiB"), "{why}");
+    program.await_log("claiming nothing");
+    assert_eq!(root.list("relay", "ready"), ["p~0"]);
+    // A run that is to end says so instead of waiting.
+    let (code, said) = root.run(RELAY, &["--once"]);
+    assert_eq!(code, 75, "{said}");
+    assert!(said.contains("needs 4 MiB"), "{said}");
+    empty(&filler);
+    root.await_count("sink", "ready", 1);
+    program.await_log("claiming again");
+    assert_eq!(program.stop(), 0);
+    all_passed(&root, 1);
+}
+
+#[test]
+fn a_read_only_disk_halts_until_it_can_be_written() {
+    if !inside("a_read_only_disk_halts_until_it_can_be_written") {
+        return;
+    }
+    let (_dir, root) = mounted("16m", "");
+    let outside = TempDir::new().unwrap();
+    let go_on = outside.path().join("go-on");
+    relay_settings(&root, &format!("wedge-until = {go_on:?}"));
+    for number in 0..4 {
+        root.put("relay", &format!("p-{number}"), b"wedge");
+    }
+    let mut program = root.start(RELAY, &[]);
+    until_so("one in hand", || {
+        program.must_live();
+        !root.claimed("relay").is_empty()
+    });
+    // The same tree, mounted over itself: every path leads to a file system that cannot be written.
+    sh(
+        "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\"",
+        root.path(),
+    );
+    fs::write(&go_on, "").unwrap();
+    program.await_log("the machine is not well: claiming nothing");
+    program.await_log("Read-only file system");
+    program.must_live();
+    assert_eq!(root.list("sink", "ready"), [""; 0]);
+    sh("umount -l \"$1\"", root.path());
+    root.await_count("sink", "ready", 4);
+    program.await_log("the machine is well again");
+    assert_eq!(program.stop(), 0, "{}", program.log());
+    all_passed(&root, 4);
+    // A stage that starts on one ends at once, with a line that says why.
+    sh(
+        "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\"",
+        root.path(),
+    );
+    let (code, said) = root.run(RELAY, &[]);
+    assert_eq!(code, 74, "{said}");
+    assert!(said.contains("Read-only file system"), "{said}");
+    let mut check = root.start(RELAY, &["--check"]);
+    assert_eq!(
+        check.wait(),
+        0,
+        "--check needs no writable disk: {}",
+        check.log()
+    );
+}
+
+/// Starts the relay with some of its system calls failing; `None` when that cannot be done here.
+fn failing(root: &Root, inject: &str) -> Option<Program> {
+    let mut probe = Command::new("strace");
+    let works = probe.args(["-o", "/dev/null", "true"]).output();
+    if !works.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: needs strace, and leave to trace a program");
+        return None;
+    }
+    let mut command = Command::new("strace");
+    settle_environment(&mut command);
+    // -D: the program is our child, the tracer is not, so that signals reach the right one.
+    command.args([
+        "-D",
+        "-f",
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=fsync,fdatasync,syncfs",
+    ]);
+    command.args(["-e", &format!("inject={inject}"), RELAY, "--root"]);
+    command.arg(root.path());
+    Some(Program::start(command))
+}
+
+#[test]
+fn a_failed_fsync_is_not_tried_again_on_the_same_bytes_and_loses_nothing() {
+    // Three come before the worker is born. The ranges cover the outputs, the sheet, and the
+    // directory of the receipt, which is synced after the link.
+    for first in [4, 6, 9, 11] {
+        let root = Root::new();
+        relay_settings(&root, "");
+        for stage in ["relay", "sink"] {
+            root.yard().init(stage).unwrap();
+        }
+        root.put("relay", "p", b"some bytes");
+        let last = first + 1;
+        let Some(mut program) = failing(&root, &format!("fsync:error=EIO:when={first}..{last}"))
+        else {
+            return;
+        };
+        root.await_count("sink", "ready", 1);
+        program.await_log("Input/output error");
+        program.await_log("the machine is well again");
+        assert_eq!(program.stop(), 0, "{first}: {}", program.log());
+        all_passed(&root, 1);
+    }
+}
+
+#[test]
+fn a_failed_sync_of_a_group_loses_nothing() {
+    let root = Root::new();
+    relay_settings(&root, "");
+    for number in 0..30 {
+        root.put("relay", &format!("p-{number}"), b"some bytes");
+    }
+    let Some(mut program) = failing(&root, "syncfs:error=EIO:when=1+2") else {
+        return;
+    };
+    // Every other one fails: what is committed on the way stays, the rest comes again.
+    root.await_count("sink", "ready", 30);
+    program.await_log("Input/output error");
+    assert_eq!(program.stop(), 0, "{}", program.log());
+    all_passed(&root, 30);
+}
+
+#[test]
+fn a_first_scan_that_fails_is_no_end() {
+    let root = Root::new();
+    relay_settings(&root, "wedge-until = \"/\"");
+    root.yard().init("sink").unwrap();
+    root.put("relay", "p", b"sleep 600000");
+    let mut dead = root.start(RELAY, &[]);
+    until_so("the parcel in hand", || !root.claimed("relay").is_empty());
+    dead.signal(Signal::KILL);
+    dead.wait();
+    // Settling the dead worker is the first thing the next one does; its sync fails.
+    let Some(mut program) = failing(&root, "fsync:error=EIO:when=4..5") else {
+        return;
+    };
+    program.await_log("the machine is well again");
+    until_so("the parcel in hand again", || {
+        program.must_live();
+        root.claimed("relay") == ["p~2"]
+    });
+    assert_eq!(program.stop(), 0, "{}", program.log());
+    assert_eq!(root.list("relay", "ready"), ["p~1"]);
+}
+
+fn libfaketime() -> Option<PathBuf> {
+    let places = ["/usr/lib", "/usr/lib64", "/usr/local/lib"];
+    let mut dirs: Vec<PathBuf> = places.iter().map(PathBuf::from).collect();
+    for place in places {
+        let entries = fs::read_dir(place).into_iter().flatten().flatten();
+        dirs.extend(entries.map(|entry| entry.path()));
+    }
+    let mut paths = dirs.iter().flat_map(|dir| {
+        let name = "libfaketimeMT.so.1";
+        [dir.join("faketime").join(name), dir.join(name)]
+    });
+    paths.find(|path| path.exists())
+}
+
+#[test]
+fn a_clock_set_back_an_hour_keeps_nothing_waiting() {
+    let Some(library) = libfaketime() else {
+        eprintln!("skipped: needs libfaketime");
+        return;
+    };
+    let root = Root::new();
+    relay_settings(
+        &root,
+        "retry = { first = \"2s\", factor = 1.0, max = \"2s\", limit = \"7d\" }\nsettle = \"200ms\"",
+    );
+    let clock = root.path().join("clock");
+    fs::write(&clock, "+0").unwrap();
+    let mut command = root.program(RELAY);
+    command
+        .env("LD_PRELOAD", library)
+        .env("FAKETIME_TIMESTAMP_FILE", &clock)
+        .env("FAKETIME_NO_CACHE", "1")
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+        .env("FAKETIME_DONT_RESET", "1");
+    root.put("relay", "later", b"defer");
+    let mut program = Program::start(command);
+    let due = |root: &Root| -> Option<u64> {
+        let deferred = root.list("relay", "deferred");
+        deferred.first()?.split('~').next()?.parse().ok()
+    };
+    let first = until("a deferral", || {
+        program.must_live();
+        due(&root)
+    });
+    fs::write(&clock, "-3600").unwrap();
+    // Due in an hour by the new clock: tried again all the same.
+    let second = until("a deferral by the new clock", || {
+        due(&root).filter(|due| *due + 3000 < first)
+    });
+    assert!(second + 4000 > first, "{first} {second}");
+    // A file and a parcel that are an hour older than now are taken like any other.
+    root.drop_file("relay", "from-the-future", b"bytes");
+    root.put("relay", "p", b"bytes");
+    root.await_count("sink", "ready", 2);
+    program.must_live();
+    // And forward again.
+    fs::write(&clock, "+3600").unwrap();
+    until_so("a deferral by the third clock", || {
+        due(&root).is_some_and(|due| due > second + 7000)
+    });
+    assert_eq!(program.stop(), 0, "{}", program.log());
+    assert_eq!(root.list("relay", "held"), [""; 0]);
+    assert_eq!(root.list("relay", "deferred").len(), 1);
+}
+
+#[test]
+fn a_hundred_thousand_waiting_parcels_are_no_trouble() {
+    if !inside("a_hundred_thousand_waiting_parcels_are_no_trouble") {
+        return;
+    }
+    const PARCELS: usize = 100_000;
+    const ENOUGH: usize = 2_000;
+    let (_dir, root) = mounted("2g", "high-mark = 1000000\nlow-mark = 900000");
+    let yard = root.yard();
+    let ready = yard.init("relay").unwrap().ready();
+    let began = Instant::now();
+    // Two hands: this is most of the test's time.
+    std::thread::scope(|scope| {
+        for hand in 0..2 {
+            let ready = &ready;
+            scope.spawn(move || {
+                for number in (hand..PARCELS).step_by(2) {
+                    let id = ParcelId::new(&format!("p-{number:06}")).unwrap();
+                    let dir = ready.join(format!("{id}~0"));
+                    fs::create_dir(&dir).unwrap();
+                    let manifest = Manifest::new(id, "test", "0".into());
+                    fs::write(dir.join("parcel.json"), manifest.to_bytes()).unwrap();
+                }
+            });
+        }
+    });
+    eprintln!("measured: {PARCELS} parcels made in {:?}", began.elapsed());
+    let limits = ecluse_spool::Limits::default();
+    let mut worker = ecluse_spool::Worker::open(&yard, "relay", &[], limits, "test").unwrap();
+    let began = Instant::now();
+    let scan = worker.scan().unwrap();
+    eprintln!(
+        "measured: scan of {PARCELS} parcels and their shards in {:?}",
+        began.elapsed()
+    );
+    assert_eq!(scan.total, PARCELS);
+    assert!(
+        scan.waiting.len() < 10_000,
+        "the backlog is not held in memory"
+    );
+    assert!(ready.join("ff").is_dir(), "ready/ is sharded");
+    let began = Instant::now();
+    assert_eq!(worker.scan().unwrap().total, PARCELS);
+    eprintln!("measured: scan again in {:?}", began.elapsed());
+    worker.close().unwrap();
+
+    let began = Instant::now();
+    let mut program = root.start(RELAY, &["--workers", "2"]);
+    let passed = || root.list("sink", "ready").len();
+    until_so("some thousands to pass", || {
+        program.must_live();
+        passed() >= ENOUGH
+    });
+    eprintln!(
+        "measured: {} parcels passed in {:?}",
+        passed(),
+        began.elapsed()
+    );
+    assert_eq!(program.stop(), 0, "{}", program.log());
+    assert_eq!(
+        program.lines_with("\"level\":\"error\""),
+        0,
+        "{}",
+        program.log()
+    );
+    assert_eq!(root.list("relay", "claim"), [""; 0]);
+    assert_eq!(
+        root.list("relay", "ready").len() + passed(),
+        PARCELS,
+        "each in one place"
+    );
+    assert_eq!(root.receipts("relay"), passed());
+}
+
+#[test]
+fn a_bell_rings_for_shards_made_while_it_hangs() {
+    let root = Root::new();
+    relay_settings(&root, "shard-above = 5");
+    for number in 0..10 {
+        root.put("relay", &format!("p-{number}"), b"bytes");
+    }
+    let mut program = root.start_ready(RELAY, "relay", &[]);
+    root.await_count("sink", "ready", 10);
+    assert!(root.part("relay", "ready/ff").is_dir());
+    root.await_note("relay", "idle");
+    // Within a second everybody knows that this stage is sharded.
+    until_so("a parcel that lies in its shard", || {
+        let id = format!("late-{:?}", Instant::now());
+        let id: String = id.chars().filter(char::is_ascii_alphanumeric).collect();
+        root.put("relay", &id, b"bytes");
+        root.part(
+            "relay",
+            &format!("ready/{}/{id}~0", ParcelId::new(&id).unwrap().shard()),
+        )
+        .exists()
+    });
+    let began = Instant::now();
+    until_so("it to pass", || root.list("relay", "ready").is_empty());
+    assert!(
+        began.elapsed() < Duration::from_secs(20),
+        "before the scan that comes every 30 s"
+    );
+    assert_eq!(program.stop(), 0, "{}", program.log());
+}
+
+#[test]
+fn more_events_than_the_queue_holds_ring_the_bell() {
+    if !inside("more_events_than_the_queue_holds_ring_the_bell") {
+        return;
+    }
+    let text = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+    let queue: usize = text.trim().parse().unwrap();
+    if queue > 200_000 {
+        eprintln!("skipped: the queue of this machine holds {queue} events");
+        return;
+    }
+    let (_dir, root) = mounted("1g", "scan = \"10m\"");
+    let mut program = root.start_ready(RELAY, "relay", &[]);
+    root.await_note("relay", "idle");
+    program.signal(Signal::STOP);
+    // Directories in drop/ ring no bell of their own.
+    for number in 0..queue + 1000 {
+        fs::create_dir(root.part("relay", "drop").join(number.to_string())).unwrap();
+    }
+    for number in 0..5 {
+        root.put("relay", &format!("p-{number}"), b"bytes");
+    }
+    program.signal(Signal::CONT);
+    root.await_count("sink", "ready", 5);
+    assert_eq!(program.stop(), 0, "{}", program.log());
+    all_passed(&root, 5);
+}
+
+#[test]
+fn without_a_bell_the_directory_is_read_more_often() {
+    let test = "without_a_bell_the_directory_is_read_more_often";
+    if std::env::var_os(INSIDE).is_none() {
+        let mut probe = Command::new("unshare");
+        let none = "echo 0 > /proc/sys/user/max_inotify_instances";
+        let output = probe.args(["-Urm", "sh", "-ec", none]).output();
+        if !output.is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: needs unshare and user namespaces");
+            return;
+        }
+    }
+    if !inside(test) {
+        return;
+    }
+    fs::write("/proc/sys/user/max_inotify_instances", "0").unwrap();
+    let root = Root::new();
+    relay_settings(&root, "scan = \"10m\"");
+    let mut program = root.start_ready(RELAY, "relay", &[]);
+    program.await_log("no bell on this machine: scanning more often instead");
+    root.await_note("relay", "idle");
+    root.put("relay", "p", b"bytes");
+    root.drop_file("relay", "dropped", b"bytes");
+    root.await_count("sink", "ready", 2);
+    assert_eq!(program.stop(), 0, "{}", program.log());
+    all_passed(&root, 2);
+}
+
+#[test]
+fn a_destination_that_is_taken_away_is_made_again() {
+    let root = Root::new();
+    relay_settings(&root, "");
+    let mut program = root.start_ready(RELAY, "relay", &[]);
+    root.put("relay", "one", b"bytes");
+    root.await_count("sink", "ready", 1);
+    sh("rm -rf \"$1\"", &root.part("sink", ""));
+    root.put("relay", "two", b"bytes");
+    root.await_count("sink", "ready", 1);
+    // Its shards alone.
+    for number in 0..=255 {
+        fs::create_dir(root.part("sink", "ready").join(format!("{number:02x}"))).unwrap();
+    }
+    until_so("one handed into its shard", || {
+        let id = format!("{:?}", Instant::now());
+        let id: String = id.chars().filter(char::is_ascii_alphanumeric).collect();
+        root.put("relay", &id, b"bytes");
+        until_so("it to pass", || {
+            root.list("relay", "ready").is_empty() && root.claimed("relay").is_empty()
+        });
+        let shard = ParcelId::new(&id).unwrap().shard();
+        root.part("sink", &format!("ready/{shard}/{id}~0")).exists()
+    });
+    sh("rm -rf \"$1\"", &root.part("sink", "ready"));
+    root.put("relay", "three", b"bytes");
+    root.await_count("sink", "ready", 1);
+    assert_eq!(program.stop(), 0, "{}", program.log());
+    assert_eq!(
+        program.lines_with("\"level\":\"error\""),
+        0,
+        "{}",
+        program.log()
+    );
+}
+
+#[test]
+fn a_stage_emptied_under_its_feet_goes_on() {
+    let root = Root::new();
+    relay_settings(&root, "");
+    let mut program = root.start_ready(RELAY, "relay", &[]);
+    root.await_note("relay", "idle");
+    sh("rm -rf \"$1\"/*", &root.part("relay", ""));
+    root.put("relay", "one", b"bytes");
+    root.await_count("sink", "ready", 1);
+    // Its waiting room alone, while a parcel is in hand: that one goes back and is not lost.
+    root.put("relay", "long", b"sleep 600000");
+    until_so("it in hand", || !root.claimed("relay").is_empty());
+    sh("rm -rf \"$1\"", &root.part("relay", "ready"));
+    assert_eq!(program.stop(), 0, "{}", program.log());
+    assert_eq!(root.list("relay", "ready"), ["long~0"]);
+    must_be_whole(&root, "relay");
+    // And while nothing is: made again, and the bell hangs on the new one.
+    sh("rm -rf \"$1\"/*", &root.part("relay", "ready"));
+    let mut program = root.start_ready(RELAY, "relay", &[]);
+    root.await_note("relay", "idle");
+    sh("rm -rf \"$1\"", &root.part("relay", "ready"));
+    root.put("relay", "two", b"bytes");
+    root.await_count("sink", "ready", 2);
+    assert_eq!(program.stop(), 0, "{}", program.log());
+}
+
+#[test]
+fn a_dead_workers_parcel_is_not_lost_with_its_waiting_room() {
+    let root = Root::new();
+    relay_settings(&root, "shard-above = 1000");
+    for number in 0..=255 {
+        fs::create_dir_all(root.part("relay", "ready").join(format!("{number:02x}"))).unwrap();
+    }
+    root.put("relay", "long", b"sleep 600000");
+    let mut program = root.start(RELAY, &[]);
+    until_so("it in hand", || !root.claimed("relay").is_empty());
+    let mut other = root.start_ready(RELAY, "relay", &[]);
+    // The other knows that this stage is sharded; then the shards are gone.
+    root.put("relay", "good", b"bytes");
+    root.await_count("sink", "ready", 1);
+    sh("rm -rf \"$1\"", &root.part("relay", "ready"));
+    program.signal(Signal::KILL);
+    program.wait();
+    assert_eq!(other.stop(), 0, "{}", other.log());
+    let mut next = root.start(RELAY, &[]);
+    until_so("it in hand again", || {
+        next.must_live();
+        root.claimed("relay") == ["long~2"]
+    });
+    assert_eq!(next.stop(), 0);
+    assert_eq!(root.list("relay", "ready"), ["long~1"]);
+    must_be_whole(&root, "relay");
+}
+
+#[test]
+fn a_destination_on_another_file_system_gets_whole_parcels() {
+    if !inside("a_destination_on_another_file_system_gets_whole_parcels") {
+        return;
+    }
+    let (_dir, root) = mounted("64m", "");
+    mount(&root.part("sink", ""), "32m");
+    let long = "n".repeat(180);
+    root.put("relay", &long, b"bytes");
+    for number in 0..20 {
+        root.put("relay", &format!("p-{number}"), &vec![b'x'; 10_000]);
+    }
+    std::os::unix::fs::symlink("/etc/hostname", root.part("relay", "ready/p-3~0/link")).unwrap();
+    // One waits there already under the same name with the same content, one with another.
+    root.put("sink", "p-1", b"another content");
+    let (code, said) = root.run(RELAY, &["--once"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(root.list("sink", "ready").len(), 21);
+    assert_eq!(root.list("sink", "held"), ["p-1~0"]);
+    assert_eq!(root.list("sink", "tmp"), [""; 0]);
+    assert!(
+        root.part("sink", &format!("ready/{long}~0/history/01-relay.json"))
+            .is_file()
+    );
+    assert!(!root.part("sink", "ready/p-3~0/link").exists());
+    must_be_whole(&root, "sink");
+    assert_eq!(root.receipts("relay"), 21);
+    assert_eq!(root.list("relay", "claim"), [""; 0]);
+}
+
+#[test]
+fn kills_on_the_way_to_another_file_system_lose_nothing() {
+    if !inside("kills_on_the_way_to_another_file_system_lose_nothing") {
+        return;
+    }
+    const PARCELS: usize = 120;
+    let (_dir, root) = mounted(
+        "128m",
+        "group = { parcels = 4, wait = \"1ms\" }\nattempts = 1000",
+    );
+    mount(&root.part("sink", ""), "128m");
+    for number in 0..PARCELS {
+        root.put("relay", &format!("p-{number}"), &vec![b'x'; 20_000]);
+    }
+    let mut kills = 0;
+    while root.list("sink", "ready").len() < PARCELS - 10 {
+        // Killed as soon as a few more have come: in the middle of the hand-over of the next ones.
+        let there = root.list("sink", "ready").len();
+        let mut program = root.start(RELAY, &["--workers", "2"]);
+        until_so("some more to pass", || {
+            program.must_live();
+            root.list("sink", "ready").len() > there + kills % 7
+        });
+        program.signal(Signal::KILL);
+        program.wait();
+        kills += 1;
+    }
+    // The next start may be from another directory, with another path to the same root.
+    let mut command = Command::new(RELAY);
+    settle_environment(&mut command);
+    command
+        .current_dir(root.path())
+        .args(["--root", ".", "--once"]);
+    let mut last = Program::start(command);
+    assert_eq!(last.wait(), 0, "{}", last.log());
+    eprintln!("measured: {PARCELS} parcels across file systems under {kills} kills");
+    assert!(kills > 5, "{kills}");
+    assert_eq!(root.list("sink", "ready").len(), PARCELS);
+    assert_eq!(root.list("sink", "held"), [""; 0]);
+    assert_eq!(root.receipts("relay"), PARCELS);
+    must_be_whole(&root, "sink");
+    for part in ["ready", "claim", "reap", "held"] {
+        assert_eq!(root.list("relay", part), [""; 0], "{part}");
+    }
+}
+
+#[test]
+fn a_full_destination_halts_until_there_is_room() {
+    if !inside("a_full_destination_halts_until_there_is_room") {
+        return;
+    }
+    let (_dir, root) = mounted("32m", "");
+    let sink = root.part("sink", "");
+    mount(&sink, "2m");
+    root.yard().init("sink").unwrap();
+    let filler = fill(&sink);
+    for number in 0..5 {
+        root.put("relay", &format!("p-{number}"), &vec![b'x'; 10_000]);
+    }
+    let mut program = root.start(RELAY, &[]);
+    let why = root.await_note("relay", "halted");
+    assert!(
+        why.contains("No space left on device") && why.contains("sink"),
+        "{why}"
+    );
+    program.must_live();
+    empty(&filler);
+    root.await_count("sink", "ready", 5);
+    assert_eq!(program.stop(), 0, "{}", program.log());
+    all_passed(&root, 5);
+    assert_eq!(root.list("sink", "tmp"), [""; 0]);
+}
+
+/// The same clock without a process, for where libfaketime cannot be had.
+#[test]
+fn a_deferral_made_before_the_clock_went_back_is_due() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let root = Root::new();
+    root.put("relay", "later", b"bytes");
+    let clock = Arc::new(AtomicU64::new(1_800_000_000_000));
+    let wall = Arc::clone(&clock);
+    let dice = AtomicU64::new(0);
+    let yard = ecluse_spool::Yard::with(
+        Arc::new(ecluse_spool::RealFs),
+        &root.path().join("work"),
+        ecluse_spool::Host::this(),
+        Arc::new(move || wall.load(Ordering::Relaxed)),
+        Arc::new(move || dice.fetch_add(1, Ordering::Relaxed)),
+    );
+    let limits = ecluse_spool::Limits {
+        retry_first: Duration::from_secs(60),
+        retry_longest: Duration::from_secs(60),
+        ..ecluse_spool::Limits::default()
+    };
+    let mut worker = ecluse_spool::Worker::open(&yard, "relay", &[], limits, "test").unwrap();
+    let mut defer = || {
+        let scan = worker.scan().unwrap();
+        let parcel = worker.claim(&scan.waiting[0]).unwrap().unwrap();
+        let reason = "later".to_owned();
+        worker
+            .fail(parcel, &ecluse_spool::Verdict::Defer { reason })
+            .unwrap();
+        let next = worker.undefer().unwrap();
+        assert!(next.is_some(), "it waits");
+        clock.fetch_sub(3_600_000, Ordering::Relaxed);
+        assert_eq!(worker.undefer().unwrap(), None, "nothing waits");
+    };
+    defer();
+    assert_eq!(root.list("relay", "ready"), ["later~0"]);
+    // And again, with a first deferral that lies in the future.
+    defer();
+    assert_eq!(root.list("relay", "ready"), ["later~0"]);
+    worker.close().unwrap();
+}

@@ -14,7 +14,7 @@ mod model {
 }
 
 use model::chain::Scenario;
-use model::explore::{Effort, crash, faults, reapers, zombies};
+use model::explore::{Effort, Other, crash, faults, pauses, reapers};
 
 macro_rules! scenarios {
     ($($name:ident)*) => {
@@ -37,8 +37,13 @@ macro_rules! scenarios {
             }
 
             #[test]
-            fn pauses() {
-                zombies(&Scenario::$name(), Effort::asked()).close();
+            fn zombies() {
+                pauses(&Scenario::$name(), Other::Heir, Effort::asked()).close();
+            }
+
+            #[test]
+            fn rivals() {
+                pauses(&Scenario::$name(), Other::Rival, Effort::asked()).close();
             }
         })*
     };

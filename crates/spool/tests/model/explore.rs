@@ -49,7 +49,7 @@ impl Effort {
                 seconds: 100,
                 reapers: 50,
                 faults: 50,
-                pauses: 70,
+                pauses: 50,
             },
         }
     }
@@ -332,10 +332,23 @@ fn faulty(scenario: &Scenario, fault: Fault) -> Option<String> {
     None
 }
 
-/// Pauses a life before each of its calls. Another host takes it for dead and goes on with its
-/// work, to the end or until it is paused in turn; then the first wakes up.
-pub(crate) fn zombies(scenario: &Scenario, effort: Effort) -> Report {
-    let mut report = Report::new(scenario, "pauses");
+/// What the second host makes of the first while that is paused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Other {
+    /// Takes it for dead and goes on with its work.
+    Heir,
+    /// Leaves it alone and works beside it, on copies of the same gifts.
+    Rival,
+}
+
+/// Pauses a life before each of its calls. Another host works, to the end or until it is paused
+/// in turn; then the first wakes up.
+pub(crate) fn pauses(scenario: &Scenario, other: Other, effort: Effort) -> Report {
+    let what = match other {
+        Other::Heir => "pauses beside an heir",
+        Other::Rival => "pauses beside a rival",
+    };
+    let mut report = Report::new(scenario, what);
     let calls = count(scenario);
     let mut dice = Dice(0x20b1e);
     let ones: Vec<_> = (0..calls).map(|first| [Some(first), None]).collect();
@@ -347,7 +360,7 @@ pub(crate) fn zombies(scenario: &Scenario, effort: Effort) -> Report {
     chosen.extend(dice.choose(effort.pauses / 2, twos));
     for stops in chosen {
         report.run += 1;
-        let wrong = pause(scenario, stops);
+        let wrong = pause(scenario, other, stops);
         if !wrong.is_empty() {
             report.wrong.push(wrong.join("\n  "));
         }
@@ -358,13 +371,13 @@ pub(crate) fn zombies(scenario: &Scenario, effort: Effort) -> Report {
     report
 }
 
-fn pause(scenario: &Scenario, stops: [Option<usize>; 2]) -> Vec<String> {
+fn pause(scenario: &Scenario, other: Other, stops: [Option<usize>; 2]) -> Vec<String> {
     let shared = Arc::new(Mutex::new(scenario.disk()));
     let turns = Turns::new(stops);
     let run = |me: usize, host: &str| {
         let process = Process::on(&shared).taking_turns(&turns, me);
         let mut life = Life::new(scenario, &process, host, Temper::Fenceable);
-        if me == 1 {
+        if me == 1 && other == Other::Heir {
             life = life.impatient();
         }
         turns.begin(me);
@@ -386,7 +399,7 @@ fn pause(scenario: &Scenario, stops: [Option<usize>; 2]) -> Vec<String> {
     }
     // Whom the heir met it took for dead. None of these may work on; only one that was just
     // ending in good order need not notice.
-    if let [Some(stop), None] = stops {
+    if let (Other::Heir, [Some(stop), None]) = (other, stops) {
         for worker in heir.1.met.difference(&sleeper.1.fenced) {
             let closing = sleeper.1.closed.get(worker);
             if !closing.is_some_and(|calls| calls.contains(&stop)) {

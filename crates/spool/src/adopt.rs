@@ -137,23 +137,31 @@ impl Worker {
         self.fs
             .write_new(&path, &manifest.to_bytes())
             .at("write", &path)?;
+        // Durable before the file loses the name it came with: a power cut that kept the move and
+        // not the description would leave nobody who knows that name.
+        self.fs.sync_file(taken).at("sync", taken)?;
+        self.fs.sync_file(&path).at("sync", &path)?;
         let file = crib.join(&manifest.files[0].name);
         self.fs.rename(taken, &file).at("move", taken)?;
-        self.complete_parcel(crib, manifest)
+        self.complete_crib(crib)
     }
 
     /// Makes a described parcel whole and durable, from wherever a crash left it.
     fn complete_parcel(&mut self, crib: &Path, manifest: &Manifest) -> Result<()> {
-        let nest = crib.join(TAKEN);
-        gone(self.fs.rmdir(&nest)).at("remove", &nest)?;
-        let history = crib.join(HISTORY);
-        self.fs.ensure_dir(&history).at("make", &history)?;
         for file in &manifest.files {
             let path = crib.join(&file.name);
             self.fs.sync_file(&path).at("sync", &path)?;
         }
         let path = crib.join(MANIFEST);
         self.fs.sync_file(&path).at("sync", &path)?;
+        self.complete_crib(crib)
+    }
+
+    fn complete_crib(&mut self, crib: &Path) -> Result<()> {
+        let nest = crib.join(TAKEN);
+        gone(self.fs.rmdir(&nest)).at("remove", &nest)?;
+        let history = crib.join(HISTORY);
+        self.fs.ensure_dir(&history).at("make", &history)?;
         self.fs.sync_dir(crib).at("sync", crib)
     }
 

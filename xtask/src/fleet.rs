@@ -4,11 +4,14 @@ use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use ecluse_spool::Yard;
 use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::samples::Samples;
 
@@ -64,13 +67,19 @@ pub(crate) struct Fleet {
     samples: Samples,
     root: PathBuf,
     log: PathBuf,
+    /// Somebody wants this to end: everything is to be killed and put away.
+    interrupted: Arc<AtomicBool>,
     /// Every place, running or not.
     pub(crate) slots: Vec<Slot>,
 }
 
 impl Fleet {
     /// Makes the places; nothing runs yet. Logs go to `log`.
-    pub(crate) fn new(samples: Samples, root: &Path, log: &Path) -> Self {
+    pub(crate) fn new(samples: Samples, root: &Path, log: &Path) -> anyhow::Result<Self> {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
+        }
         let slots = CREW.map(|(stage, workers)| Slot {
             stage,
             workers,
@@ -78,12 +87,13 @@ impl Fleet {
             wake_at: None,
             end_at: None,
         });
-        Self {
+        Ok(Self {
             samples,
             root: root.to_owned(),
             log: log.to_owned(),
+            interrupted,
             slots: slots.into(),
-        }
+        })
     }
 
     /// Returns the programs.
@@ -134,7 +144,13 @@ impl Fleet {
     }
 
     /// Returns the places whose process has ended since, and how.
+    ///
+    /// # Errors
+    /// When somebody wants this to end.
     pub(crate) fn deaths(&mut self) -> anyhow::Result<Vec<(usize, Death)>> {
+        if self.interrupted.load(Ordering::SeqCst) {
+            bail!("interrupted");
+        }
         let mut deaths = Vec::new();
         for (at, slot) in self.slots.iter_mut().enumerate() {
             let Some(child) = &mut slot.child else {

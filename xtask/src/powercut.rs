@@ -104,7 +104,7 @@ fn cut_and_judge(
     let mut feeder = Feeder::new(&root, &away, Dice::new(dice.next()))?;
     RealFs.sync_all(&root)?;
     // After the disk, so that it is dropped first: nothing runs when the disk is unmounted.
-    let mut fleet = Fleet::new(samples, &root, &away.join("log"));
+    let mut fleet = Fleet::new(samples, &root, &away.join("log"))?;
     for _ in 0..plan.cuts {
         let feeding = Feeding::start(feeder);
         let cut_at = Instant::now() + dice.millis(300, 1500);

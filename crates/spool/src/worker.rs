@@ -349,8 +349,12 @@ impl Worker {
 
     /// Looks up what this stage already did with a parcel of this name.
     pub(crate) fn standing(&self, manifest: &Manifest) -> Result<Standing> {
-        let Some(filed) = self.filed(&manifest.id)? else {
-            return Ok(Standing::New);
+        let filed = match self.filed(&manifest.id) {
+            Ok(Some(filed)) => filed,
+            Ok(None) => return Ok(Standing::New),
+            // Nobody can tell whether it was done: a person must, and the next parcel goes on.
+            Err(SpoolError::Damaged { reason, .. }) => return Ok(Standing::Clash(reason)),
+            Err(e) => return Err(e),
         };
         let Some(input) = filed.receipt.input(&manifest.id) else {
             return Ok(Standing::Clash(format!(
@@ -771,4 +775,29 @@ pub(crate) fn next_attempt(path: &Path) -> PathBuf {
         None => format!("{name}~1"),
     };
     path.with_file_name(renamed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::Gift;
+
+    #[test]
+    fn a_parcel_whose_receipt_cannot_be_read_is_held_and_blocks_nobody() {
+        let root = tempfile::tempdir().unwrap();
+        let yard = Yard::open(&root.path().join("work"));
+        let file = root.path().join("a");
+        std::fs::write(&file, "text").unwrap();
+        let id = yard.give("stage", &file, &Gift::default()).unwrap();
+        let receipt = yard.stage("stage").receipt(&id, None);
+        std::fs::create_dir(receipt.parent().unwrap()).unwrap();
+        std::fs::write(&receipt, "").unwrap();
+
+        let mut worker = Worker::open(&yard, "stage", &[], Limits::default(), "0").unwrap();
+        let waiting = worker.scan().unwrap().waiting.remove(0);
+        assert!(worker.claim(&waiting).unwrap().is_none());
+        let depths = yard.depths("stage").unwrap();
+        assert_eq!((depths.held, depths.working), (1, 0));
+        assert!(yard.stage("stage").why(&id).exists());
+    }
 }

@@ -72,10 +72,16 @@ impl Disk {
 
     /// Cuts the power: from now on every call fails and nothing more is written.
     pub(crate) fn cut(&self) -> anyhow::Result<()> {
-        let shutdown = ["-x", "-c", "shutdown"].map(Path::new);
-        let [x, c, command] = shutdown;
-        call("xfs_io", &[x, c, command, &self.mount_point])?;
-        Ok(())
+        let [x, c, shutdown] = ["-x", "-c", "shutdown"].map(Path::new);
+        let called = call("xfs_io", &[x, c, shutdown, &self.mount_point]);
+        // What xfs_io looks at afterwards may fail with all the rest: the disk itself is asked.
+        match File::create(self.mount_point.join("after-the-cut")) {
+            Err(_) => Ok(()),
+            Ok(_) => {
+                called?;
+                bail!("xfs_io did not cut the power")
+            }
+        }
     }
 
     /// Turns the power on again. Nobody may hold a file there.
@@ -86,8 +92,7 @@ impl Disk {
 
     fn mount(&self) -> anyhow::Result<()> {
         // Without it every removal would wait for a discard of its blocks.
-        let options = ["-o", "nodiscard"].map(Path::new);
-        let [o, nodiscard] = options;
+        let [o, nodiscard] = ["-o", "nodiscard"].map(Path::new);
         call(
             "mount",
             &[o, nodiscard, self.device.as_ref(), &self.mount_point],

@@ -243,17 +243,34 @@ impl Worker {
             if ours && dir.file_name() != Some(OsStr::new(TAKEN)) || kind == Kind::Dir {
                 continue;
             }
-            let mut to = self.stage.drop().join(&name);
+            let (drop, from) = (self.stage.drop(), dir.join(&name));
+            let mut to = drop.join(&name);
             if self.fs.is_there(&to).at("look at", &to)? {
+                if self.is_same_file(&from, &to)? {
+                    // Dropped again meanwhile. Under another name it would be another parcel.
+                    self.fs.sync_file(&to).at("sync", &to)?;
+                    self.fs.sync_dir(&drop).at("sync", &drop)?;
+                    gone(self.fs.unlink(&from)).at("remove", &from)?;
+                    continue;
+                }
                 // Cut, so that a name of full length has room for what tells the two apart.
                 let bytes = name.as_bytes();
                 let mut other = OsStr::from_bytes(&bytes[..bytes.len().min(240)]).to_owned();
                 other.push(format!(".{:08x}", (self.yard.dice)() as u32));
-                to = self.stage.drop().join(other);
+                to = drop.join(other);
             }
-            gone(self.fs.rename(&dir.join(&name), &to)).at("return", &to)?;
+            gone(self.fs.rename(&from, &to)).at("return", &to)?;
         }
         Ok(())
+    }
+
+    fn is_same_file(&self, one: &Path, other: &Path) -> Result<bool> {
+        let other = match hash(&*self.fs, other, &self.signs) {
+            Ok(hash) => hash,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(e) => return Err(e).at("read", other),
+        };
+        Ok(other == hash(&*self.fs, one, &self.signs).at("read", one)?)
     }
 }
 

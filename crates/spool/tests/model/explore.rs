@@ -78,7 +78,7 @@ impl Report {
     }
 
     fn enough(&self) -> bool {
-        self.wrong.len() >= 3
+        !self.wrong.is_empty()
     }
 
     /// Prints what was tried; panics when anything went wrong.
@@ -147,6 +147,26 @@ pub(crate) fn reapers(scenario: &Scenario, effort: Effort) -> Report {
         let disk = crash.disk();
         if search.is_new(&disk) {
             let story = format!("{before}\n    then {}", crash.story());
+            search.live(&story, &Process::new(disk));
+        }
+    }
+    search.report
+}
+
+/// Kills a scenario before every change; then an operator who remembers nothing gives everything
+/// again.
+pub(crate) fn given_again(scenario: &Scenario, effort: Effort) -> Report {
+    let mut search = Search::new(scenario, effort, "gifts given again");
+    let process = Process::new(scenario.disk()).recording();
+    search.live("without a crash", &process);
+    let moments = process.moments();
+    search.report.possible = moments.len();
+    let firsts: Vec<_> = moments.iter().enumerate().collect();
+    for (number, moment) in search.dice.choose(effort.reapers, firsts) {
+        let mut disk = moment.disk.kill();
+        disk.outside.acknowledged.clear();
+        if search.is_new(&disk) {
+            let story = format!("all given again before call {number}: {}", moment.call);
             search.live(&story, &Process::new(disk));
         }
     }
@@ -284,7 +304,7 @@ impl<'scenario> Search<'scenario> {
 pub(crate) fn faults(scenario: &Scenario, effort: Effort) -> Report {
     let mut report = Report::new(scenario, "faults");
     let mut possible = Vec::new();
-    for at in 0..count(scenario) {
+    for at in 0..count(scenario).0 {
         for (error, calls) in [(Errno::IO, 1), (Errno::NOSPC, 1), (Errno::NOSPC, 4)] {
             possible.push(Fault { at, calls, error });
         }
@@ -349,7 +369,7 @@ pub(crate) fn pauses(scenario: &Scenario, other: Other, effort: Effort) -> Repor
         Other::Rival => "pauses beside a rival",
     };
     let mut report = Report::new(scenario, what);
-    let calls = count(scenario);
+    let (calls, syncs) = count(scenario);
     let mut dice = Dice(0x20b1e);
     let ones: Vec<_> = (0..calls).map(|first| [Some(first), None]).collect();
     let twos: Vec<_> = (0..calls * calls)
@@ -357,6 +377,8 @@ pub(crate) fn pauses(scenario: &Scenario, other: Other, effort: Effort) -> Repor
         .collect();
     report.possible = ones.len() + twos.len();
     let mut chosen = dice.choose(effort.pauses / 2, ones);
+    // What others may see and what is durable differ most before a sync: none of these is left out.
+    chosen.extend(syncs.into_iter().map(|first| [Some(first), None]));
     chosen.extend(dice.choose(effort.pauses / 2, twos));
     for stops in chosen {
         report.run += 1;
@@ -434,11 +456,11 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// Counts the calls of a life without trouble.
-fn count(scenario: &Scenario) -> usize {
+/// Counts the calls of a life without trouble, and names those that are syncs.
+fn count(scenario: &Scenario) -> (usize, Vec<usize>) {
     let process = Process::new(scenario.disk());
     Life::new(scenario, &process, "alpha", Temper::Strict)
         .run()
         .unwrap();
-    process.calls()
+    (process.calls(), process.syncs())
 }

@@ -42,6 +42,7 @@ pub(crate) struct Process {
     moments: Option<Arc<Mutex<Vec<Moment>>>>,
     fault: Option<Fault>,
     failed: Arc<Mutex<String>>,
+    syncs: Arc<Mutex<Vec<usize>>>,
     turn: Option<(Arc<Turns>, usize)>,
     backwards: bool,
 }
@@ -69,6 +70,7 @@ impl Process {
             moments: None,
             fault: None,
             failed: Arc::default(),
+            syncs: Arc::default(),
             turn: None,
             backwards,
         }
@@ -113,6 +115,11 @@ impl Process {
         Arc::clone(&self.failed)
     }
 
+    /// Returns the numbers of the calls that were syncs.
+    pub(crate) fn syncs(&self) -> Vec<usize> {
+        self.syncs.lock().unwrap().clone()
+    }
+
     /// Returns the moments kept, with the last, after which nothing was changed.
     pub(crate) fn moments(&self) -> Vec<Moment> {
         let mut moments = match &self.moments {
@@ -130,6 +137,9 @@ impl Process {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         if let Some((turns, me)) = &self.turn {
             turns.before_call(*me, number);
+        }
+        if call.starts_with("sync") {
+            self.syncs.lock().unwrap().push(number);
         }
         let mut disk = self.disk();
         if effect == Effect::Changes

@@ -9,6 +9,8 @@
 //! `cargo bench -p ecluse-cdx --bench merge -- [--dir DIR] [--megabytes N] [--runs N]`. Each task runs in a process of
 //! its own, so that its time can be taken from the system; the bench calls itself for ours.
 
+#![expect(clippy::disallowed_methods, reason = "a bench removes its own files")]
+
 use std::env;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};

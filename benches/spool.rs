@@ -36,13 +36,22 @@ fn main() {
 
     // Interleaved, best of three: a shared machine has bad moments.
     let mut bare = f64::MAX;
+    let mut moved = f64::MAX;
     let mut single = Run::default();
     for _ in 0..3 {
         bare = bare.min(bare_fsyncs(&dir.join("bare"), 100));
+        moved = moved.min(bare_moves(&dir.join("moves"), 100));
         single = single.best(one_at_a_time(&dir.join("single"), options.single));
     }
-    let limit = 1.0 / (bare * STAGES.len() as f64);
-    row("one worker, one at a time", single, "bare fsyncs", limit);
+    let limit = |step: f64| 1.0 / (step * STAGES.len() as f64);
+    let one = "one worker, one at a time";
+    row(one, single, "two bare fsyncs a step", limit(bare));
+    row(
+        one,
+        single,
+        "the same among the protocol's moves",
+        limit(moved),
+    );
 
     let mut grouped = Run::default();
     let mut postgres = None;
@@ -137,6 +146,38 @@ fn bare_fsyncs(dir: &Path, rounds: u32) -> f64 {
         file.sync_all().unwrap();
         fs::hard_link(&sheet, dir.join(format!("receipts/{round}"))).unwrap();
         receipts.sync_all().unwrap();
+    }
+    let took = began.elapsed().as_secs_f64() / f64::from(rounds);
+    fs::remove_dir_all(dir).unwrap();
+    took
+}
+
+/// The same two fsyncs with the moves around them that they have to make durable, and nothing else:
+/// a claim, the receipt, its link, the page of the history, the hand-over.
+fn bare_moves(dir: &Path, rounds: u32) -> f64 {
+    for place in ["ready", "in", "out", "next"] {
+        fs::create_dir_all(dir.join(place)).unwrap();
+    }
+    for shard in 0..256 {
+        fs::create_dir_all(dir.join(format!("receipts/{shard}"))).unwrap();
+    }
+    for round in 0..rounds {
+        fs::create_dir_all(dir.join(format!("ready/{round}/history"))).unwrap();
+    }
+    rustix::fs::sync();
+    let began = Instant::now();
+    for round in 0..rounds {
+        let at = |place: &str| dir.join(format!("{place}/{round}"));
+        fs::rename(at("ready"), at("in")).unwrap();
+        let mut file = File::create_new(at("out")).unwrap();
+        file.write_all(&[b'x'; 700]).unwrap();
+        file.sync_all().unwrap();
+        let shard = dir.join(format!("receipts/{}", round * 37 % 256));
+        fs::hard_link(at("out"), shard.join(round.to_string())).unwrap();
+        File::open(&shard).unwrap().sync_all().unwrap();
+        fs::hard_link(at("out"), at("in").join("history/1")).unwrap();
+        fs::rename(at("in"), at("next")).unwrap();
+        fs::remove_file(at("out")).unwrap();
     }
     let took = began.elapsed().as_secs_f64() / f64::from(rounds);
     fs::remove_dir_all(dir).unwrap();

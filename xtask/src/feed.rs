@@ -15,7 +15,7 @@ use crate::dice::Dice;
 const ALIVE: &str = "alive";
 
 /// More waiting parcels than this are a crowd.
-const CROWD: usize = 250;
+const CROWD: usize = 150;
 
 /// What a file asks of the stage that reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,11 +98,11 @@ impl Feeder {
     pub(crate) fn give_any(&mut self) -> anyhow::Result<()> {
         let ask = match self.dice.below(1000) {
             0..20 => Ask::Hold,
-            20..50 => Ask::Defer,
-            50..70 => Ask::Sleep,
-            70..170 => Ask::Parts,
-            170..173 => Ask::Die,
-            173..178 => Ask::Panic,
+            20..80 => Ask::Defer,
+            80..100 => Ask::Sleep,
+            100..200 => Ask::Parts,
+            200..203 => Ask::Die,
+            203..208 => Ask::Panic,
             _ => Ask::Nothing,
         };
         let way = *self
@@ -140,7 +140,7 @@ impl Feeder {
         let mut text = match ask {
             Ask::Nothing => "plain".to_owned(),
             Ask::Hold => "hold".to_owned(),
-            Ask::Defer => format!("defer {}", now() + 1 + self.dice.next() % 3),
+            Ask::Defer => format!("defer {}", now() + 1 + self.dice.next() % 2),
             Ask::Sleep => format!("sleep {}", 20 + self.dice.next() % 60),
             Ask::Parts => "parts".to_owned(),
             Ask::Die => "die".to_owned(),

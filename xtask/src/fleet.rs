@@ -16,11 +16,12 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::samples::Samples;
 
 /// The processes: their stage, and how many workers each has.
-const CREW: [(&str, u32); 8] = [
-    ("drip", 2),
+const CREW: [(&str, u32); 9] = [
     ("drip", 1),
+    ("drip", 2),
     ("relay", 1),
-    ("relay", 2),
+    ("relay", 1),
+    ("relay", 1),
     ("split", 1),
     ("split", 2),
     ("tally", 1),

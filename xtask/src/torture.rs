@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use ecluse_spool::{Fs, RealFs};
+use ecluse_spool::{Fs, RealFs, failpoint};
 use rustix::process::Signal;
 
 use crate::dice::{Dice, any_seed};
@@ -37,21 +37,24 @@ const HEARTBEAT: Duration = Duration::from_millis(150);
 /// How often something is given.
 const FEED_EVERY: Duration = Duration::from_millis(50);
 /// What failpoints that were hit seldom need to be reached.
-const EXTRAS: &[(&[&str], Ask)] = &[
-    (&["why-written", "held"], Ask::Hold),
-    (&["trouble-written", "deferred", "undeferred"], Ask::Defer),
-    (&["given-back"], Ask::Sleep),
-    (&["settle-poisoned"], Ask::Die),
-    (&["part-committed"], Ask::Parts),
+const EXTRAS: &[(&[&str], Ask, Way)] = &[
+    (&["why-written", "held"], Ask::Hold, Way::Ready),
     (
-        &[
-            "adopt-taken",
-            "adopt-described",
-            "adopted",
-            "settle-adoption-returned",
-        ],
-        Ask::Nothing,
+        &["trouble-written", "deferred", "undeferred"],
+        Ask::Defer,
+        Way::Ready,
     ),
+    (&["given-back"], Ask::Sleep, Way::Ready),
+    (&["settle-poisoned"], Ask::Die, Way::Ready),
+    (&["part-committed"], Ask::Parts, Way::Ready),
+    (ADOPTION, Ask::Nothing, Way::Drop),
+    (ADOPTION, Ask::Parts, Way::Drop),
+];
+const ADOPTION: &[&str] = &[
+    "adopt-taken",
+    "adopt-described",
+    "adopted",
+    "settle-adoption-returned",
 ];
 
 /// What a run does.
@@ -74,6 +77,8 @@ struct Outcome {
     fenced: u64,
     /// Failpoints that killed too seldom, with how often they did.
     seldom: Vec<(&'static str, u64)>,
+    /// How often the failpoint that killed least did.
+    fewest: u64,
     /// What did not come to rest.
     restless: Option<String>,
     seconds: f64,
@@ -157,6 +162,11 @@ fn report(plan: &Plan, outcome: &Outcome) -> bool {
         outcome.seconds,
         outcome.kills as f64 / outcome.seconds
     );
+    let failpoints = failpoint::ALL.len();
+    println!(
+        "{failpoints} failpoints, each killed at least {} times",
+        outcome.fewest
+    );
     if let Some(what) = &outcome.restless {
         println!("did not come to rest: {what}");
     }
@@ -218,7 +228,7 @@ impl<'a> Torture<'a> {
         Ok(Self {
             plan,
             fleet: Fleet::new(samples, &root, &away.join("log"))?,
-            aim: Aim::new(&away.join("hits")),
+            aim: Aim::new(&away),
             root,
             away,
             feeder,
@@ -238,9 +248,9 @@ impl<'a> Torture<'a> {
         while !self.enough() {
             for (at, death) in self.fleet.deaths()? {
                 self.kills += u64::from(death == Death::Killed);
+                self.aim.read_hits(at)?;
                 self.start(at)?;
             }
-            self.aim.read_hits()?;
             self.end_some();
             if Instant::now() >= kill_at {
                 self.kill_one();
@@ -271,7 +281,7 @@ impl<'a> Torture<'a> {
         let stage = self.fleet.slots[at].stage;
         let mut failpoints = self
             .aim
-            .failpoints(stage, self.plan.zombies, &mut self.dice);
+            .failpoints(at, stage, self.plan.zombies, &mut self.dice);
         if self.plan.mutant.is_some() && self.dice.happens(0.5) {
             let name = self.dice.pick(&MUTANTS_SHOW);
             failpoints.push_str(&format!(" focus={name}:0.5"));
@@ -317,6 +327,9 @@ impl<'a> Torture<'a> {
     fn until_next_kill(&mut self) -> Duration {
         if self.plan.zombies {
             self.dice.millis(300, 900)
+        } else if self.kills > self.plan.kills / 2 && !self.aim.seldom(HITS).is_empty() {
+            // More of the deaths that are left must be where few were.
+            self.dice.millis(40, 120)
         } else {
             self.dice.millis(10, 40)
         }
@@ -335,10 +348,10 @@ impl<'a> Torture<'a> {
                 self.feeder.give_any()?;
             }
         }
-        for (names, ask) in EXTRAS {
-            let odds = if self.plan.zombies { 0.03 } else { 0.3 };
+        let odds = if self.plan.zombies { 0.03 } else { 0.3 };
+        for (names, ask, way) in EXTRAS {
             if self.dice.happens(odds) && names.iter().any(|name| self.aim.wants(name)) {
-                self.feeder.give(*ask, Way::Drop)?;
+                self.feeder.give(*ask, *way)?;
             }
         }
         Ok(())
@@ -353,7 +366,9 @@ impl<'a> Torture<'a> {
         };
         let patience = Duration::from_secs(if self.plan.mutant.is_some() { 15 } else { 90 });
         let restless = self.fleet.settle(&quiet, patience)?;
-        self.aim.read_hits()?;
+        for at in 0..self.fleet.slots.len() {
+            self.aim.read_hits(at)?;
+        }
         let words = format!("{} kills", self.kills);
         let judged = self
             .fleet
@@ -371,6 +386,7 @@ impl<'a> Torture<'a> {
             } else {
                 self.aim.seldom(HITS)
             },
+            fewest: self.aim.fewest(),
             restless,
             seconds: self.began.elapsed().as_secs_f64(),
         })

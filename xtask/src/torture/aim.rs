@@ -44,36 +44,52 @@ const AFTER: &[(&str, &str)] = &[
 
 /// Counts the hits and chooses where to die next.
 pub(crate) struct Aim {
-    log: PathBuf,
-    read: u64,
+    dir: PathBuf,
+    logs: HashMap<usize, Log>,
     kills: HashMap<String, u64>,
     stops: u64,
 }
 
+/// What the processes of one place wrote before they died.
+#[derive(Default)]
+struct Log {
+    read: u64,
+    last: String,
+}
+
 impl Aim {
-    /// Counts what processes write to `log` before they die.
-    pub(crate) fn new(log: &Path) -> Self {
+    /// Counts what processes write to their logs in `dir` before they die.
+    pub(crate) fn new(dir: &Path) -> Self {
         Self {
-            log: log.to_owned(),
-            read: 0,
+            dir: dir.to_owned(),
+            logs: HashMap::new(),
             kills: HashMap::new(),
             stops: 0,
         }
     }
 
-    /// Reads what was hit since.
-    pub(crate) fn read_hits(&mut self) -> anyhow::Result<()> {
-        let Ok(mut file) = fs::File::open(&self.log) else {
+    fn log(&self, place: usize) -> PathBuf {
+        self.dir.join(format!("hits-{place}"))
+    }
+
+    /// Reads what was hit since in one place.
+    pub(crate) fn read_hits(&mut self, place: usize) -> anyhow::Result<()> {
+        let Ok(mut file) = fs::File::open(self.log(place)) else {
             return Ok(());
         };
-        file.seek(SeekFrom::Start(self.read))?;
+        let log = self.logs.entry(place).or_default();
+        file.seek(SeekFrom::Start(log.read))?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
+        log.last.clear();
         let whole = text.rfind('\n').map_or(0, |at| at + 1);
-        self.read += whole as u64;
+        log.read += whole as u64;
         for line in text[..whole].lines() {
             match line.split_once(' ') {
-                Some(("kill", name)) => *self.kills.entry(name.to_owned()).or_default() += 1,
+                Some(("kill", name)) => {
+                    *self.kills.entry(name.to_owned()).or_default() += 1;
+                    name.clone_into(&mut log.last);
+                }
                 Some(("stop", _)) => self.stops += 1,
                 _ => {}
             }
@@ -84,6 +100,12 @@ impl Aim {
     /// Returns how often processes stopped themselves.
     pub(crate) fn stops(&self) -> u64 {
         self.stops
+    }
+
+    /// Returns how often the failpoint that was hit least was hit.
+    pub(crate) fn fewest(&self) -> u64 {
+        let hits = failpoint::ALL.iter().map(|name| self.hits(name));
+        hits.min().unwrap_or(0)
     }
 
     /// Returns the failpoints with fewer hits than `limit`.
@@ -100,36 +122,56 @@ impl Aim {
         self.hits(name) < ENOUGH || self.least("").iter().take(6).any(|least| *least == name)
     }
 
-    /// Returns the failpoints of a process about to start, for `ECLUSE_FAILPOINTS`.
-    pub(crate) fn failpoints(&self, stage: &str, zombies: bool, dice: &mut Dice) -> String {
+    /// Returns the failpoints of a process about to start in a place, for `ECLUSE_FAILPOINTS`.
+    pub(crate) fn failpoints(
+        &self,
+        place: usize,
+        stage: &str,
+        zombies: bool,
+        dice: &mut Dice,
+    ) -> String {
         let (everywhere, stop) = if zombies { (0.002, 0.75) } else { (0.004, 0.0) };
         let mut text = format!(
             "everywhere={everywhere} stop={stop} log={}",
-            self.log.display()
+            self.log(place).display()
         );
+        for (name, odds) in self.focus(place, stage, dice) {
+            let odds = if zombies { odds * 0.2 } else { odds };
+            text.push_str(&format!(" focus={name}:{odds}"));
+        }
+        text
+    }
+
+    fn focus(&self, place: usize, stage: &str, dice: &mut Dice) -> Vec<(&'static str, f64)> {
+        // Who died there last has just made what comes after.
+        let last = self.logs.get(&place).map_or("", |log| log.last.as_str());
+        if let Some((after, _)) = AFTER.iter().find(|(_, before)| *before == last)
+            && self.hits(after) < ENOUGH
+        {
+            return vec![(after, 1.0)];
+        }
         let mut least = self.least(stage);
         let short = least.iter().filter(|name| self.hits(name) < ENOUGH);
         match short.count() {
             0 => least.truncate(6),
             short => least.truncate(short.min(6)),
         }
-        for _ in 0..2 {
-            if dice.happens(0.7) {
-                let mut name = *dice.pick(&least);
-                let mut odds = *dice.pick(&[1.0, 0.5, 0.1]);
-                if self.hits(name) < ENOUGH {
-                    odds = 1.0;
-                }
-                if let Some((_, before)) = AFTER.iter().find(|(after, _)| *after == name)
-                    && dice.happens(0.5)
-                {
-                    name = before;
-                }
-                let odds = if zombies { odds * 0.2 } else { odds };
-                text.push_str(&format!(" focus={name}:{odds}"));
+        let mut focus = Vec::new();
+        for chance in [0.6, 0.4] {
+            if !dice.happens(chance) {
+                continue;
             }
+            // The lesser of two draws: those hit least come up most.
+            let at = dice.below(least.len()).min(dice.below(least.len()));
+            let name = least[at];
+            let before = AFTER.iter().find(|(after, _)| *after == name);
+            focus.push(match before {
+                Some((_, before)) => (*before, 1.0),
+                None if self.hits(name) < ENOUGH => (name, 1.0),
+                None => (name, *dice.pick(&[1.0, 0.5, 0.1])),
+            });
         }
-        text
+        focus
     }
 
     /// Returns the failpoints a stage comes by, those hit least first; all for no stage.

@@ -28,7 +28,9 @@ impl Samples {
                 "--package",
                 "ecluse-testkit",
             ])
-            .args(["--features", "failpoints,mutants", "--target-dir"])
+            // Without the driver: it would bring every shipped stage with it.
+            .args(["--no-default-features", "--features", "failpoints,mutants"])
+            .arg("--target-dir")
             .arg(&target)
             .status()
             .context("cannot run cargo")?;

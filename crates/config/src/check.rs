@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Pipeline, base_of};
 use crate::problem::{Level, Problem, join, nearest, shown};
 use crate::settings::{Limits, ShellSettings};
 use crate::units::Free;
@@ -74,12 +74,12 @@ fn check_names(pipeline: &Pipeline, findings: &mut Findings<'_>) {
             let message = format!("stage '{}' stands in the chain twice", shown(stage));
             findings.error(&["chain", "stages"], message);
         }
-        if !is_stage_name(stage) {
+        if !is_stage_name(stage) || stage.contains('@') {
             findings.error(&["chain", "stages"], bad_name(stage));
         }
     }
     for stage in pipeline.stages.keys() {
-        if !is_stage_name(stage) {
+        if !is_stage_name(stage) || stage.contains('@') {
             findings.error(&["stage", stage], bad_name(stage));
         } else if !seen.contains_key(stage.as_str()) {
             let known: Vec<&str> = seen.keys().copied().collect();
@@ -92,9 +92,14 @@ fn check_names(pipeline: &Pipeline, findings: &mut Findings<'_>) {
     }
 }
 
-fn is_stage_name(name: &str) -> bool {
-    name.len() <= LONGEST_NAME
-        && name.starts_with(|c: char| c.is_ascii_lowercase())
+/// Tells whether a stage may have this name: `index`, or `index@alpha` for one machine's copy.
+pub fn is_stage_name(name: &str) -> bool {
+    let (stage, machine) = name.split_once('@').unwrap_or((name, "one"));
+    name.len() <= LONGEST_NAME && is_plain(stage) && is_plain(machine)
+}
+
+fn is_plain(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_lowercase())
         && name
             .chars()
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
@@ -203,7 +208,7 @@ fn check_links(pipeline: &Pipeline, findings: &mut Findings<'_>) {
         let next = table.next.iter().flatten().map(|name| ("next", name));
         let back = table.back.iter().map(|name| ("back", name));
         for (key, name) in next.chain(back) {
-            if known.contains(&name.as_str()) {
+            if known.contains(&base_of(name)) && is_stage_name(name) {
                 continue;
             }
             let advice = match nearest(name, &known) {

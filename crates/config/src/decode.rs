@@ -32,8 +32,8 @@ pub(crate) enum Fault {
     Wrong { message: String },
 }
 
-#[derive(Debug)]
-enum Step {
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
     Key(String),
     Index(usize),
 }
@@ -62,6 +62,11 @@ impl DecodeError {
                 Step::Index(_) => None,
             })
             .collect()
+    }
+
+    /// The way down to the fault.
+    pub(crate) fn way(&self) -> Vec<Step> {
+        self.steps.iter().rev().cloned().collect()
     }
 
     /// The path of the faulty key, below `root`.
@@ -194,6 +199,7 @@ impl<'a> NodeDeserializer<'a> {
                 items: items.iter().enumerate(),
             }),
             Value::Table(table) => return read_table(table, fields, visitor),
+            Value::Dropped => visitor.visit_unit(),
         };
         read.map_err(|error: DecodeError| DecodeError {
             line: error.line.or(self.0.line),
@@ -270,9 +276,11 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
                 }
                 _ => Err(de::Error::custom("expected a table with one key")),
             },
-            Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Array(_) => {
-                Err(de::Error::custom("expected a name or a table with one key"))
-            }
+            Value::Integer(_)
+            | Value::Float(_)
+            | Value::Boolean(_)
+            | Value::Array(_)
+            | Value::Dropped => Err(de::Error::custom("expected a name or a table with one key")),
         };
         read.map_err(|error| DecodeError {
             line: error.line.or(*line),
@@ -432,7 +440,11 @@ impl<'de> SeqAccess<'de> for Items<'_> {
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, DecodeError> {
-        let Some((index, node)) = self.items.next() else {
+        let mut kept = self
+            .items
+            .by_ref()
+            .filter(|(_, node)| !matches!(node.value, Value::Dropped));
+        let Some((index, node)) = kept.next() else {
             return Ok(None);
         };
         seed.deserialize(NodeDeserializer(node))

@@ -8,11 +8,14 @@
 //! A stage's own settings stand in the same table as the keys every stage has; the stage says
 //! what they are, through [`Pipeline::stage_settings`].
 //!
+//! Other files of settings, such as a job's order, are read with the same care as a [`Document`].
+//!
 //! This crate reads the one file it is told to. It leaves to its callers the environment, the exit
 //! code, and what to do with the old settings when the new ones do not parse.
 
 mod check;
 mod decode;
+mod document;
 mod effective;
 mod node;
 mod pipeline;
@@ -20,7 +23,9 @@ mod problem;
 mod settings;
 mod units;
 
-pub use crate::pipeline::{Pipeline, SHIPPED, StageTable};
+pub use crate::check::is_stage_name;
+pub use crate::document::{Document, Key};
+pub use crate::pipeline::{Pipeline, SHIPPED, StageTable, base_of};
 pub use crate::problem::{ConfigError, Level, Problem};
 pub use crate::settings::{
     Alert, Chain, Group, Limits, Log, LogFormat, LogLevel, Metrics, Retry, ShellSettings, Site,

@@ -26,6 +26,8 @@ pub(crate) enum Value {
     Boolean(bool),
     Array(Vec<Node>),
     Table(Table),
+    /// An item of an array that was found faulty and is passed over; the others keep their number.
+    Dropped,
 }
 
 pub(crate) type Table = BTreeMap<String, Node>;
@@ -41,7 +43,7 @@ impl Node {
         Node::from_toml(&value)
     }
 
-    fn from_toml(value: &toml::Value) -> Node {
+    pub(crate) fn from_toml(value: &toml::Value) -> Node {
         let value = match value {
             toml::Value::String(text) => Value::String(text.clone()),
             toml::Value::Integer(number) => Value::Integer(*number),
@@ -67,6 +69,7 @@ impl Node {
             Value::Float(number) => toml::Value::Float(*number),
             Value::Boolean(truth) => toml::Value::Boolean(*truth),
             Value::Array(items) => toml::Value::Array(items.iter().map(Node::to_toml).collect()),
+            Value::Dropped => toml::Value::Array(Vec::new()),
             Value::Table(table) => toml::Value::Table(
                 table
                     .iter()

@@ -89,21 +89,30 @@ struct Document {
 const VERSION: u32 = 1;
 
 impl Default for Pipeline {
+    /// The built-in settings: what holds for every stage stands in this crate, the stages' own
+    /// tables in the shipped file.
     fn default() -> Pipeline {
         let document = Document {
             version: VERSION,
             ..Document::default()
         };
         let mut tree = Node::built_in(&document);
+        let common = tree.clone();
         if let Value::Table(table) = &mut tree.value {
-            let stages = Node {
-                line: None,
-                value: Value::Table(Table::new()),
-            };
-            table.insert("stage".to_owned(), stages);
+            table.insert("stage".to_owned(), shipped_stages());
         }
-        Pipeline::assemble(document, BTreeMap::new(), BUILT_IN, tree)
+        let mut report = Report::new(BUILT_IN);
+        let stages = read_stages(&tree, &common, &mut report);
+        assert_eq!(report.problems, [], "the shipped file is tested");
+        Pipeline::assemble(document, stages, BUILT_IN, tree)
     }
+}
+
+/// The `[stage.X]` tables of the shipped file, without lines.
+fn shipped_stages() -> Node {
+    let shipped: toml::Table = SHIPPED.parse().expect("the shipped file is tested");
+    let stages = shipped.get("stage").cloned();
+    Node::from_toml(&stages.unwrap_or(toml::Value::Table(toml::Table::new())))
 }
 
 impl PartialEq for Pipeline {
@@ -203,8 +212,13 @@ impl Pipeline {
             unreachable!("the built-in tree is a table");
         };
         let stages = file.remove("stage");
+        let asked = match stages.as_ref().map(|node| &node.value) {
+            Some(Value::Table(tables)) => tables.keys().cloned().collect(),
+            _ => BTreeSet::new(),
+        };
         node::overlay(table, file, "", report);
         merge_stages(table, stages, report);
+        forget_stages(table, &asked);
 
         let mut common = tree.clone();
         if let Value::Table(table) = &mut common.value {
@@ -249,12 +263,13 @@ impl Pipeline {
 
     /// The shell's settings of a stage, the defaults merged in.
     pub fn shell(&self, stage: &str) -> ShellSettings {
-        let table = self.stages.get(stage);
+        let table = self.stages.get(base_of(stage));
         table.map_or_else(|| self.defaults.clone(), |table| table.shell.clone())
     }
 
     /// Where a stage's results go: its `next`, else the stage after it in the chain.
     pub fn next_of(&self, stage: &str) -> Vec<&str> {
+        let stage = base_of(stage);
         if let Some(next) = self.stages.get(stage).and_then(|table| table.next.as_ref()) {
             return next.iter().map(String::as_str).collect();
         }
@@ -264,7 +279,7 @@ impl Pipeline {
 
     /// The earlier stages that a stage's results may go back to.
     pub fn back_of(&self, stage: &str) -> Vec<&str> {
-        let table = self.stages.get(stage);
+        let table = self.stages.get(base_of(stage));
         table.map_or_else(Vec::new, |table| {
             table.back.iter().map(String::as_str).collect()
         })
@@ -276,6 +291,17 @@ impl Pipeline {
         let tables = self.stages.keys().map(String::as_str);
         let mut names: Vec<&str> = self.chain.stages.iter().map(String::as_str).collect();
         names.extend(tables.filter(|name| !in_chain.contains(name)));
+        let copies: BTreeSet<&str> = self
+            .stages
+            .values()
+            .flat_map(|table| table.next.iter().flatten())
+            .map(String::as_str)
+            .filter(|name| name.contains('@'))
+            .collect();
+        for copy in copies.into_iter().rev() {
+            let after = names.iter().position(|name| *name == base_of(copy));
+            names.insert(after.map_or(names.len(), |at| at + 1), copy);
+        }
         names
     }
 
@@ -323,6 +349,11 @@ impl Pipeline {
     }
 }
 
+/// The stage of which `index@alpha` is one machine's copy: its settings are the stage's.
+pub fn base_of(stage: &str) -> &str {
+    stage.split_once('@').map_or(stage, |(base, _)| base)
+}
+
 fn read(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     let mut file = File::open(path)?.take(LONGEST_FILE + 1);
@@ -363,6 +394,30 @@ fn merge_stages(base: &mut Table, stages: Option<Node>, report: &mut Report) {
     }) = base.get_mut("stage")
     {
         node::merge(base, tables);
+    }
+}
+
+/// Leaves out the built-in tables of stages that this chain does not have.
+fn forget_stages(tree: &mut Table, asked: &BTreeSet<String>) {
+    let chain: BTreeSet<String> = match tree.get("chain").and_then(Node::as_table) {
+        Some(chain) => match chain.get("stages").map(|node| &node.value) {
+            Some(Value::Array(names)) => names
+                .iter()
+                .filter_map(|name| match &name.value {
+                    Value::String(name) => Some(name.clone()),
+                    _ => None,
+                })
+                .collect(),
+            _ => BTreeSet::new(),
+        },
+        None => BTreeSet::new(),
+    };
+    if let Some(Node {
+        value: Value::Table(stages),
+        ..
+    }) = tree.get_mut("stage")
+    {
+        stages.retain(|name, _| chain.contains(name) || asked.contains(name));
     }
 }
 

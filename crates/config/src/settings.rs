@@ -83,11 +83,25 @@ pub struct Group {
 }
 
 /// The order of the stages.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Chain {
     /// The stages, first to last.
     pub stages: Vec<String>,
+}
+
+/// The chain as shipped.
+const SHIPPED_CHAIN: &[&str] = &[
+    "crawl", "ingest", "index", "transfer", "backup", "delete", "merge", "bigmerge", "clean",
+];
+
+impl Default for Chain {
+    fn default() -> Chain {
+        let stages = SHIPPED_CHAIN.iter().map(|stage| (*stage).to_owned());
+        Chain {
+            stages: stages.collect(),
+        }
+    }
 }
 
 /// When `ecluse check` and the alert rules speak up.

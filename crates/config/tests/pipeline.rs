@@ -84,14 +84,14 @@ workers = 2
 retry.max = "2h"
 
 [chain]
-stages = ["preload", "dns-filter", "crawl", "merge", "package"]
+stages = ["preload", "dns-filter", "sluice", "merge", "package"]
 
 [stage.dns-filter]
 back = ["preload"]
 timeout = "3s"
 servers = ["127.0.0.1:53"]
 
-[stage.crawl]
+[stage.sluice]
 next = ["merge", "package"]
 workers = 8
 retry.first = "5m"
@@ -105,21 +105,21 @@ fn a_stage_has_the_defaults_and_what_its_table_says() {
     let pipeline = parse(CHAIN);
     assert_eq!(pipeline.shell("preload"), pipeline.defaults);
     assert_eq!(pipeline.shell("unheard-of"), pipeline.defaults);
-    let crawl = pipeline.shell("crawl");
-    assert_eq!(crawl.workers, 8);
-    assert_eq!(crawl.retry.first, Span::secs(300));
-    assert_eq!(crawl.retry.max, Span::secs(7_200));
-    assert_eq!(crawl.retry.factor, 2.0);
-    assert_eq!(crawl.attempts, 5);
+    let sluice = pipeline.shell("sluice");
+    assert_eq!(sluice.workers, 8);
+    assert_eq!(sluice.retry.first, Span::secs(300));
+    assert_eq!(sluice.retry.max, Span::secs(7_200));
+    assert_eq!(sluice.retry.factor, 2.0);
+    assert_eq!(sluice.attempts, 5);
 }
 
 #[test]
 fn results_go_to_next_or_to_the_stage_after() {
     let pipeline = parse(CHAIN);
     assert_eq!(pipeline.next_of("preload"), ["dns-filter"]);
-    assert_eq!(pipeline.next_of("dns-filter"), ["crawl"]);
+    assert_eq!(pipeline.next_of("dns-filter"), ["sluice"]);
     assert_eq!(pipeline.back_of("dns-filter"), ["preload"]);
-    assert_eq!(pipeline.next_of("crawl"), ["merge", "package"]);
+    assert_eq!(pipeline.next_of("sluice"), ["merge", "package"]);
     assert_eq!(pipeline.next_of("merge"), [""; 0]);
     assert_eq!(pipeline.next_of("package"), [""; 0]);
     assert_eq!(pipeline.next_of("unheard-of"), [""; 0]);
@@ -141,7 +141,7 @@ fn a_stage_reads_its_own_keys_only() {
     assert_eq!(settings.timeout.get(), Duration::from_secs(3));
     assert_eq!(settings.servers, ["127.0.0.1:53"]);
     assert_eq!(settings.buffer, Bytes(0));
-    pipeline.stage_settings::<()>("crawl").unwrap();
+    pipeline.stage_settings::<()>("sluice").unwrap();
     pipeline.stage_settings::<()>("unheard-of").unwrap();
 }
 
@@ -390,15 +390,15 @@ fn the_effective_file_says_where_each_value_came_from() {
     );
     assert_eq!(origin("defaults", "attempts"), "attempts = 5 # built-in");
     assert_eq!(
-        origin("stage.crawl", "workers"),
+        origin("stage.sluice", "workers"),
         "workers = 8 # pipeline.toml:16"
     );
     assert_eq!(
-        origin("stage.crawl", "retry.max"),
+        origin("stage.sluice", "retry.max"),
         "retry.max = \"2h\" # [defaults], pipeline.toml:4"
     );
     assert_eq!(
-        origin("stage.crawl", "attempts"),
+        origin("stage.sluice", "attempts"),
         "attempts = 5 # [defaults], built-in"
     );
     assert_eq!(
@@ -407,7 +407,7 @@ fn the_effective_file_says_where_each_value_came_from() {
     );
     assert_eq!(
         origin("stage.dns-filter", "next"),
-        "# next = [\"crawl\"] # the order of the chain"
+        "# next = [\"sluice\"] # the order of the chain"
     );
 }
 

@@ -5,21 +5,19 @@
 //! happens, so the hand-over itself waits for no disk. Many pieces of work may go through
 //! together and share every sync: a group commit.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use crate::error::{At, Result, SpoolError};
 use crate::failpoint::{after, mutant};
-use crate::fs::{Fs, gone, is_taken};
+use crate::fs::{Fs, SYNC_ALL_ABOVE, gone, is_taken};
 use crate::name::{Entry, ParcelId};
 use crate::outbox::{ATTACHED, Choice, NEW_MANIFEST, Outbox, Parcel, Ticking};
 use crate::parcel::{HISTORY, MANIFEST, TROUBLE, digest};
 use crate::receipt::{Fate, Input, Output, Receipt};
-use crate::worker::{Signs, Worker, read_manifest};
-
-/// Above so many files and directories one `syncfs` costs less than an `fsync` of each.
-const SYNC_ALL_ABOVE: usize = 8;
+use crate::worker::{Seen, Signs, Why, Worker, is_page_of, read_manifest};
 
 /// One finished piece of work: what went in, and the outbox made from it.
 pub struct Work {
@@ -48,9 +46,10 @@ impl Worker {
         if works.is_empty() {
             return Ok(Vec::new());
         }
+        let now = self.yard.now_text();
         let mut receipts = Vec::with_capacity(works.len());
         for work in works.iter() {
-            receipts.push(self.receipt_of(work)?);
+            receipts.push(self.receipt_of(work, &now)?);
         }
         if mutant("receipt-first") {
             let sheet = self.write_sheet(&receipts, &mut SyncSet::default())?;
@@ -101,7 +100,12 @@ impl Worker {
         let receipt = Receipt {
             part: Some(part),
             fate: Fate::Keep,
-            ..self.receipt_from(std::slice::from_ref(parcel), outbox, Fate::Keep)?
+            ..self.receipt_from(
+                std::slice::from_ref(parcel),
+                outbox,
+                Fate::Keep,
+                &self.yard.now_text(),
+            )?
         };
         let mut syncs = SyncSet::default();
         self.seal_outputs(std::slice::from_ref(parcel), outbox, &mut syncs)?;
@@ -119,7 +123,7 @@ impl Worker {
         self.fs.unlink(&sheet).at("remove", &sheet)
     }
 
-    fn receipt_of(&self, work: &Work) -> Result<Receipt> {
+    fn receipt_of(&self, work: &Work, now: &str) -> Result<Receipt> {
         let fate = match &work.outbox.choice {
             Choice::Consume => Fate::Consume,
             Choice::PassOn(to) => {
@@ -137,10 +141,16 @@ impl Worker {
                 }
             }
         };
-        self.receipt_from(&work.parcels, &work.outbox, fate)
+        self.receipt_from(&work.parcels, &work.outbox, fate, now)
     }
 
-    fn receipt_from(&self, parcels: &[Parcel], outbox: &Outbox, fate: Fate) -> Result<Receipt> {
+    fn receipt_from(
+        &self,
+        parcels: &[Parcel],
+        outbox: &Outbox,
+        fate: Fate,
+        now: &str,
+    ) -> Result<Receipt> {
         let Some(first) = parcels.first() else {
             return Err(SpoolError::Refused("work without a parcel".into()));
         };
@@ -153,7 +163,7 @@ impl Worker {
             worker: self.id.to_string(),
             attempt: first.attempt,
             claimed: first.claimed.clone(),
-            finished: self.yard.now_text(),
+            finished: now.to_owned(),
             inputs: parcels
                 .iter()
                 .map(|parcel| Input {
@@ -237,71 +247,133 @@ impl Worker {
         let sheet = self.home.join("out").join(format!(".sheet-{number}"));
         let mut bytes = Vec::with_capacity(receipts.len() * 700);
         for receipt in receipts {
-            bytes.extend_from_slice(&receipt.to_line());
+            receipt.write_line(&mut bytes);
         }
-        self.fs.write_new(&sheet, &bytes).at("write", &sheet)?;
-        syncs.file(sheet.clone());
+        if syncs.is_empty() {
+            // Nothing but the sheet must be durable before the link: no second look for it.
+            self.fs.write_durable(&sheet, &bytes).at("write", &sheet)?;
+        } else {
+            self.fs.write_new(&sheet, &bytes).at("write", &sheet)?;
+            syncs.file(sheet.clone());
+        }
         Ok(sheet)
     }
 
     /// Links the sheet into `receipts/` once for each piece of work: the first wins.
     fn commit(&mut self, receipts: &[Receipt], sheet: &Path) -> Result<Vec<Finish>> {
         let mut finishes = Vec::with_capacity(receipts.len());
-        let mut syncs = SyncSet::default();
-        let mut linked = Vec::new();
+        let mut links = Links::default();
         for receipt in receipts {
-            let to = self.stage.receipt(&receipt.work, receipt.part);
-            let finish = self.commit_one(sheet, &to, &mut syncs)?;
-            if finish == Finish::Committed {
-                linked.push(to);
-            }
-            finishes.push(finish);
+            finishes.push(self.commit_one(receipt, sheet, &mut links)?);
             after("committed");
         }
-        if let Err(e) = syncs.run(&*self.fs, self.stage.root()) {
+        if let Err(e) = self.sync_shards(&links.changed) {
             // Not known to be durable: take it back while nothing has been handed over. A worker
             // taken for dead must not: its heir may have acted on the receipt already.
             self.check_fence()?;
-            for path in linked {
-                gone(self.fs.unlink(&path)).at("remove", &path)?;
-            }
+            self.take_back(&self.home, &links.made)?;
             return Err(e);
         }
         after("receipts-durable");
         Ok(finishes)
     }
 
-    fn commit_one(&self, sheet: &Path, to: &Path, syncs: &mut SyncSet) -> Result<Finish> {
+    fn sync_shards(&self, shards: &[PathBuf]) -> Result<()> {
+        if mutant("no-fsync") {
+            return Ok(());
+        }
+        self.fs.sync_dirs(shards).at("sync", &self.stage.receipts())
+    }
+
+    /// Commits one piece of work. The members of a batch are filed first, each for itself: a copy of
+    /// one of them may be in another batch, and only one of the two may have it.
+    fn commit_one(&self, receipt: &Receipt, sheet: &Path, links: &mut Links) -> Result<Finish> {
+        let before = links.made.len();
+        let mut members: Vec<&ParcelId> = receipt.members().collect();
+        // All in one order: of two batches with common members the first to file one files all.
+        members.sort_unstable();
+        for member in members {
+            let to = self.stage.receipt(member, None);
+            // On the same sheet the inode does not tell which batch was first.
+            let is_ours = !links.members.insert(member.clone());
+            match if is_ours {
+                Link::Taken
+            } else {
+                self.link_receipt(sheet, &to, links)?
+            } {
+                Link::Made => {}
+                // Filed with the hand-over, by a copy of the line.
+                Link::TooMany => {}
+                Link::Taken => {
+                    let made = links.made.split_off(before);
+                    self.take_back(&self.home, &made)?;
+                    return Ok(Finish::AlreadyCommitted);
+                }
+            }
+            after("member-filed");
+        }
+        let to = self.stage.receipt(&receipt.work, receipt.part);
+        match self.link_receipt(sheet, &to, links)? {
+            Link::Made => Ok(Finish::Committed),
+            Link::Taken => {
+                let made = links.made.split_off(before);
+                self.take_back(&self.home, &made)?;
+                Ok(Finish::AlreadyCommitted)
+            }
+            Link::TooMany => Err(io::Error::from(io::ErrorKind::TooManyLinks)).at("commit", &to),
+        }
+    }
+
+    fn link_receipt(&self, sheet: &Path, to: &Path, links: &mut Links) -> Result<Link> {
         let shard = to.parent().expect("a receipt lies in its shard").to_owned();
         let mut result = self.fs.link(sheet, to);
         if matches!(&result, Err(e) if e.kind() == io::ErrorKind::NotFound) {
             self.check_fence()?;
             if self.fs.ensure_dir(&shard).at("make", &shard)? {
-                syncs.dir(self.stage.receipts());
+                links.changed.push(self.stage.receipts());
             }
             result = self.fs.link(sheet, to);
         }
-        match result {
-            Ok(()) => {
-                syncs.dir(shard);
-                Ok(Finish::Committed)
-            }
+        let link = match result {
+            Ok(()) => Link::Made,
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 let (theirs, ours) = (self.fs.stat(to), self.fs.stat(sheet));
                 let ours = ours.at("look at", sheet)?.inode;
-                if theirs.at("look at", to)?.inode == ours {
+                match theirs {
                     // Our own link; the reply was lost on a network file system.
-                    syncs.dir(shard);
-                    return Ok(Finish::Committed);
+                    Ok(theirs) if theirs.inode == ours => Link::Made,
+                    Ok(_) => Link::Taken,
+                    // Another batch had filed it, and took it back.
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => Link::Taken,
+                    Err(e) => return Err(e).at("look at", to),
                 }
-                Ok(Finish::AlreadyCommitted)
             }
+            Err(e) if e.kind() == io::ErrorKind::TooManyLinks => Link::TooMany,
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 self.check_fence()?;
-                Err(e).at("commit", to)
+                return Err(e).at("commit", to);
             }
-            Err(e) => Err(e).at("commit", to),
+            Err(e) => return Err(e).at("commit", to),
+        };
+        if link == Link::Made {
+            links.changed.push(shard);
+            links.made.push(to.to_owned());
         }
+        Ok(link)
+    }
+
+    /// Takes links of a sheet in `dir` out of `receipts/`, the last first.
+    ///
+    /// By a rename into `dir`, which fails once that was taken over: an unlink would not, and might
+    /// meet a receipt that was filed there since.
+    pub(crate) fn take_back(&self, dir: &Path, links: &[PathBuf]) -> Result<()> {
+        for path in links.iter().rev() {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let bin = dir.join("out").join(format!(".back-{name}"));
+            gone(self.fs.rename(path, &bin)).at("take back", path)?;
+            gone(self.fs.unlink(&bin)).at("remove", &bin)?;
+        }
+        Ok(())
     }
 
     fn hand_over(
@@ -317,8 +389,20 @@ impl Worker {
                 let parcel = work.parcels.iter().find(|p| p.id() == id)?;
                 Some(parcel.path.clone())
             };
+            let known = Known {
+                seen: match work.parcels.as_slice() {
+                    [parcel] => Some(&parcel.seen),
+                    _ => None,
+                },
+                has_outbox: work.outbox.made || leaves_changed(&work.outbox),
+                sheet: (works.len() == 1).then_some(sheet),
+            };
             match finish {
-                Finish::Committed => self.complete(&home, receipt, &path_of)?,
+                Finish::Committed => {
+                    if self.complete_knowing(&home, receipt, &path_of, &known)? == Sheet::Filed {
+                        return Ok(());
+                    }
+                }
                 Finish::AlreadyCommitted => {
                     let out = &work.outbox.dir;
                     self.fs.remove_tree(out).at("remove", out)?;
@@ -328,7 +412,7 @@ impl Worker {
                 }
             }
         }
-        self.fs.unlink(sheet).at("remove", sheet)?;
+        gone(self.fs.unlink(sheet)).at("remove", sheet)?;
         after("sheet-removed");
         Ok(())
     }
@@ -341,8 +425,25 @@ impl Worker {
         receipt: &Receipt,
         path_of: &dyn Fn(&ParcelId) -> Option<PathBuf>,
     ) -> Result<()> {
+        let nothing = Known {
+            seen: None,
+            has_outbox: true,
+            sheet: None,
+        };
+        self.complete_knowing(dir, receipt, path_of, &nothing)?;
+        Ok(())
+    }
+
+    fn complete_knowing(
+        &mut self,
+        dir: &Path,
+        receipt: &Receipt,
+        path_of: &dyn Fn(&ParcelId) -> Option<PathBuf>,
+        known: &Known,
+    ) -> Result<Sheet> {
         let out = dir.join("out").join(receipt.work.as_str());
         let filed = self.stage.receipt(&receipt.work, receipt.part);
+        let mut sheet = Sheet::Left;
         for output in &receipt.outputs {
             let path = out.join(output.parcel.as_str());
             if !self.fs.is_there(&path).at("look at", &path)? {
@@ -364,8 +465,8 @@ impl Worker {
                     let Some(path) = path_of(&input.parcel) else {
                         continue;
                     };
-                    self.change_files(&out, &path, attached, detached)?;
-                    self.add_history(&path, &filed, &input.parcel)?;
+                    self.change_files(&out, &path, attached, detached, known)?;
+                    sheet = self.add_page(&path, &filed, &input.parcel, known)?;
                     self.deliver(&path, &input.parcel, to)?;
                     after("passed-on");
                 }
@@ -376,11 +477,11 @@ impl Worker {
                 }
             }
         }
-        if !receipt.outputs.is_empty() || self.fs.is_there(&out).at("look at", &out)? {
+        if known.has_outbox && self.fs.is_there(&out).at("look at", &out)? {
             self.fs.remove_tree(&out).at("remove", &out)?;
             after("outbox-removed");
         }
-        Ok(())
+        Ok(sheet)
     }
 
     fn change_files(
@@ -389,6 +490,7 @@ impl Worker {
         parcel: &Path,
         attached: &[crate::FileEntry],
         detached: &[String],
+        known: &Known,
     ) -> Result<()> {
         for file in attached {
             let from = out.join(ATTACHED).join(&file.name);
@@ -405,22 +507,52 @@ impl Worker {
             let path = parcel.join(name);
             gone(self.fs.unlink(&path)).at("remove", &path)?;
         }
+        if known.seen.is_some_and(|seen| !seen.in_trouble) {
+            return Ok(());
+        }
         let trouble = parcel.join(TROUBLE);
         gone(self.fs.unlink(&trouble)).at("remove", &trouble)
+    }
+
+    /// Gives a parcel the receipt as the next page of its history, without a look where its
+    /// history is known and with the sheet itself where nobody else needs that.
+    fn add_page(&self, parcel: &Path, filed: &Path, id: &ParcelId, known: &Known) -> Result<Sheet> {
+        if let Some(Seen {
+            pages: Some(pages),
+            has_page: false,
+            ..
+        }) = known.seen
+        {
+            let page = self.page(parcel, *pages);
+            if let Some(sheet) = known.sheet
+                && self.fs.rename(sheet, &page).is_ok()
+            {
+                after("history-linked");
+                return Ok(Sheet::Filed);
+            }
+            if self.fs.link(filed, &page).is_ok() {
+                after("history-linked");
+                return Ok(Sheet::Left);
+            }
+        }
+        self.add_history(parcel, filed, id)?;
+        Ok(Sheet::Left)
+    }
+
+    /// Returns the path of the page that follows the first so many.
+    fn page(&self, parcel: &Path, pages: usize) -> PathBuf {
+        let name = format!("{:02}-{}.json", pages + 1, self.stage.name);
+        parcel.join(HISTORY).join(name)
     }
 
     /// Gives a parcel the receipt as the next page of its history.
     fn add_history(&self, parcel: &Path, filed: &Path, id: &ParcelId) -> Result<()> {
         let history = parcel.join(HISTORY);
         let mut pages = 0;
-        let suffix = format!("-{}.json", self.stage.name);
         let mut there = false;
-        let mut count = |name: &std::ffi::OsStr| {
-            pages += 1;
-            there |= name.to_str().is_some_and(|name| name.ends_with(&suffix));
-        };
         let listed = self.fs.visit(&history, &mut |name, _| {
-            count(name);
+            pages += 1;
+            there |= is_page_of(name, &self.stage.name);
             std::ops::ControlFlow::Continue(())
         });
         match listed {
@@ -436,7 +568,7 @@ impl Worker {
         if there {
             return Ok(());
         }
-        let page = history.join(format!("{:02}{suffix}", pages + 1));
+        let page = self.page(parcel, pages);
         match self.fs.link(filed, &page) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
@@ -484,7 +616,6 @@ impl Worker {
                 Err(e) => return Err(e).at("link", &to),
             }
             self.touched.insert(shard.to_owned());
-            after("member-filed");
         }
         let Some(path) = path else {
             return Ok(());
@@ -700,13 +831,76 @@ impl Worker {
         let slot = self.yard.ready_slot(&self.stage, &entry);
         self.put_back(path, &slot)?;
         after("settle-requeued");
+        self.forget_why(dir, &entry.id)
+    }
+
+    /// Removes the reason for which the owner of `dir` was about to hold a parcel that waits again.
+    fn forget_why(&self, dir: &Path, id: &ParcelId) -> Result<()> {
+        let path = self.stage.why(id);
+        let bytes = match self.fs.read(&path, 1 << 20) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(e).at("read", &path),
+        };
+        let Ok(why) = serde_json::from_slice::<Why>(&bytes) else {
+            return Ok(());
+        };
+        let owner = dir.file_name().unwrap_or_default().to_string_lossy();
+        let was_his = owner.split('@').next() == Some(why.by.as_str());
+        if was_his && !self.yard.is_held(&self.stage, id, why.attempts)? {
+            gone(self.fs.unlink(&path)).at("remove", &path)?;
+        }
         Ok(())
     }
 }
 
+/// What whoever carries out a receipt need not look for.
+struct Known<'work> {
+    /// What the only parcel held when it was claimed.
+    seen: Option<&'work Seen>,
+    /// Whether the work may have left something in its outbox.
+    has_outbox: bool,
+    /// The sheet, when it speaks of nothing else: it may become a page of the history.
+    sheet: Option<&'work Path>,
+}
+
+/// Links of one sheet into `receipts/`.
+#[derive(Default)]
+struct Links {
+    /// The links.
+    made: Vec<PathBuf>,
+    /// The members of batches that were to be filed.
+    members: BTreeSet<ParcelId>,
+    /// Directories that were changed, the one changed last at the end.
+    changed: Vec<PathBuf>,
+}
+
+/// What came of an attempt to link a sheet.
+#[derive(PartialEq, Eq)]
+enum Link {
+    Made,
+    /// Another receipt has the name.
+    Taken,
+    /// The sheet has as many names as the file system allows.
+    TooMany,
+}
+
+/// What became of a sheet.
+#[derive(PartialEq, Eq)]
+enum Sheet {
+    /// It lies where it was.
+    Left,
+    /// It is a page of its parcel's history now.
+    Filed,
+}
+
+fn leaves_changed(outbox: &Outbox) -> bool {
+    !outbox.attached.is_empty() || !outbox.detached.is_empty()
+}
+
 /// Returns the bytes of `parcel.json` as the parcel leaves, if the stage changed its files.
 fn leaving_manifest(parcel: &Parcel, outbox: &Outbox) -> Option<Vec<u8>> {
-    if outbox.attached.is_empty() && outbox.detached.is_empty() {
+    if !leaves_changed(outbox) {
         return None;
     }
     let mut manifest = parcel.manifest.clone();
@@ -769,6 +963,10 @@ pub(crate) struct SyncSet {
 impl SyncSet {
     fn file(&mut self, path: PathBuf) {
         self.files.push(path);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.dirs.is_empty()
     }
 
     fn dir(&mut self, path: PathBuf) {

@@ -17,6 +17,7 @@ use crate::error::{At, Result, SpoolError};
 use crate::fs::{Fs, Kind, Source, gone};
 use crate::name::ParcelId;
 use crate::receipt::{Filed, find_in_sheet};
+use crate::worker::is_committed;
 use crate::yard::{StageDir, Yard};
 
 const RECEIPTS: &str = "receipts.jsonl.gz";
@@ -42,31 +43,48 @@ impl IndexLine {
     }
 }
 
-/// Finds the folded receipt of a piece of work.
-pub(crate) fn find(
-    fs: &dyn Fs,
-    stage: &StageDir,
-    id: &ParcelId,
-    part: Option<u32>,
-) -> Result<Option<Filed>> {
-    let path = stage.ledger().join(INDEX);
-    let mut index = match fs.open(&path) {
-        Ok(index) => index,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(e).at("open", &path),
-    };
-    let name = key(id, part);
-    let Some(line) = bisect(&mut *index, &name).at("search", &path)? else {
-        return Ok(None);
-    };
-    let path = stage.ledger().join(RECEIPTS);
-    let bytes = read_member(fs, &path, &line).at("read", &path)?;
-    match find_in_sheet(&bytes, id, part) {
-        Some(filed) => Ok(Some(filed)),
-        None => Err(SpoolError::Damaged {
-            parcel: id.clone(),
-            reason: format!("the ledger names it at {} but it is not there", line.offset),
-        }),
+/// The index, opened; receipts folded after that are not in it.
+pub(crate) struct Index<'fs> {
+    fs: &'fs dyn Fs,
+    stage: &'fs StageDir,
+    file: Box<dyn Source>,
+}
+
+impl<'fs> Index<'fs> {
+    /// Opens the index of a stage, if anything was ever folded there.
+    pub(crate) fn open(fs: &'fs dyn Fs, stage: &'fs StageDir) -> Result<Option<Self>> {
+        let path = stage.ledger().join(INDEX);
+        match fs.open(&path) {
+            Ok(file) => Ok(Some(Self { fs, stage, file })),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e).at("open", &path),
+        }
+    }
+
+    /// Tells whether the receipt of a piece of work, or of a part, was folded.
+    pub(crate) fn holds(&mut self, id: &ParcelId, part: Option<u32>) -> Result<bool> {
+        Ok(self.line(id, part)?.is_some())
+    }
+
+    /// Finds the folded receipt of a piece of work, or of a part.
+    pub(crate) fn find(&mut self, id: &ParcelId, part: Option<u32>) -> Result<Option<Filed>> {
+        let Some(line) = self.line(id, part)? else {
+            return Ok(None);
+        };
+        let path = self.stage.ledger().join(RECEIPTS);
+        let bytes = read_member(self.fs, &path, &line).at("read", &path)?;
+        match find_in_sheet(&bytes, id, part) {
+            Some(filed) => Ok(Some(filed)),
+            None => Err(SpoolError::Damaged {
+                parcel: id.clone(),
+                reason: format!("the ledger names it at {} but it is not there", line.offset),
+            }),
+        }
+    }
+
+    fn line(&mut self, id: &ParcelId, part: Option<u32>) -> Result<Option<IndexLine>> {
+        let path = self.stage.ledger().join(INDEX);
+        bisect(&mut *self.file, &key(id, part)).at("search", &path)
     }
 }
 
@@ -97,6 +115,11 @@ pub fn fold(yard: &Yard, stage: &str, age: Duration) -> Result<usize> {
                 tracing::warn!(receipt = %path.display(), "not a receipt: left where it is");
                 continue;
             };
+            if let (Some(id), None) = parse_key(name)
+                && !is_committed(fs, &stage, &id, &filed.receipt)?
+            {
+                continue;
+            }
             member
                 .write_all(&filed.receipt.to_line())
                 .at("compress", path)?;

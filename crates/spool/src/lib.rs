@@ -33,7 +33,7 @@ pub use adopt::Adopted;
 pub use commit::{Finish, Work};
 pub use depths::{Blocked, Depths, Floor, Marks, Note, Paused, Throughput, WorkerView};
 pub use error::{Result, SpoolError};
-pub use fs::{Fs, Kind, Lease, RealFs, Room, Sink, Source, Stat};
+pub use fs::{Fs, Inside, InsideByPath, Kind, Lease, RealFs, Room, Sink, Source, Stat};
 pub use ledger::fold;
 pub use name::{BadName, Deferred, Entry, ParcelId, WorkerId, safe_file_name};
 pub use operator::{Gift, Place, State};

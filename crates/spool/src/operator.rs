@@ -16,7 +16,7 @@ use crate::name::{Deferred, Entry, ParcelId, safe_file_name};
 use crate::parcel::{FileEntry, HISTORY, MANIFEST, Manifest, Trouble};
 use crate::receipt::{Filed, parse_sheet};
 use crate::worker::{Signs, Why, find_receipt, read_manifest, read_trouble};
-use crate::yard::Yard;
+use crate::yard::{StageDir, Yard};
 
 /// Where in a stage a parcel is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -157,14 +157,35 @@ impl Yard {
         (trouble.deferrals > 0).then_some(trouble)
     }
 
-    /// Reads why a parcel is held. `None`: somebody moved it there by hand.
+    /// Reads why a parcel is held. `None`: it is not, or somebody moved it there by hand.
     pub fn why(&self, stage: &str, id: &ParcelId) -> Result<Option<Why>> {
-        let path = self.stage(stage).why(id);
-        match self.fs.read(&path, 1 << 20) {
-            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e).at("read", &path),
+        let dir = self.stage(stage);
+        let path = dir.why(id);
+        let bytes = match self.fs.read(&path, 1 << 20) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e).at("read", &path),
+        };
+        // The reason is written first: whoever wrote it may have died before it held the parcel.
+        match serde_json::from_slice::<Why>(&bytes) {
+            Ok(why) => Ok(self.is_held(&dir, id, why.attempts)?.then_some(why)),
+            Err(_) => Ok(None),
         }
+    }
+
+    /// Tells whether a parcel of that name is held, most likely with so many attempts.
+    pub(crate) fn is_held(&self, dir: &StageDir, id: &ParcelId, attempts: u32) -> Result<bool> {
+        let entry = Entry {
+            id: id.clone(),
+            attempts,
+        };
+        let likely = dir.held().join(entry.file_name());
+        if self.fs.is_there(&likely).at("look at", &likely)? {
+            return Ok(true);
+        }
+        let held = self.list(&dir.held())?;
+        let mut entries = held.iter().filter_map(|(name, _)| Entry::parse(name));
+        Ok(entries.any(|entry| &entry.id == id))
     }
 
     /// Finds the receipt of a parcel in a stage, the ledger included.
@@ -263,6 +284,41 @@ impl Yard {
         });
         self.birth(crib, stage, &manifest)?;
         Ok(id)
+    }
+
+    /// Gives a small file made here to a stage. `false`: a parcel of that name waits already.
+    pub fn ticket(
+        &self,
+        stage: &str,
+        id: &ParcelId,
+        kind: &str,
+        (name, bytes): (&str, &[u8]),
+    ) -> Result<bool> {
+        let dir = self.init(stage)?;
+        let crib = dir.tmp().join(format!("ticket-{:016x}", (self.dice)()));
+        self.fs.mkdir(&crib).at("make", &crib)?;
+        let path = crib.join(name);
+        let mut manifest = Manifest::new(id.clone(), kind, format!("{:016x}", (self.dice)()));
+        manifest.put(FileEntry {
+            name: name.to_owned(),
+            bytes: bytes.len() as u64,
+            sha256: crate::parcel::digest(bytes),
+        });
+        let born = self
+            .fs
+            .write_new(&path, bytes)
+            .at("write", &path)
+            .and_then(|()| self.birth(&crib, stage, &manifest));
+        match born {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                let _ = self.fs.remove_tree(&crib);
+                match error {
+                    SpoolError::Refused(_) => Ok(false),
+                    error => Err(error),
+                }
+            }
+        }
     }
 
     /// Shows a parcel whose files lie in `crib`, on the stage's file system, in its `ready/`.

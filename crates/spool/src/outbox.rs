@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::adopt::hash;
 use crate::error::{At, Result, SpoolError};
 use crate::failpoint::{after, mutant};
 use crate::fs::{Fs, Sink, Source};
 use crate::name::{ParcelId, hex, is_payload_name};
 use crate::parcel::{FileEntry, HISTORY, MANIFEST, Manifest, birth_mark};
-use crate::worker::{Signs, Worker};
+use crate::worker::{Seen, Signs, Worker};
 
 /// A claimed parcel, as a stage sees it.
 pub struct Parcel {
@@ -26,6 +27,7 @@ pub struct Parcel {
     pub(crate) attempt: u32,
     pub(crate) claimed: String,
     pub(crate) parts: u32,
+    pub(crate) seen: Seen,
     pub(crate) signs: Signs,
 }
 
@@ -140,6 +142,9 @@ pub struct Outbox {
     pub(crate) clerk: Option<Arc<Mutex<Worker>>>,
     pub(crate) parts: u32,
 }
+
+/// How much is copied at a time.
+const COPY_BYTES: usize = 1 << 20;
 
 /// The directory of files to attach; no parcel id starts with `+.`.
 pub(crate) const ATTACHED: &str = ".attached";
@@ -338,6 +343,40 @@ impl NewParcel {
     pub fn add(&mut self, file: OutFile) -> Result<()> {
         self.manifest.put(file.finish()?);
         Ok(())
+    }
+
+    /// Adds a plain file from outside: linked where the file system allows it, else copied; hashed
+    /// in either case. Tells whether it was linked.
+    ///
+    /// # Errors
+    /// When it is not a plain file, or cannot be read.
+    pub fn bring(&mut self, from: &Path, name: &str) -> Result<bool> {
+        check_payload_name(name)?;
+        let to = self.dir.join(name);
+        if self.fs.link(from, &to).is_ok() {
+            let (bytes, sha256) = hash(&*self.fs, &to, &self.signs).at("read", from)?;
+            self.manifest.put(FileEntry {
+                name: name.to_owned(),
+                bytes,
+                sha256,
+            });
+            return Ok(true);
+        }
+        // Another file system, or one without links: whatever else is wrong shows in the copy.
+        let mut source = self.fs.open(from).at("open", from)?;
+        let mut file = self.create(name)?;
+        let mut buffer = vec![0; COPY_BYTES];
+        loop {
+            let read = match source.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(read) => read,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => return Err(e).at("read", from),
+            };
+            file.write_all(&buffer[..read]).at("write", &to)?;
+        }
+        self.add(file)?;
+        Ok(false)
     }
 
     /// Adds a file of a claimed parcel without copying it.

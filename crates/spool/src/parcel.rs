@@ -36,6 +36,9 @@ pub struct Manifest {
     /// The crawl job it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
+    /// The collection it belongs to: a sub-chain with an index of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collection: Option<String>,
     /// The name the file had when it was dropped, with unusual bytes as `\xNN`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub original: Option<String>,
@@ -68,6 +71,7 @@ impl Manifest {
             born,
             harvest: None,
             job: None,
+            collection: None,
             original: None,
             replaces: None,
             files: Vec::new(),
@@ -107,8 +111,8 @@ impl Manifest {
 
     /// Returns the bytes of `parcel.json`.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes =
-            serde_json::to_vec(self).expect("a manifest holds only strings and numbers");
+        let mut bytes = Vec::with_capacity(512);
+        serde_json::to_writer(&mut bytes, self).expect("a manifest holds only strings and numbers");
         bytes.push(b'\n');
         bytes
     }

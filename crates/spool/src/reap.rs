@@ -14,7 +14,7 @@ use crate::error::{At, Result};
 use crate::failpoint::{after, mutant};
 use crate::fs::{Kind, is_taken};
 use crate::name::{ParcelId, WorkerId};
-use crate::receipt::parse_sheet;
+use crate::receipt::{Receipt, parse_sheet};
 use crate::worker::{LeaseNote, Worker};
 
 /// What a look for the dead came to.
@@ -192,32 +192,49 @@ impl Worker {
         Ok(settled)
     }
 
-    /// Carries out the receipts of a sheet that were committed.
+    /// Carries out the receipts of a sheet that were committed, and takes back what was filed for
+    /// batches that were not.
     fn settle_sheet(&mut self, dir: &Path, sheet: &Path) -> Result<usize> {
         let bytes = self.fs.read(sheet, 1 << 30).at("read", sheet)?;
         let ours = self.fs.stat(sheet).at("look at", sheet)?.inode;
-        let mut settled = 0;
+        let (mut committed, mut others) = (Vec::new(), Vec::new());
         for filed in parse_sheet(&bytes) {
             let receipt = filed.receipt;
             let path = self.stage.receipt(&receipt.work, receipt.part);
-            let theirs = match self.fs.stat(&path) {
-                Ok(stat) => Some(stat.inode),
-                Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-                Err(e) => return Err(e).at("look at", &path),
-            };
             // One inode: it was this very sheet that won, not another worker's.
-            if theirs == Some(ours) {
-                let claimed = self.claimed_in(dir)?;
-                let find = |id: &ParcelId| {
-                    let (_, path) = claimed.iter().find(|(claimed, _)| claimed == id)?;
-                    Some(path.clone())
-                };
-                self.complete(dir, &receipt, &find)?;
-                settled += receipt.inputs.len();
-                after("settle-receipt");
+            if self.inode_of(&path)? == Some(ours) {
+                committed.push(receipt);
+            } else {
+                others.push(receipt);
             }
         }
+        for member in others.iter().flat_map(Receipt::members) {
+            let path = self.stage.receipt(member, None);
+            let is_kept = committed.iter().any(|r| r.input(member).is_some());
+            if !is_kept && self.inode_of(&path)? == Some(ours) {
+                self.take_back(dir, &[path])?;
+            }
+        }
+        let mut settled = 0;
+        for receipt in committed {
+            let claimed = self.claimed_in(dir)?;
+            let find = |id: &ParcelId| {
+                let (_, path) = claimed.iter().find(|(claimed, _)| claimed == id)?;
+                Some(path.clone())
+            };
+            self.complete(dir, &receipt, &find)?;
+            settled += receipt.inputs.len();
+            after("settle-receipt");
+        }
         Ok(settled)
+    }
+
+    fn inode_of(&self, path: &Path) -> Result<Option<u64>> {
+        match self.fs.stat(path) {
+            Ok(stat) => Ok(Some(stat.inode)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e).at("look at", path),
+        }
     }
 
     fn claimed_in(&self, dir: &Path) -> Result<Vec<(ParcelId, PathBuf)>> {

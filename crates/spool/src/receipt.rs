@@ -102,10 +102,22 @@ pub enum Fate {
 impl Receipt {
     /// Returns the receipt's line, ending in a newline.
     pub fn to_line(&self) -> Vec<u8> {
-        let mut line =
-            serde_json::to_vec(self).expect("a receipt holds only strings, numbers and JSON");
-        line.push(b'\n');
+        let mut line = Vec::with_capacity(1024);
+        self.write_line(&mut line);
         line
+    }
+
+    /// Appends the receipt's line to a sheet.
+    pub(crate) fn write_line(&self, sheet: &mut Vec<u8>) {
+        serde_json::to_writer(&mut *sheet, self)
+            .expect("a receipt holds only strings, numbers and JSON");
+        sheet.push(b'\n');
+    }
+
+    /// Names the parcels of a batch, which have a name of their own in `receipts/`.
+    pub(crate) fn members(&self) -> impl Iterator<Item = &ParcelId> {
+        let inputs = self.inputs.iter().map(|input| &input.parcel);
+        inputs.filter(|id| self.part.is_none() && *id != &self.work)
     }
 
     /// Returns the input of that name.

@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::error::{At, Result};
 use crate::failpoint::after;
 use crate::fs::{Fs, Kind};
-use crate::name::{Deferred, Entry};
+use crate::name::{Deferred, Entry, fnv1a, spread};
 use crate::worker::{Waiting, Worker};
 
 /// How many names a worker keeps of one scan; the backlog itself is never held in memory.
@@ -24,12 +24,28 @@ pub struct Scan {
     pub total: usize,
     /// Names that are no parcels: symbolic links, files, strangers. Never more than 20.
     pub refused: Vec<String>,
+    /// Those of them that are in another worker's share.
+    of_others: Vec<Waiting>,
+}
+
+/// The waiting parcels a worker begins with: one of as many parts as there are workers. Nothing
+/// hangs on it but how often two of them reach for the same parcel.
+struct Share {
+    before: u64,
+    workers: u64,
+}
+
+impl Share {
+    fn holds(&self, id: &[u8]) -> bool {
+        self.workers < 2 || spread(fnv1a(id)) % self.workers == self.before
+    }
 }
 
 impl Worker {
     /// Lists what waits. No entry is looked at, only named.
     pub fn scan(&mut self) -> Result<Scan> {
         let mut scan = Scan::default();
+        let share = self.share()?;
         let ready = self.stage.ready();
         let mut shards = Vec::new();
         visit_ready(&*self.fs, &ready, &mut |name, kind| {
@@ -37,7 +53,7 @@ impl Worker {
                 shards.push(name.to_owned());
                 return;
             }
-            scan.see(name, kind, None);
+            scan.see(name, kind, None, &share);
         })
         .at("scan", &ready)?;
         if shards.is_empty() && scan.total > self.limits.shard_above {
@@ -45,22 +61,43 @@ impl Worker {
             self.yard.shard(&self.stage)?;
         }
         let seed = self.id.seed();
-        shards.sort_by_key(|shard| crate::name::spread(shard_number(shard) ^ seed));
+        shards.sort_by_key(|shard| spread(shard_number(shard) ^ seed));
         for shard in shards {
             let dir = ready.join(&shard);
             visit_ready(&*self.fs, &dir, &mut |name, kind| {
-                scan.see(name, kind, Some(&shard));
+                scan.see(name, kind, Some(&shard), &share);
             })
             .at("scan", &dir)?;
         }
-        // Two workers that walked the same listing in the same order lost every other claim.
-        scan.waiting
-            .sort_by_cached_key(|waiting| waiting.entry.id.order(seed));
+        scan.waiting.append(&mut scan.of_others);
+        scan.waiting.truncate(KEPT);
+        // Two workers that walked the same listing in the same order, or each in its own to the
+        // end, lost every other claim: each begins with its share and takes others' after that.
+        scan.waiting.sort_by_cached_key(|waiting| {
+            let id = &waiting.entry.id;
+            (share.holds(id.as_str().as_bytes()), id.order(seed))
+        });
         // Of two copies one is claimed now and the other when the first is finished: claimed
         // together they would share one place in the outbox and one name in a batch.
         scan.waiting
             .dedup_by(|one, other| one.entry.id == other.entry.id);
         Ok(scan)
+    }
+
+    /// Returns which of the waiting parcels are this worker's to begin with.
+    fn share(&self) -> Result<Share> {
+        let claim = self.stage.claim();
+        let (mut before, mut workers) = (0, 0);
+        self.fs
+            .visit(&claim, &mut |name, kind| {
+                if kind == Kind::Dir && !name.as_bytes().starts_with(b".") {
+                    workers += 1;
+                    before += u64::from(name.as_bytes() < self.id.as_str().as_bytes());
+                }
+                ControlFlow::Continue(())
+            })
+            .at("list", &claim)?;
+        Ok(Share { before, workers })
     }
 
     /// Brings deferred parcels that are due back to `ready/`, and says when the next one is.
@@ -89,14 +126,21 @@ impl Worker {
 }
 
 impl Scan {
-    fn see(&mut self, name: &OsStr, kind: Kind, shard: Option<&OsStr>) {
+    fn see(&mut self, name: &OsStr, kind: Kind, shard: Option<&OsStr>, share: &Share) {
         if name.as_bytes().starts_with(b".") {
             return;
         }
         if kind != Kind::Dir {
             return self.refuse(name);
         }
-        if self.waiting.len() >= KEPT {
+        let bytes = name.as_bytes();
+        let id = bytes.rsplitn(2, |&b| b == b'~').last().unwrap_or(bytes);
+        let kept = if share.holds(id) {
+            &mut self.waiting
+        } else {
+            &mut self.of_others
+        };
+        if kept.len() >= KEPT {
             self.total += 1;
             return;
         }
@@ -105,7 +149,7 @@ impl Scan {
             Some(entry) if shard.is_none_or(|shard| shard == entry.id.shard().as_str()) => {
                 let sharded = shard.is_some();
                 self.total += 1;
-                self.waiting.push(Waiting { entry, sharded });
+                kept.push(Waiting { entry, sharded });
             }
             _ => self.refuse(name),
         }

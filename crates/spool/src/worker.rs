@@ -1,6 +1,7 @@
 //! One worker: born locked, claims by rename, lets go of everything when it dies.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -11,12 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{At, Result, SpoolError};
 use crate::failpoint::after;
-use crate::fs::{Fs, Kind, Lease, gone, is_taken};
+use crate::fs::{Fs, Inside, Lease, gone, is_taken};
+use crate::ledger::Index;
 use crate::name::{Deferred, Entry, ParcelId, WorkerId, is_payload_name};
 use crate::outbox::{Outbox, Parcel, is_at_fault};
 use crate::parcel::{HISTORY, MANIFEST, MANIFEST_BYTES, Manifest, TROUBLE, Trouble, digest};
-use crate::receipt::{Filed, find_in_sheet};
-use crate::yard::{StageDir, Yard};
+use crate::receipt::{Filed, Receipt, find_in_sheet};
+use crate::yard::{StageDir, Yard, receipt_name};
 
 /// How patient a stage is.
 #[derive(Debug, Clone, PartialEq)]
@@ -305,7 +307,8 @@ impl Worker {
 
     /// Reads a claimed parcel; settles it at once if it is damaged, done already, or come too late.
     fn examine(&mut self, path: PathBuf, entry: &Entry) -> Result<Option<Parcel>> {
-        let (manifest, digest) = match read_manifest(&*self.fs, &path, &entry.id) {
+        let (manifest, digest, seen) = match inspect(&*self.fs, &path, &entry.id, &self.stage.name)
+        {
             Ok(read) => read,
             Err(SpoolError::Damaged { reason, .. }) => {
                 self.hold_unasked(&path, entry, &reason)?;
@@ -321,11 +324,12 @@ impl Worker {
             attempt: entry.attempts,
             claimed: self.yard.now_text(),
             parts: 0,
+            seen,
             signs: self.signs.clone(),
         };
         match self.standing(&parcel.manifest)? {
-            Standing::New => {
-                parcel.parts = self.parts_of(&entry.id)?;
+            Standing::New { parts } => {
+                parcel.parts = parts;
                 Ok(Some(parcel))
             }
             Standing::Done(filed) => {
@@ -344,14 +348,55 @@ impl Worker {
                 self.hold_unasked(&parcel.path, entry, &reason)?;
                 Ok(None)
             }
+            Standing::Spoken => {
+                tracing::info!(parcel = %entry.id, "a batch under way may have a copy of it");
+                let deferred = Deferred {
+                    due: self.yard.now_seconds() + 2,
+                    entry: Entry {
+                        id: entry.id.clone(),
+                        attempts: entry.attempts.saturating_sub(1),
+                    },
+                };
+                let to = self.stage.deferred().join(deferred.file_name());
+                self.move_claimed(&parcel.path, &to)?;
+                after("deferred");
+                Ok(None)
+            }
         }
     }
 
     /// Looks up what this stage already did with a parcel of this name.
     pub(crate) fn standing(&self, manifest: &Manifest) -> Result<Standing> {
-        let filed = match self.filed(&manifest.id) {
+        let id = &manifest.id;
+        let shelf = self.stage.receipts().join(id.shard());
+        let (has_part, sheet) = match self.fs.look_inside(&shelf) {
+            Ok(inside) => {
+                let part = receipt_name(id, Some(1));
+                let has_part = inside.is_there(&part).at("look at", &shelf.join(&part))?;
+                let name = receipt_name(id, None);
+                let sheet = inside.read(&name, SHEET_BYTES);
+                (has_part, if_there(sheet).at("read", &shelf.join(&name))?)
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => (false, None),
+            Err(e) => return Err(e).at("look at", &shelf),
+        };
+        // Opened after the looks: what was folded meanwhile is found in it.
+        let mut ledger = None;
+        let filed = match sheet {
+            Some(bytes) => in_sheet(&bytes, &self.stage, id, None).map(Some),
+            None => {
+                ledger = Index::open(&*self.fs, &self.stage)?;
+                let ledger = ledger.as_mut();
+                ledger.map_or(Ok(None), |ledger| ledger.find(id, None))
+            }
+        };
+        let filed = match filed {
             Ok(Some(filed)) => filed,
-            Ok(None) => return Ok(Standing::New),
+            Ok(None) if has_part || ledger.is_some() => {
+                let parts = self.parts_of(id)?;
+                return Ok(Standing::New { parts });
+            }
+            Ok(None) => return Ok(Standing::New { parts: 0 }),
             // Nobody can tell whether it was done: a person must, and the next parcel goes on.
             Err(SpoolError::Damaged { reason, .. }) => return Ok(Standing::Clash(reason)),
             Err(e) => return Err(e),
@@ -362,6 +407,9 @@ impl Worker {
                 self.stage.name
             )));
         };
+        if !is_committed(&*self.fs, &self.stage, id, &filed.receipt)? {
+            return Ok(Standing::Spoken);
+        }
         if input.born == manifest.born {
             return Ok(Standing::Done(Box::new(filed)));
         }
@@ -379,12 +427,18 @@ impl Worker {
         find_receipt(&*self.fs, &self.stage, id, None)
     }
 
+    /// Counts the parts of long work that earlier attempts committed, however long ago.
     fn parts_of(&self, id: &ParcelId) -> Result<u32> {
         let mut parts = 0;
         loop {
-            let next = self.stage.receipt(id, Some(parts + 1));
-            if !self.fs.is_there(&next).at("look at", &next)? {
-                return Ok(parts);
+            let next = Some(parts + 1);
+            let path = self.stage.receipt(id, next);
+            if !self.fs.is_there(&path).at("look at", &path)? {
+                let ledger = Index::open(&*self.fs, &self.stage)?;
+                let folded = ledger.map_or(Ok(false), |mut ledger| ledger.holds(id, next))?;
+                if !folded {
+                    return Ok(parts);
+                }
             }
             parts += 1;
         }
@@ -652,13 +706,16 @@ impl Worker {
 
 /// What this stage already did with a parcel of a given name.
 pub(crate) enum Standing {
-    New,
+    /// Nothing, or some parts of long work.
+    New { parts: u32 },
     /// This very parcel has its receipt: what remains is to hand over.
     Done(Box<Filed>),
     /// A copy of a parcel that was finished before.
     Late,
     /// Another parcel of the same name was finished before.
     Clash(String),
+    /// A batch with a parcel of this name is being committed, or died of it: nobody can tell yet.
+    Spoken,
 }
 
 /// Moves the heartbeat of a worker forward; used by a thread of its own.
@@ -701,25 +758,92 @@ impl Waiting {
     }
 }
 
+/// What a look into a parcel's directory told: true while the parcel is in the same hands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Pages of its history; `None` when it has no history yet.
+    pub(crate) pages: Option<usize>,
+    /// Whether one of them is of this stage.
+    pub(crate) has_page: bool,
+    /// Whether it was in trouble before.
+    pub(crate) in_trouble: bool,
+}
+
 /// Reads and checks `parcel.json`; returns it with the digest of its bytes.
 pub(crate) fn read_manifest(fs: &dyn Fs, path: &Path, id: &ParcelId) -> Result<(Manifest, String)> {
+    let (inside, _) = open_parcel(fs, path, id, "")?;
+    check_manifest(&*inside, path, id)
+}
+
+/// The same, with what else lies in the parcel that `stage` needs to know to hand it over.
+fn inspect(
+    fs: &dyn Fs,
+    path: &Path,
+    id: &ParcelId,
+    stage: &str,
+) -> Result<(Manifest, String, Seen)> {
+    let (inside, mut seen) = open_parcel(fs, path, id, stage)?;
+    let trouble = path.join(TROUBLE);
+    seen.in_trouble = inside.is_there(TROUBLE).at("look at", &trouble)?;
+    let (manifest, digest) = check_manifest(&*inside, path, id)?;
+    Ok((manifest, digest, seen))
+}
+
+fn open_parcel<'fs>(
+    fs: &'fs dyn Fs,
+    path: &'fs Path,
+    id: &ParcelId,
+    stage: &str,
+) -> Result<(Box<dyn Inside + 'fs>, Seen)> {
     let damaged = |reason: String| SpoolError::Damaged {
         parcel: id.clone(),
         reason,
     };
-    if fs.stat(path).at("look at", path)?.kind != Kind::Dir {
-        return Err(damaged("it is not a directory".into()));
-    }
-    // Pages are added to it: behind a link they would land outside the tree.
-    let history = path.join(HISTORY);
-    if fs.stat(&history).is_ok_and(|stat| stat.kind != Kind::Dir) {
-        return Err(damaged(format!("{HISTORY} is not a directory")));
-    }
-    let file = path.join(MANIFEST);
-    let bytes = match fs.read(&file, MANIFEST_BYTES) {
+    let inside = match fs.look_inside(path) {
+        Ok(inside) => inside,
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
+            return Err(damaged("it is not a directory".into()));
+        }
+        Err(e) => return Err(e).at("look at", path),
+    };
+    let (mut pages, mut has_page) = (0, false);
+    let listed = inside.visit(HISTORY, &mut |name| {
+        pages += 1;
+        has_page |= is_page_of(name, stage);
+    });
+    let pages = match listed {
+        Ok(()) => Some(pages),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+        // Pages are added to it: behind a link they would land outside the tree.
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
+            return Err(damaged(format!("{HISTORY} is not a directory")));
+        }
+        Err(e) => return Err(e).at("list", &path.join(HISTORY)),
+    };
+    let seen = Seen {
+        pages,
+        has_page,
+        in_trouble: false,
+    };
+    Ok((inside, seen))
+}
+
+/// Tells whether a page of a history is the receipt of `stage`.
+pub(crate) fn is_page_of(name: &OsStr, stage: &str) -> bool {
+    name.to_str()
+        .and_then(|name| name.strip_suffix(".json")?.strip_suffix(stage))
+        .is_some_and(|number| number.ends_with('-'))
+}
+
+fn check_manifest(inside: &dyn Inside, path: &Path, id: &ParcelId) -> Result<(Manifest, String)> {
+    let damaged = |reason: String| SpoolError::Damaged {
+        parcel: id.clone(),
+        reason,
+    };
+    let bytes = match inside.read(MANIFEST, MANIFEST_BYTES) {
         Ok(bytes) => bytes,
         Err(e) if is_at_fault(&e) => return Err(damaged(format!("cannot read {MANIFEST}: {e}"))),
-        Err(e) => return Err(e).at("read", &file),
+        Err(e) => return Err(e).at("read", &path.join(MANIFEST)),
     };
     let manifest: Manifest =
         serde_json::from_slice(&bytes).map_err(|e| damaged(format!("bad {MANIFEST}: {e}")))?;
@@ -752,16 +876,55 @@ pub(crate) fn find_receipt(
     part: Option<u32>,
 ) -> Result<Option<Filed>> {
     let path = stage.receipt(id, part);
-    match fs.read(&path, 1 << 30) {
-        Ok(bytes) => match find_in_sheet(&bytes, id, part) {
-            Some(filed) => Ok(Some(filed)),
-            None => Err(SpoolError::Damaged {
-                parcel: id.clone(),
-                reason: format!("{} holds no receipt of it", path.display()),
-            }),
-        },
-        Err(e) if e.kind() == io::ErrorKind::NotFound => crate::ledger::find(fs, stage, id, part),
-        Err(e) => Err(e).at("read", &path),
+    if let Some(bytes) = if_there(fs.read(&path, SHEET_BYTES)).at("read", &path)? {
+        let filed = in_sheet(&bytes, stage, id, part)?;
+        return Ok(is_committed(fs, stage, id, &filed.receipt)?.then_some(filed));
+    }
+    match Index::open(fs, stage)? {
+        Some(mut ledger) => ledger.find(id, part),
+        None => Ok(None),
+    }
+}
+
+/// Tells whether the receipt found under the name of a parcel counts: a batch files its members
+/// before it is committed by its own name.
+pub(crate) fn is_committed(
+    fs: &dyn Fs,
+    stage: &StageDir,
+    id: &ParcelId,
+    receipt: &Receipt,
+) -> Result<bool> {
+    if &receipt.work == id {
+        return Ok(true);
+    }
+    let path = stage.receipt(&receipt.work, None);
+    if fs.is_there(&path).at("look at", &path)? {
+        return Ok(true);
+    }
+    match Index::open(fs, stage)? {
+        Some(mut ledger) => ledger.holds(&receipt.work, None),
+        None => Ok(false),
+    }
+}
+
+/// A sheet larger than this is not one of ours.
+const SHEET_BYTES: u64 = 1 << 30;
+
+fn in_sheet(bytes: &[u8], stage: &StageDir, id: &ParcelId, part: Option<u32>) -> Result<Filed> {
+    find_in_sheet(bytes, id, part).ok_or_else(|| SpoolError::Damaged {
+        parcel: id.clone(),
+        reason: format!(
+            "{} holds no receipt of it",
+            stage.receipt(id, part).display()
+        ),
+    })
+}
+
+fn if_there<Found>(result: io::Result<Found>) -> io::Result<Option<Found>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
     }
 }
 

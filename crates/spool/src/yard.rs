@@ -214,6 +214,14 @@ impl Yard {
     }
 }
 
+/// The name of a commit record.
+pub(crate) fn receipt_name(work: &ParcelId, part: Option<u32>) -> String {
+    match part {
+        Some(part) => format!("{work}@{part}.json"),
+        None => format!("{work}.json"),
+    }
+}
+
 /// The paths of one stage's work directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StageDir {
@@ -270,11 +278,10 @@ impl StageDir {
 
     /// The commit record of a piece of work, or of one part of it.
     pub fn receipt(&self, work: &ParcelId, part: Option<u32>) -> PathBuf {
-        let name = match part {
-            Some(part) => format!("{work}@{part}.json"),
-            None => format!("{work}.json"),
-        };
-        self.receipts().join(work.shard()).join(name)
+        let mut path = self.receipts();
+        path.push(work.shard());
+        path.push(receipt_name(work, part));
+        path
     }
 
     /// The ledger of old receipts.

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ecluse_spool::{
-    Blocked, Finish, Floor, Gift, Limits, Marks, Outbox, Parcel, ParcelId, RealFs, Setback,
-    SpoolError, State, Verdict, Work, Worker, Yard,
+    Blocked, Entry, Finish, Floor, Gift, Limits, Marks, Outbox, Parcel, ParcelId, RealFs, Setback,
+    SpoolError, State, Verdict, Waiting, Work, Worker, Yard,
 };
 
 fn limits() -> Limits {
@@ -148,6 +148,106 @@ fn fan_out_and_gather_name_everything_in_one_receipt() {
         .unwrap()
         .unwrap();
     assert_eq!(receipt.receipt.inputs.len(), 3);
+}
+
+/// Puts a parcel into `ready/` with a birth mark of its own.
+fn put(yard: &Yard, stage: &str, entry: &str, born: &str) {
+    let id = entry.split('~').next().unwrap();
+    let dir = yard.init(stage).unwrap().ready().join(entry);
+    fs::create_dir(&dir).unwrap();
+    let manifest = format!(r#"{{"schema":1,"id":"{id}","kind":"k","born":"{born}","files":[]}}"#);
+    fs::write(dir.join("parcel.json"), manifest).unwrap();
+}
+
+fn claim_entry(worker: &mut Worker, entry: &str) -> Parcel {
+    let waiting = Waiting {
+        entry: Entry::parse(entry.as_ref()).unwrap(),
+        sharded: false,
+    };
+    worker.claim(&waiting).unwrap().unwrap()
+}
+
+fn batch(worker: &Worker, parcels: Vec<Parcel>, output: &str) -> Work {
+    let mut outbox = worker.outbox(&parcels);
+    let output = outbox.parcel(ParcelId::new(output).unwrap(), "sheet");
+    outbox.emit(output.unwrap()).unwrap();
+    Work { parcels, outbox }
+}
+
+#[test]
+fn of_two_batches_with_a_copy_of_one_parcel_one_comes_out() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    for (entry, born) in [("x~0", "1"), ("y~0", "2"), ("x~1", "3"), ("z~0", "4")] {
+        put(&yard, "gather", entry, born);
+    }
+    let mut one = worker(&yard, "gather", &["next"]);
+    let mut two = worker(&yard, "gather", &["next"]);
+    let first = vec![claim_entry(&mut one, "x~0"), claim_entry(&mut one, "y~0")];
+    let second = vec![claim_entry(&mut two, "z~0"), claim_entry(&mut two, "x~1")];
+    let mut first = vec![batch(&one, first, "first")];
+    let mut second = vec![batch(&two, second, "second")];
+    assert_eq!(one.finish(&mut first).unwrap(), [Finish::Committed]);
+    let finish = two.finish(&mut second).unwrap();
+    assert_eq!(finish, [Finish::AlreadyCommitted]);
+    assert_eq!(names(&yard.stage("next").ready()), ["first~0"]);
+    assert_eq!(names(&yard.stage("gather").ready()), ["x~1", "z~0"]);
+    let z = ParcelId::new("z").unwrap();
+    assert!(yard.receipt("gather", &z).unwrap().is_none());
+
+    // The copy is dropped, and its neighbour comes out with another batch.
+    let scan = two.scan().unwrap();
+    let claimed = scan.waiting.iter().map(|w| two.claim(w).unwrap());
+    let parcels: Vec<Parcel> = claimed.flatten().collect();
+    assert_eq!(parcels.len(), 1);
+    let outbox = two.outbox(&parcels);
+    let mut works = vec![Work { parcels, outbox }];
+    assert_eq!(two.finish(&mut works).unwrap(), [Finish::Committed]);
+    assert!(names(&yard.stage("gather").ready()).is_empty());
+}
+
+#[test]
+fn members_filed_for_a_batch_that_was_never_committed_are_free_again() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    for (entry, born) in [("x~0", "1"), ("y~0", "2"), ("x~1", "3")] {
+        put(&yard, "gather", entry, born);
+    }
+    let mut dead = worker(&yard, "gather", &["next"]);
+    let parcels = vec![claim_entry(&mut dead, "x~0"), claim_entry(&mut dead, "y~0")];
+    // It dies when the first member is filed and the batch is not.
+    let (x, stage) = (ParcelId::new("x").unwrap(), yard.stage("gather"));
+    let input = |id: &str, born: &str| {
+        format!(r#"{{"parcel":"{id}","born":"{born}","content":"c","digest":"d"}}"#)
+    };
+    let line = format!(
+        r#"{{"work":"gather-b","schema":1,"stage":"gather","version":"0","worker":"w","attempt":1,"claimed":"c","finished":"f","inputs":[{},{}],"fate":{{"do":"consume"}}}}"#,
+        input("x", "1"),
+        input("y", "2")
+    );
+    let sheet = stage.home(dead.id()).join("out/.sheet-9");
+    fs::write(&sheet, line + "\n").unwrap();
+    fs::create_dir_all(stage.receipt(&x, None).parent().unwrap()).unwrap();
+    fs::hard_link(&sheet, stage.receipt(&x, None)).unwrap();
+    assert!(yard.receipt("gather", &x).unwrap().is_none());
+    assert_eq!(
+        ecluse_spool::fold(&yard, "gather", Duration::ZERO).unwrap(),
+        0,
+        "what is not committed is not folded"
+    );
+
+    // A copy waits until somebody has settled the dead.
+    let mut heir = worker(&yard, "gather", &["next"]);
+    let waiting = heir.scan().unwrap().waiting.remove(0);
+    assert!(heir.claim(&waiting).unwrap().is_none());
+    assert_eq!(names(&stage.deferred()).len(), 1);
+    drop((parcels, dead));
+    heir.recover().unwrap();
+    assert!(!stage.receipt(&x, None).exists());
+    assert_eq!(names(&stage.ready()), ["x~1", "y~1"]);
+    let parcel = claim_entry(&mut heir, "x~1");
+    let outbox = heir.outbox(std::slice::from_ref(&parcel));
+    assert_eq!(commit(&mut heir, parcel, outbox), Finish::Committed);
 }
 
 #[test]
@@ -439,10 +539,79 @@ fn parts_of_long_work_are_committed_once_each() {
     heir.recover().unwrap();
     let parcel = claim_one(&mut heir);
     assert_eq!(parcel.parts(), 2, "the heir goes on after the second part");
+    heir.give_back(parcel).unwrap();
+    assert_eq!(
+        ecluse_spool::fold(&yard, "crawl", Duration::ZERO).unwrap(),
+        2
+    );
+    let mut parcel = claim_one(&mut heir);
+    assert_eq!(parcel.parts(), 2, "parts in the ledger are parts");
+    let outbox = part(&heir, &parcel, "p3");
+    assert_eq!(heir.finish_part(&mut parcel, outbox).unwrap(), 3);
+    heir.give_back(parcel).unwrap();
+    let parcel = claim_one(&mut heir);
+    assert_eq!(parcel.parts(), 3, "some in the ledger, one after it");
     let mut outbox = heir.outbox(std::slice::from_ref(&parcel));
     outbox.consume();
     commit(&mut heir, parcel, outbox);
-    assert_eq!(names(&yard.stage("next").ready()), ["p1~0", "p2~0"]);
+    assert_eq!(names(&yard.stage("next").ready()), ["p1~0", "p2~0", "p3~0"]);
+}
+
+#[test]
+fn a_reason_without_a_held_parcel_is_none() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    let id = give(&yard, "one", root.path(), "a.txt", "hello");
+    let mut dead = worker(&yard, "one", &["two"]);
+    let parcel = claim_one(&mut dead);
+    // It died after it wrote down why, before it held the parcel.
+    let stage = yard.stage("one");
+    let why = format!(
+        r#"{{"parcel":"{id}","stage":"one","reason":"odd","attempts":1,"when":"now","by":"{}"}}"#,
+        dead.id()
+    );
+    fs::write(stage.why(&id), &why).unwrap();
+    assert!(yard.why("one", &id).unwrap().is_none());
+    drop((parcel, dead));
+
+    let mut heir = worker(&yard, "one", &["two"]);
+    heir.recover().unwrap();
+    assert!(
+        !stage.why(&id).exists(),
+        "it waits again, and nobody holds it"
+    );
+
+    // Another copy that is held keeps its reason.
+    let parcel = claim_one(&mut heir);
+    let copy = stage.held().join(format!("{id}~7"));
+    fs::create_dir(&copy).unwrap();
+    fs::write(
+        stage.why(&id),
+        why.replace("\"attempts\":1", "\"attempts\":7"),
+    )
+    .unwrap();
+    drop((parcel, heir));
+    worker(&yard, "one", &["two"]).recover().unwrap();
+    assert_eq!(yard.why("one", &id).unwrap().unwrap().reason, "odd");
+}
+
+#[test]
+fn a_copy_for_another_disk_is_not_swept_while_its_sender_has_still_to_show_it() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    let tmp = yard.init("two").unwrap().tmp();
+    fs::create_dir(tmp.join("sent-00000000000000ab")).unwrap();
+    fs::create_dir(tmp.join("copy-00000000000000ab")).unwrap();
+    let years_later = Arc::new(|| 4_000_000_000_000);
+    let yard = Yard::with(
+        Arc::new(RealFs),
+        yard.work(),
+        yard.host.clone(),
+        years_later,
+        Arc::new(|| 7),
+    );
+    assert_eq!(yard.sweep("two", limits().tmp_age).unwrap(), 1);
+    assert_eq!(names(&tmp), ["sent-00000000000000ab"]);
 }
 
 #[test]

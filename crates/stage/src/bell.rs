@@ -11,6 +11,7 @@ use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind, RenameMode};
 use notify::{Config, Event, RecommendedWatcher, RecursiveMode, Watcher};
 
 use crate::control::Bell;
+use crate::doorstep::News;
 
 /// Keeps the bell wired; dropping it unwires it.
 pub(crate) struct Wire {
@@ -18,8 +19,9 @@ pub(crate) struct Wire {
 }
 
 /// Wires the bell of a stage to its directories. `None`: this machine has no bell to give.
-pub(crate) fn wire(dir: &StageDir, bell: &Arc<Bell>) -> Option<Wire> {
+pub(crate) fn wire(dir: &StageDir, outside: &[PathBuf], bell: &Arc<Bell>) -> Option<Wire> {
     let ringer = Ringer {
+        outside: outside.to_vec(),
         bell: Arc::clone(bell),
         drop: dir.drop(),
         ready: dir.ready(),
@@ -39,8 +41,10 @@ pub(crate) fn wire(dir: &StageDir, bell: &Arc<Bell>) -> Option<Wire> {
     if dir.ready().join("ff").exists() {
         paths.extend((0..=255u8).map(|shard| dir.ready().join(format!("{shard:02x}"))));
     }
-    for path in paths {
-        if let Err(error) = watcher.watch(&path, RecursiveMode::NonRecursive) {
+    let inside = paths.iter().map(|path| (path, RecursiveMode::NonRecursive));
+    let outside = outside.iter().map(|path| (path, RecursiveMode::Recursive));
+    for (path, mode) in inside.chain(outside) {
+        if let Err(error) = watcher.watch(path, mode) {
             tracing::warn!(%error, path = %path.display(), "no bell on this directory: scanning more often instead");
             return None;
         }
@@ -50,6 +54,7 @@ pub(crate) fn wire(dir: &StageDir, bell: &Arc<Bell>) -> Option<Wire> {
 
 struct Ringer {
     bell: Arc<Bell>,
+    outside: Vec<PathBuf>,
     drop: PathBuf,
     ready: PathBuf,
 }
@@ -73,9 +78,7 @@ impl Ringer {
         match event.kind {
             EventKind::Access(AccessKind::Close(AccessMode::Write))
             | EventKind::Modify(ModifyKind::Name(RenameMode::To)) => self.came(&event.paths),
-            EventKind::Create(_) if event.paths.iter().any(|path| self.is_ready(path)) => {
-                self.bell.ring();
-            }
+            EventKind::Create(_) => self.begun(&event.paths),
             _ => {}
         }
     }
@@ -86,6 +89,10 @@ impl Ringer {
                 (Some(parent), Some(name)) if parent == self.drop => {
                     self.bell.ring_closed(name.to_owned());
                 }
+                _ if self.is_outside(path) => self.bell.ring_outside(News {
+                    path: path.clone(),
+                    whole: true,
+                }),
                 _ => self.bell.ring(),
             }
         }
@@ -108,7 +115,21 @@ impl Ringer {
         }
     }
 
-    fn is_ready(&self, path: &Path) -> bool {
-        path.starts_with(&self.ready)
+    /// A parcel, or something outside: a hard link is a whole file, and only created.
+    fn begun(&self, paths: &[PathBuf]) {
+        for path in paths {
+            if path.starts_with(&self.ready) {
+                self.bell.ring();
+            } else if self.is_outside(path) {
+                self.bell.ring_outside(News {
+                    path: path.clone(),
+                    whole: false,
+                });
+            }
+        }
+    }
+
+    fn is_outside(&self, path: &Path) -> bool {
+        self.outside.iter().any(|dir| path.starts_with(dir))
     }
 }

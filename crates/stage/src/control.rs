@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use ecluse_config::Pipeline;
 
+use crate::doorstep::News;
+
 /// Shared by everything that runs in one process.
 pub struct Control {
     stop: AtomicBool,
@@ -81,6 +83,8 @@ struct BellState {
     rings: u64,
     /// Files in `drop/` that their writer closed or that were renamed in.
     closed: Vec<OsString>,
+    /// The same under the directories outside.
+    outside: Vec<News>,
     /// The directories it is wired to are no longer those that are there.
     wires_changed: bool,
 }
@@ -104,6 +108,22 @@ impl Bell {
         }
         drop(state);
         self.rung.notify_all();
+    }
+
+    /// Rings for something outside.
+    pub(crate) fn ring_outside(&self, news: News) {
+        let mut state = self.lock();
+        state.rings += 1;
+        if state.outside.len() < CLOSED_KEPT {
+            state.outside.push(news);
+        }
+        drop(state);
+        self.rung.notify_all();
+    }
+
+    /// Takes what was told of the directories outside.
+    pub(crate) fn take_outside(&self) -> Vec<News> {
+        std::mem::take(&mut self.lock().outside)
     }
 
     /// Says that it must be wired anew.

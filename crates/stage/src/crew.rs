@@ -13,12 +13,15 @@ use ecluse_telemetry::Metrics;
 use crate::bell;
 use crate::control::{Bell, Control};
 use crate::failure::Failure;
+use crate::home::Home;
 use crate::labour::Labour;
 use crate::stage::{Intake, Stage};
 
 /// Where a crew works and for whom.
 #[derive(Clone)]
 pub struct Post {
+    /// The stage, or one of several machines' copies of it: `index`, `index@alpha`.
+    pub name: &'static str,
     /// Everything lies under here.
     pub root: PathBuf,
     /// The stop and the settings of this process.
@@ -59,8 +62,12 @@ pub struct Tally {
     pub halt_reason: Mutex<String>,
     /// Parcels waiting, as last scanned.
     pub waiting: AtomicU64,
+    /// Files outside that are not at rest yet, as last looked at.
+    pub settling: AtomicU64,
     /// What the crew waits for, if anything.
     pub blocked: Mutex<Option<String>>,
+    /// The last ring of the bell after which the directories were read.
+    pub(crate) looked: AtomicU64,
 }
 
 impl Tally {
@@ -102,6 +109,7 @@ pub struct Crew {
     /// What became of its parcels.
     pub tally: Arc<Tally>,
     post: Post,
+    watched: fn(&Post) -> Vec<PathBuf>,
     threads: Vec<JoinHandle<()>>,
     members: Arc<Mutex<Vec<Member>>>,
     bell: Arc<Bell>,
@@ -117,19 +125,20 @@ impl Crew {
         check_settings::<Kind>(&post.control.pipeline())?;
         let yard = post.yard();
         // No parcel is at fault yet: a work directory that is refused is the machine's.
-        let dir = yard.init(Kind::NAME).map_err(Failure::halt)?;
-        for next in post.control.pipeline().next_of(Kind::NAME) {
+        let dir = yard.init(post.name).map_err(Failure::halt)?;
+        for next in post.control.pipeline().next_of(post.name) {
             yard.init(next).map_err(Failure::halt)?;
         }
         let bell = Arc::new(Bell::default());
-        let wire = bell::wire(&dir, &bell);
-        let settings = post.control.pipeline().shell(Kind::NAME);
+        let wire = bell::wire(&dir, &watched::<Kind>(&post), &bell);
+        let settings = post.control.pipeline().shell(post.name);
         let crew = post.workers.unwrap_or(settings.workers).max(1);
         let mut started = Self {
-            name: Kind::NAME,
+            name: post.name,
             intake: Kind::INTAKE,
             tally: Arc::default(),
             post: post.clone(),
+            watched: watched::<Kind>,
             threads: Vec::new(),
             members: Arc::default(),
             bell: Arc::clone(&bell),
@@ -151,7 +160,7 @@ impl Crew {
                 number,
             };
             let thread = std::thread::Builder::new()
-                .name(format!("{}-{number}", Kind::NAME))
+                .name(format!("{}-{number}", post.name))
                 .spawn(move || Labour::<Kind>::run(hands, sender))
                 .map_err(Failure::halt)?;
             started.threads.push(thread);
@@ -165,7 +174,7 @@ impl Crew {
                 Err(_) => {
                     return Err(Failure::halt(format!(
                         "a worker of {} ended before it began",
-                        Kind::NAME
+                        post.name
                     )));
                 }
             }
@@ -176,6 +185,17 @@ impl Crew {
     /// Wakes the workers, so that they see what changed.
     pub fn wake(&self) {
         self.bell.ring();
+    }
+
+    /// Rings, and returns the number of the ring: [`Crew::has_looked`] tells when it was heeded.
+    pub(crate) fn ask_to_look(&self) -> u64 {
+        self.bell.ring();
+        self.bell.rings()
+    }
+
+    /// Tells whether the directories were read since that ring, outside ones included. A crew that is blocked reads none.
+    pub(crate) fn has_looked(&self, ring: u64) -> bool {
+        self.tally.blocked().is_some() || self.tally.looked.load(Ordering::SeqCst) >= ring
     }
 
     /// Wires the bell anew when the directories it hangs on have changed.
@@ -189,10 +209,16 @@ impl Crew {
             self.has_bell.store(false, Ordering::SeqCst);
             return self.bell.wires_changed();
         }
-        let wire = bell::wire(&dir, &self.bell);
+        let wire = bell::wire(&dir, &(self.watched)(&self.post), &self.bell);
         self.has_bell.store(wire.is_some(), Ordering::SeqCst);
         *self.wire.lock().unwrap_or_else(PoisonError::into_inner) = wire;
         // Something may have come while nothing was wired.
+        self.wake();
+    }
+
+    /// Wires the bell anew and wakes the workers: the settings have changed.
+    pub(crate) fn rewire(&self) {
+        self.bell.wires_changed();
         self.wake();
     }
 
@@ -278,6 +304,23 @@ pub(crate) struct Hands {
     pub(crate) members: Arc<Mutex<Vec<Member>>>,
     pub(crate) hurry: Arc<AtomicBool>,
     pub(crate) number: u32,
+}
+
+/// Returns the surroundings of a stage at its post.
+pub(crate) fn home(post: &Post, pipeline: &Pipeline) -> Home {
+    Home {
+        yard: post.yard(),
+        metrics: post.metrics.clone(),
+        ..Home::of(pipeline, post.name, &post.root)
+    }
+}
+
+fn watched<Kind: Stage>(post: &Post) -> Vec<PathBuf> {
+    let pipeline = post.control.pipeline();
+    match pipeline.stage_settings::<Kind::Settings>(Kind::NAME) {
+        Ok(settings) => Kind::watched(&settings, &home(post, &pipeline)),
+        Err(_) => Vec::new(),
+    }
 }
 
 /// The version that stands in leases and receipts.

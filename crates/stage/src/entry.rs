@@ -1,14 +1,16 @@
 //! A stage without its type, for the driver that holds many.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ecluse_config::Pipeline;
 
 use crate::crew::{Crew, Post};
 use crate::failure::Failure;
+use crate::home::Home;
 use crate::stage::{Intake, Stage};
 
-/// One stage the driver knows.
+/// One stage the driver knows, or one machine's copy of it.
 #[derive(Clone, Copy)]
 pub struct Entry {
     /// Its name.
@@ -17,6 +19,14 @@ pub struct Entry {
     pub about: &'static str,
     /// What it takes at a time.
     pub intake: Intake,
+    /// What it does with files named on its command line, when it is a filter too.
+    pub filter: Option<&'static str>,
+    /// Its own settings as they stand, for tests that compare them.
+    pub describe: fn(&Pipeline) -> Result<String, Failure>,
+    /// Its own settings where nothing is said.
+    pub built_in: fn() -> String,
+    /// The directories outside its work directory that it writes to, under this root.
+    pub writes: fn(&Pipeline, &Path) -> Vec<PathBuf>,
     /// Reads its settings and says what is wrong with them.
     pub check: fn(&Pipeline) -> Result<(), Failure>,
     /// Starts its workers.
@@ -32,9 +42,44 @@ impl Entry {
             name: Kind::NAME,
             about: Kind::ABOUT,
             intake: Kind::INTAKE,
+            filter: Kind::FILTER,
+            describe: describe::<Kind>,
+            writes: writes::<Kind>,
+            built_in: || format!("{:?}", Kind::Settings::default()),
             check: crate::crew::check_settings::<Kind>,
             start: Crew::start::<Kind>,
             main_with: crate::program::main_with::<Kind>,
         }
+    }
+}
+
+impl Entry {
+    /// Returns this stage as one machine's copy of it, with a work directory of its own:
+    /// `index@alpha`. Settings are the stage's.
+    ///
+    /// # Errors
+    /// When the name cannot be part of a directory's.
+    pub fn at(self, machine: &str) -> Result<Self, Failure> {
+        let name = format!("{}@{machine}", self.name);
+        if !ecluse_config::is_stage_name(&name) {
+            return Err(Failure::config(format!("{name:?} cannot name a stage")));
+        }
+        // Named once, when the program starts.
+        let name = Box::leak(name.into_boxed_str());
+        Ok(Self { name, ..self })
+    }
+}
+
+fn describe<Kind: Stage>(pipeline: &Pipeline) -> Result<String, Failure> {
+    let settings = pipeline.stage_settings::<Kind::Settings>(Kind::NAME);
+    Ok(format!("{:?}", settings.map_err(Failure::config)?))
+}
+
+fn writes<Kind: Stage>(pipeline: &Pipeline, root: &Path) -> Vec<PathBuf> {
+    let home = Home::of(pipeline, Kind::NAME, root);
+    match pipeline.stage_settings::<Kind::Settings>(Kind::NAME) {
+        Ok(settings) => Kind::writes(&settings, &home),
+        // The settings are checked where it matters.
+        Err(_) => Vec::new(),
     }
 }

@@ -1,5 +1,8 @@
 //! One worker's life: scan, claim, work, commit, wait for the bell.
 
+mod gather;
+mod pressure;
+
 use std::any::Any;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,16 +11,19 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use ecluse_config::ShellSettings;
+use ecluse_config::{Pipeline, ShellSettings};
 use ecluse_spool::{
     Blocked, Finish, Marks, Note, Outbox, Parcel, ParcelId, Pulse, Setback, Spool, SpoolError,
     Verdict, Waiting, Work,
 };
 use ecluse_telemetry::{Cause, ResultKind};
 
-use crate::crew::{Hands, Member, VERSION, is_fenced, limits_of, marks_of, nexts};
+use crate::crew::{Hands, Member, VERSION, home, is_fenced, limits_of, marks_of, nexts};
+use crate::doorstep::Doorstep;
 use crate::failure::{Blame, Failure};
 use crate::stage::{Intake, Stage};
+
+pub use pressure::say_blocked;
 
 /// How often pressure is looked at.
 const PRESSURE_EVERY: Duration = Duration::from_millis(500);
@@ -76,7 +82,7 @@ enum Left {
 impl<Kind: Stage> Labour<Kind> {
     /// Lives until stopped; says on `born` how its first birth went.
     pub(crate) fn run(hands: Hands, born: Sender<Result<(), Failure>>) {
-        let span = tracing::info_span!("worker", stage = Kind::NAME);
+        let span = tracing::info_span!("worker", stage = hands.post.name);
         let _inside = span.enter();
         let mut born = Some(born);
         let mut hands = Some(hands);
@@ -126,15 +132,16 @@ impl<Kind: Stage> Labour<Kind> {
     fn begin(hands: Hands) -> Result<Self, Box<(Failure, Hands)>> {
         let pipeline = hands.post.control.pipeline();
         let settings_number = hands.post.control.settings_number();
-        let settings = pipeline.shell(Kind::NAME);
+        let settings = pipeline.shell(hands.post.name);
         let opened = pipeline
             .stage_settings::<Kind::Settings>(Kind::NAME)
             .map_err(Failure::config)
-            .and_then(|own| Kind::open(own, &pipeline.site))
+            .and_then(|own| open::<Kind>(own, &hands, &pipeline))
             .and_then(|stage| {
-                let next = nexts(&pipeline, Kind::NAME);
+                let next = nexts(&pipeline, hands.post.name);
                 let limits = limits_of(&settings);
-                let worker = ecluse_spool::open(&hands.yard, Kind::NAME, &next, limits, VERSION)?;
+                let worker =
+                    ecluse_spool::open(&hands.yard, hands.post.name, &next, limits, VERSION)?;
                 Ok((stage, worker))
             });
         let (stage, worker) = match opened {
@@ -233,33 +240,6 @@ impl<Kind: Stage> Labour<Kind> {
         Ok(true)
     }
 
-    /// Waits while something keeps the stage from claiming.
-    fn hold_back(&mut self) -> Result<bool, SpoolError> {
-        let now = Instant::now();
-        if now >= self.pressure_at {
-            self.pressure_at = now + PRESSURE_EVERY;
-            let pipeline = self.hands.post.control.pipeline();
-            let blocked = self.hands.yard.pressure(
-                Kind::NAME,
-                &nexts(&pipeline, Kind::NAME),
-                &self.marks,
-                self.blocked.as_ref(),
-            )?;
-            self.set_blocked(blocked);
-        }
-        let Some(blocked) = &self.blocked else {
-            return Ok(false);
-        };
-        let why = say_blocked(blocked);
-        self.commit()?;
-        self.note("blocked", &why, "");
-        self.upkeep_if_due()?;
-        let heard = self.hands.bell.rings();
-        let wait = PRESSURE_EVERY.min(self.longest_wait());
-        self.hands.bell.wait(heard, wait);
-        Ok(true)
-    }
-
     fn upkeep_if_due(&mut self) -> Result<(), SpoolError> {
         // Settling the dead loses nothing and frees what others wait for, blocked or not.
         if Instant::now() >= self.upkeep_at {
@@ -267,30 +247,6 @@ impl<Kind: Stage> Labour<Kind> {
             self.upkeep_at = Instant::now() + self.scan_every();
         }
         Ok(())
-    }
-
-    fn set_blocked(&mut self, blocked: Option<Blocked>) {
-        if self.blocked == blocked {
-            return;
-        }
-        let metrics = &self.hands.post.metrics;
-        for cause in [Cause::Paused, Cause::HighMark, Cause::Space] {
-            metrics.blocked(
-                cause,
-                blocked.as_ref().is_some_and(|b| cause_of(b) == cause),
-            );
-        }
-        let said = blocked.as_ref().map(say_blocked);
-        match (&said, &self.blocked) {
-            (Some(reason), None) => tracing::warn!(%reason, "claiming nothing"),
-            (None, Some(_)) => {
-                tracing::info!("claiming again");
-                self.more_waiting = true;
-            }
-            _ => {}
-        }
-        self.hands.tally.set_blocked(said);
-        self.blocked = blocked;
     }
 
     /// What is done at the start and at every scan: settle the dead, wake the deferred, adopt.
@@ -301,11 +257,11 @@ impl<Kind: Stage> Labour<Kind> {
         if self.hands.number == 0 && Instant::now() >= self.housekeeping_at {
             self.housekeeping_at = Instant::now() + HOUSEKEEPING;
             let age = self.settings.keep_receipts.0;
-            let folded = ecluse_spool::fold(&self.hands.yard, Kind::NAME, age)?;
+            let folded = ecluse_spool::fold(&self.hands.yard, self.hands.post.name, age)?;
             let swept = self
                 .hands
                 .yard
-                .sweep(Kind::NAME, limits_of(&self.settings).tmp_age)?;
+                .sweep(self.hands.post.name, limits_of(&self.settings).tmp_age)?;
             if folded + swept > 0 {
                 tracing::info!(folded, swept, "kept house");
             }
@@ -331,23 +287,70 @@ impl<Kind: Stage> Labour<Kind> {
     /// Reads the directories: what is due, what was dropped, what waits.
     fn look(&mut self) -> Result<(), SpoolError> {
         self.heard = self.hands.bell.rings();
+        let outside = self.collect()?;
         self.next_due = self.worker.undefer()?;
         let closed = self.hands.bell.take_closed();
         let adopted = self.worker.adopt(&closed)?;
-        self.settling = adopted.settling > 0;
+        self.settling = adopted.settling > 0 || outside > 0;
         let scan = self.worker.scan()?;
         self.tell_refused(&adopted.refused, &scan.refused);
         self.more_waiting = scan.total > scan.waiting.len();
         let waiting = u64::try_from(scan.total).unwrap_or(u64::MAX);
         self.hands.tally.waiting.store(waiting, Ordering::Relaxed);
         self.queue = scan.waiting;
+        if Kind::ARRANGES {
+            self.take_most_urgent();
+        }
         if let Some(breaker) = &self.breaker {
             // Taken from the end: what may be too large for this machine comes last.
             self.queue
                 .sort_by_key(|waiting| &waiting.entry.id != breaker);
         }
         self.losses = 0;
+        // The first worker is the one that looks outside.
+        if self.hands.number == 0 {
+            self.hands.tally.looked.store(self.heard, Ordering::SeqCst);
+        }
         Ok(())
+    }
+
+    /// Keeps only the most urgent of what waits: when it is done, there may be another.
+    fn take_most_urgent(&mut self) {
+        self.stage.arrange(&mut self.queue);
+        let before = self.queue.len().saturating_sub(1);
+        self.queue.drain(..before);
+        self.more_waiting |= before > 0;
+    }
+
+    /// Brings in what lies outside; returns how much of it is not at rest yet.
+    fn collect(&mut self) -> Result<usize, SpoolError> {
+        // One worker is enough; others would find the same.
+        if self.hands.number != 0 {
+            return Ok(0);
+        }
+        let mut doorstep = Doorstep {
+            yard: &self.hands.yard,
+            stage: self.hands.post.name,
+            news: self.hands.bell.take_outside(),
+            deaf: !self.hands.has_bell.load(Ordering::SeqCst),
+        };
+        match self.stage.collect(&mut doorstep) {
+            Ok(collected) => {
+                let settling = collected.settling as u64;
+                self.hands.tally.settling.store(settling, Ordering::SeqCst);
+                Ok(collected.settling)
+            }
+            Err(failure) => Err(SpoolError::Io {
+                step: "collect for",
+                path: self
+                    .hands
+                    .yard
+                    .stage(self.hands.post.name)
+                    .root()
+                    .to_owned(),
+                source: std::io::Error::other(failure.reason),
+            }),
+        }
     }
 
     /// Tells once of each entry that is neither a parcel nor a file, and stays where it is.
@@ -462,99 +465,6 @@ impl<Kind: Stage> Labour<Kind> {
         Ok(())
     }
 
-    fn take_batch(&mut self) -> Result<(), SpoolError> {
-        if self.queue.is_empty() {
-            self.batch_since = None;
-            self.idle();
-            return Ok(());
-        }
-        let since = *self.batch_since.get_or_insert_with(Instant::now);
-        let limit = self.settings.batch.parcels as usize;
-        let hurry = self.hands.hurry.load(Ordering::SeqCst);
-        let waited = since.elapsed() >= self.settings.batch.wait.0;
-        if self.queue.len() < limit && !waited && !hurry {
-            let left = self.settings.batch.wait.0.saturating_sub(since.elapsed());
-            let heard = self.heard;
-            self.hands.bell.wait(heard, left.min(self.longest_wait()));
-            return self.look();
-        }
-        self.batch_since = None;
-        if !self.hands.post.once {
-            self.hands.hurry.store(false, Ordering::SeqCst);
-        }
-        let mut parcels = Vec::new();
-        while parcels.len() < limit
-            && let Some(waiting) = self.queue.pop()
-        {
-            // Two copies of one parcel cannot be in hand together: the second comes after.
-            let twin = |parcel: &Parcel| parcel.id() == &waiting.entry.id;
-            let suspect = self.is_suspect(&waiting);
-            if parcels.iter().any(twin) || (suspect && !parcels.is_empty()) {
-                continue;
-            }
-            parcels.extend(self.claim(&waiting)?);
-            if suspect && !parcels.is_empty() {
-                break;
-            }
-        }
-        if parcels.is_empty() {
-            self.more_waiting = true;
-            return Ok(());
-        }
-        self.more_waiting = true;
-        // Claimed in this worker's own order; the same batch is worked on in the same one.
-        parcels.sort_by(|a, b| a.id().cmp(b.id()));
-        self.work_on_batch(parcels)?;
-        self.commit()
-    }
-
-    /// Tells whether a parcel makes a batch of its own: it is to be held if this fails too, and the
-    /// others of its batch with it.
-    fn is_suspect(&self, waiting: &Waiting) -> bool {
-        let attempts = waiting.entry.attempts;
-        self.apart.contains(&waiting.entry.id)
-            || (attempts > 0 && attempts + 1 >= self.settings.attempts)
-    }
-
-    fn work_on_batch(&mut self, parcels: Vec<Parcel>) -> Result<(), SpoolError> {
-        let span = tracing::info_span!("batch", parcels = parcels.len());
-        let _inside = span.enter();
-        let began = Instant::now();
-        self.note("working", "", &format!("{} parcels", parcels.len()));
-        let mut outbox = self.worker.outbox(&parcels);
-        outbox.consume();
-        let worked = {
-            let (stage, outbox) = (&mut self.stage, &mut outbox);
-            let parcels = &parcels;
-            catch_unwind(AssertUnwindSafe(move || {
-                stage.process_batch(parcels, outbox)
-            }))
-        };
-        match worked {
-            Ok(Ok(())) => {
-                for parcel in &parcels {
-                    self.apart.remove(parcel.id());
-                }
-                self.finish_later(parcels, outbox, began);
-            }
-            Ok(Err(failure)) => {
-                outbox.discard()?;
-                self.refuse(parcels, &failure)?;
-            }
-            Err(panic) => {
-                outbox.discard()?;
-                let reason = panic_text(&*panic);
-                for parcel in parcels {
-                    let setback = self.worker.give_back_crashed(parcel, &reason)?;
-                    self.count_setback(setback, &reason);
-                }
-                self.hands.post.metrics.result(ResultKind::Died);
-                self.reopen();
-            }
-        }
-        Ok(())
-    }
-
     fn finish_later(&mut self, parcels: Vec<Parcel>, outbox: Outbox, began: Instant) {
         self.first_finished.get_or_insert_with(Instant::now);
         self.finished.push((Work { parcels, outbox }, began));
@@ -628,7 +538,12 @@ impl<Kind: Stage> Labour<Kind> {
                 }
                 return Err(SpoolError::Io {
                     step: "work in",
-                    path: self.hands.yard.stage(Kind::NAME).root().to_owned(),
+                    path: self
+                        .hands
+                        .yard
+                        .stage(self.hands.post.name)
+                        .root()
+                        .to_owned(),
                     source: std::io::Error::other(failure.reason.clone()),
                 });
             }
@@ -711,8 +626,8 @@ impl<Kind: Stage> Labour<Kind> {
                 .worker
                 .reset()
                 // Directories that somebody took away are made again.
-                .and_then(|_| self.hands.yard.init(Kind::NAME))
-                .and_then(|_| self.hands.yard.probe(Kind::NAME));
+                .and_then(|_| self.hands.yard.init(self.hands.post.name))
+                .and_then(|_| self.hands.yard.probe(self.hands.post.name));
             match well {
                 Ok(()) => break,
                 Err(error) if is_fenced(&error) => return Left::Fenced,
@@ -758,10 +673,10 @@ impl<Kind: Stage> Labour<Kind> {
             return;
         }
         self.settings_number = number;
-        self.settings = control.pipeline().shell(Kind::NAME);
+        self.settings = control.pipeline().shell(self.hands.post.name);
         self.marks = marks_of(&self.settings);
         self.worker.set_limits(limits_of(&self.settings));
-        let next = nexts(&control.pipeline(), Kind::NAME);
+        let next = nexts(&control.pipeline(), self.hands.post.name);
         self.worker.set_next(&next);
         self.reopen();
     }
@@ -772,7 +687,7 @@ impl<Kind: Stage> Labour<Kind> {
         let opened = pipeline
             .stage_settings::<Kind::Settings>(Kind::NAME)
             .map_err(Failure::config)
-            .and_then(|own| Kind::open(own, &pipeline.site));
+            .and_then(|own| open::<Kind>(own, &self.hands, &pipeline));
         match opened {
             Ok(stage) => self.stage = stage,
             Err(failure) => tracing::error!(reason = %failure, "keeping the stage as it was"),
@@ -814,6 +729,21 @@ impl<Kind: Stage> Labour<Kind> {
     }
 }
 
+/// Opens the stage; a crash in there is the machine's failure, not the end of the worker.
+fn open<Kind: Stage>(
+    own: Kind::Settings,
+    hands: &Hands,
+    pipeline: &Pipeline,
+) -> Result<Kind, Failure> {
+    let home = home(&hands.post, pipeline);
+    catch_unwind(AssertUnwindSafe(|| Kind::open(own, &home))).unwrap_or_else(|panic| {
+        Err(Failure::halt(format!(
+            "crashed while it was opened: {}",
+            panic_text(&*panic)
+        )))
+    })
+}
+
 fn strike(hands: &Hands, id: &str) {
     let mut members = hands.members.lock().unwrap_or_else(PoisonError::into_inner);
     members.retain(|member| member.id.as_str() != id);
@@ -842,32 +772,6 @@ fn beat(pulse: Pulse, every: Duration, beating: Arc<AtomicBool>, worker: &str) {
     });
     if let Err(error) = thread {
         tracing::error!(%error, "no thread for the heartbeat: other hosts may take this worker for dead");
-    }
-}
-
-fn cause_of(blocked: &Blocked) -> Cause {
-    match blocked {
-        Blocked::Paused(_) => Cause::Paused,
-        Blocked::HighMark { .. } => Cause::HighMark,
-        Blocked::Space { .. } => Cause::Space,
-    }
-}
-
-/// Says in one sentence what keeps a stage from claiming.
-pub fn say_blocked(blocked: &Blocked) -> String {
-    match blocked {
-        Blocked::Paused(paused) if paused.who.is_empty() => "paused by hand".into(),
-        Blocked::Paused(paused) => format!("paused by {}: {}", paused.who, paused.why),
-        Blocked::HighMark {
-            stage,
-            waiting,
-            low,
-        } => format!("{stage} has {waiting} waiting; goes on at {low}"),
-        Blocked::Space { free, floor } => format!(
-            "{} free, needs {}",
-            ecluse_config::Bytes(*free),
-            ecluse_config::Bytes(*floor)
-        ),
     }
 }
 

@@ -7,9 +7,11 @@
 mod bell;
 mod control;
 mod crew;
+mod doorstep;
 mod entry;
 mod exit;
 mod failure;
+mod home;
 mod labour;
 mod program;
 mod stage;
@@ -17,11 +19,14 @@ mod supervise;
 
 pub use control::Control;
 pub use crew::{Crew, Post, Tally, marks_of};
+pub use doorstep::{Collected, Doorstep, News, Ticket};
 pub use ecluse_config::Site;
-pub use ecluse_spool::{NewParcel, OutFile, Outbox, Parcel, ParcelId};
+pub use ecluse_spool::{FileEntry, NewParcel, OutFile, Outbox, Parcel, ParcelId, State, Waiting};
+pub use ecluse_telemetry::{CrawlFigures, Metrics};
 pub use entry::Entry;
 pub use exit::Exit;
 pub use failure::{Blame, Failure};
+pub use home::Home;
 pub use labour::say_blocked;
 pub use program::{main, start_log};
 pub use stage::{Intake, Stage};

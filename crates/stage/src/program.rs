@@ -24,7 +24,7 @@ pub fn main<Kind: Stage + 'static>() -> ExitCode {
 
 /// Runs a stage with these arguments, the first being the program's name.
 pub(crate) fn main_with<Kind: Stage + 'static>(arguments: Vec<String>) -> ExitCode {
-    let entry = Entry::of::<Kind>();
+    let mut entry = Entry::of::<Kind>();
     let matches = match command(&entry).try_get_matches_from(arguments) {
         Ok(matches) => matches,
         Err(error) => {
@@ -49,8 +49,18 @@ pub(crate) fn main_with<Kind: Stage + 'static>(arguments: Vec<String>) -> ExitCo
     if let Err(failure) = (entry.check)(&pipeline) {
         return complain(failure.exit(), &failure.reason);
     }
+    if let Some(machine) = matches.get_one::<String>("instance") {
+        entry = match entry.at(machine) {
+            Ok(entry) => entry,
+            Err(failure) => return complain(Exit::Usage, &failure.reason),
+        };
+    }
     if matches.get_flag("check") {
         return Exit::Done.into();
+    }
+    if let Ok(Some(files)) = matches.try_get_many::<PathBuf>("files") {
+        let files: Vec<PathBuf> = files.cloned().collect();
+        return filter::<Kind>(&pipeline, &files);
     }
     if matches.get_flag("dry-run") {
         return dry_run(&entry, &root, &pipeline);
@@ -86,7 +96,38 @@ pub(crate) fn main_with<Kind: Stage + 'static>(arguments: Vec<String>) -> ExitCo
     }
 }
 
+/// Works on files named on the command line; what comes out goes to standard output.
+fn filter<Kind: Stage>(pipeline: &Pipeline, files: &[PathBuf]) -> ExitCode {
+    let mut out = std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
+    let worked = pipeline
+        .stage_settings::<Kind::Settings>(Kind::NAME)
+        .map_err(Failure::config)
+        .and_then(|settings| Kind::filter(settings, files, &mut out));
+    // What was written before a failure is good: it goes out first.
+    let flushed = out.flush();
+    match (worked, flushed) {
+        (_, Err(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Exit::Done.into(),
+        (Ok(_), Err(error)) => complain(Exit::Machine, &format!("cannot write: {error}")),
+        (Ok(exit), Ok(())) => exit.into(),
+        (Err(failure), _) => complain(failure.exit(), &failure.reason),
+    }
+}
+
 fn command(entry: &Entry) -> Command {
+    let mut command = plain_command(entry);
+    if let Some(about) = entry.filter {
+        command = command.arg(
+            Arg::new("files")
+                .value_name("FILE")
+                .num_args(1..)
+                .value_parser(value_parser!(PathBuf))
+                .help(about),
+        );
+    }
+    command
+}
+
+fn plain_command(entry: &Entry) -> Command {
     Command::new(entry.name)
         .bin_name(format!("ecluse-{}", entry.name))
         .display_name(format!("ecluse-{}", entry.name))
@@ -141,6 +182,14 @@ fn command(entry: &Entry) -> Command {
                 .env("ECLUSE_LOG")
                 .value_name("LEVEL")
                 .help("What is logged: error, warn, info, debug, trace"),
+        )
+        .arg(
+            Arg::new("instance")
+                .long("instance")
+                .value_name("MACHINE")
+                .help(
+                    "Works in work/<stage>@<MACHINE>, where another stage's `next` sends its share",
+                ),
         )
         .arg(
             Arg::new("host")

@@ -1,10 +1,16 @@
 //! The one trait a stage implements.
 
-use ecluse_config::Site;
-use ecluse_spool::{Outbox, Parcel};
+use std::fmt::Debug;
+use std::io::Write;
+use std::path::PathBuf;
+
+use ecluse_spool::{Outbox, Parcel, Waiting};
 use serde::de::DeserializeOwned;
 
+use crate::doorstep::{Collected, Doorstep};
+use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::home::Home;
 
 /// What a stage takes at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,10 +31,14 @@ pub trait Stage: Sized {
     /// One line for `--help`.
     const ABOUT: &'static str;
     /// Its own keys in `[stage.<name>]`.
-    type Settings: DeserializeOwned;
+    type Settings: DeserializeOwned + Default + Debug;
+    /// It gives each result to one of its nexts, not to all: it goes on while one of them has room.
+    const SPREADS: bool = false;
+    /// What it does with files named on its command line, when it is a Unix filter too.
+    const FILTER: Option<&'static str> = None;
 
     /// Opens what outlives one parcel: clients, indexes, locks. Each worker opens its own.
-    fn open(settings: Self::Settings, site: &Site) -> Result<Self, Failure>;
+    fn open(settings: Self::Settings, home: &Home) -> Result<Self, Failure>;
 
     /// Turns one parcel into outputs; nothing in `outbox` is visible until this returns `Ok`.
     fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure>;
@@ -40,5 +50,50 @@ pub trait Stage: Sized {
             "stage {} takes one parcel at a time",
             Self::NAME
         )))
+    }
+
+    /// It takes the most urgent parcel first: [`Stage::arrange`] is asked before each claim.
+    const ARRANGES: bool = false;
+
+    /// Puts what waits in order, the most urgent last: it is taken first. Only asked when [`Stage::ARRANGES`] is set.
+    fn arrange(&mut self, waiting: &mut [Waiting]) {
+        let _ = waiting;
+    }
+
+    /// Returns the directories outside its work directory whose files ring its bell, with all that
+    /// is below them.
+    fn watched(settings: &Self::Settings, home: &Home) -> Vec<PathBuf> {
+        let _ = (settings, home);
+        Vec::new()
+    }
+
+    /// Returns the directories outside its work directory that it writes to: its unit allows no others.
+    fn writes(settings: &Self::Settings, home: &Home) -> Vec<PathBuf> {
+        let _ = (settings, home);
+        Vec::new()
+    }
+
+    /// Brings in what lies outside the work directory. The first worker is asked, at the start, when
+    /// the bell rings and at every scan, before the stage looks at what waits.
+    ///
+    /// # Errors
+    /// Any failure is the machine's or the configuration's: no parcel is in hand.
+    fn collect(&mut self, doorstep: &mut Doorstep<'_>) -> Result<Collected, Failure> {
+        let _ = doorstep;
+        Ok(Collected::default())
+    }
+
+    /// Works on files named on the command line and writes to `out`; only called when
+    /// [`Stage::FILTER`] is set. `-` is standard input.
+    ///
+    /// # Errors
+    /// As [`Stage::process`]; the program ends with the failure's code.
+    fn filter(
+        settings: Self::Settings,
+        files: &[PathBuf],
+        out: &mut dyn Write,
+    ) -> Result<Exit, Failure> {
+        let _ = (settings, files, out);
+        Err(Failure::config(format!("{} is no filter", Self::NAME)))
     }
 }

@@ -81,6 +81,8 @@ pub fn supervise(
     workers: Option<u32>,
     host: Option<String>,
 ) -> Result<Ended, Failure> {
+    // Paths are written down in receipts and in the manifest: they must not hang on where we stand.
+    plan.root = std::path::absolute(&plan.root).map_err(Failure::halt)?;
     let registry = Registry::new(plan.version);
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1]).map_err(Failure::halt)?;
     let health = telemetry::Health::starting();
@@ -101,6 +103,7 @@ pub fn supervise(
     let mut yard = None;
     for entry in starts {
         let post = Post {
+            name: entry.name,
             root: plan.root.clone(),
             control: Arc::clone(control),
             metrics: registry.stage(entry.name),
@@ -134,6 +137,7 @@ pub fn supervise(
         dog,
         fed: Instant::now(),
         idle_rounds: 0,
+        last_look: Vec::new(),
     };
     watch.until_end(&crews);
     tell_systemd(&[sd_notify::NotifyState::Stopping]);
@@ -160,6 +164,8 @@ struct Watch<'a> {
     dog: Option<Duration>,
     fed: Instant,
     idle_rounds: u32,
+    /// The rings that asked the crews for a last look; none while something moves.
+    last_look: Vec<u64>,
 }
 
 impl Watch<'_> {
@@ -233,7 +239,7 @@ impl Watch<'_> {
                     let _ = log.set_filter(pipeline.log.level.as_str());
                 }
                 self.control.reload(pipeline);
-                crews.iter().for_each(Crew::wake);
+                crews.iter().for_each(Crew::rewire);
                 tracing::info!("settings read again");
             }
             Err(error) => tracing::error!(%error, "keeping the settings as they were"),
@@ -307,11 +313,26 @@ impl Watch<'_> {
                 crew.hurry(still && depths.working == 0);
             }
             let blocked = crew.tally.blocked().is_some();
-            let busy = depths.working > 0 || (!blocked && depths.ready + depths.dropped > 0);
+            let settling = crew.tally.settling.load(Ordering::SeqCst) > 0;
+            let busy =
+                settling || depths.working > 0 || (!blocked && depths.ready + depths.dropped > 0);
             still &= !busy;
         }
-        // Twice in a row: a parcel between two stages is counted in neither for a moment.
-        self.idle_rounds = if still { self.idle_rounds + 1 } else { 0 };
+        if !still {
+            self.idle_rounds = 0;
+            self.last_look.clear();
+            return false;
+        }
+        // A stage may have left something where only a look from the next one finds it.
+        if self.last_look.is_empty() {
+            self.last_look = crews.iter().map(Crew::ask_to_look).collect();
+        }
+        let looked = |(crew, ring): (&Crew, &u64)| crew.has_looked(*ring);
+        if !crews.iter().zip(&self.last_look).all(looked) {
+            return false;
+        }
+        // Several times in a row: a parcel between two stages is counted in neither for a moment.
+        self.idle_rounds += 1;
         self.idle_rounds >= 3
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ecluse_config::Pipeline;
 use ecluse_spool::{FileEntry, Manifest, Yard, digest};
 use ecluse_stage::{
-    Control, Ended, Entry, Exit, Failure, Intake, Outbox, Parcel, ParcelId, Plan, Site, Stage,
+    Control, Ended, Entry, Exit, Failure, Home, Intake, Outbox, Parcel, ParcelId, Plan, Stage,
     supervise,
 };
 
@@ -21,7 +21,7 @@ impl Stage for Gather {
     const ABOUT: &'static str = "Gathers, for a test";
     type Settings = Settings;
 
-    fn open(_settings: Settings, _site: &Site) -> Result<Self, Failure> {
+    fn open(_settings: Settings, _home: &Home) -> Result<Self, Failure> {
         Ok(Self)
     }
 
@@ -49,7 +49,7 @@ impl Stage for Gather {
     }
 }
 
-#[derive(serde::Deserialize)]
+#[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {}
 

@@ -49,6 +49,16 @@ pub enum Family {
     Blocked,
     /// Dead workers settled.
     Reaped,
+    /// URLs of a running crawl job by state.
+    CrawlUrls,
+    /// Captures of a running crawl job by kind.
+    CrawlCaptures,
+    /// Bytes a running crawl job received.
+    CrawlBytes,
+    /// Queues of a running crawl job by state.
+    CrawlQueues,
+    /// How long the slowest group of a running crawl job must still wait.
+    CrawlWait,
 }
 
 /// What kind of figures a metric has.
@@ -66,7 +76,7 @@ pub enum Kind {
 
 impl Family {
     /// All of them, in the order they are written.
-    pub const ALL: [Family; 11] = [
+    pub const ALL: [Family; 16] = [
         Family::Build,
         Family::Parcels,
         Family::Oldest,
@@ -78,6 +88,11 @@ impl Family {
         Family::Halted,
         Family::Blocked,
         Family::Reaped,
+        Family::CrawlUrls,
+        Family::CrawlCaptures,
+        Family::CrawlBytes,
+        Family::CrawlQueues,
+        Family::CrawlWait,
     ];
 
     /// The name of its samples; a histogram's have a suffix besides.
@@ -94,6 +109,11 @@ impl Family {
             Family::Halted => "ecluse_stage_halted",
             Family::Blocked => "ecluse_stage_blocked",
             Family::Reaped => "ecluse_stage_reaped_total",
+            Family::CrawlUrls => "ecluse_crawl_urls",
+            Family::CrawlCaptures => "ecluse_crawl_captures",
+            Family::CrawlBytes => "ecluse_crawl_bytes",
+            Family::CrawlQueues => "ecluse_crawl_queues",
+            Family::CrawlWait => "ecluse_crawl_slowest_wait_seconds",
         }
     }
 
@@ -108,7 +128,12 @@ impl Family {
             | Family::LastSuccess
             | Family::Paused
             | Family::Halted
-            | Family::Blocked => Kind::Gauge,
+            | Family::Blocked
+            | Family::CrawlUrls
+            | Family::CrawlCaptures
+            | Family::CrawlBytes
+            | Family::CrawlQueues
+            | Family::CrawlWait => Kind::Gauge,
         }
     }
 
@@ -126,20 +151,30 @@ impl Family {
             Family::Halted => "1 while the machine's fault keeps the stage stopped",
             Family::Blocked => "1 while this cause keeps the stage from claiming",
             Family::Reaped => "Dead workers whose parcels were settled",
+            Family::CrawlUrls => "URLs of a running crawl job by state",
+            Family::CrawlCaptures => "Captures of a running crawl job by kind",
+            Family::CrawlBytes => "Bytes that a running crawl job received",
+            Family::CrawlQueues => "Queues of a running crawl job by state",
+            Family::CrawlWait => "Time until the slowest group of a running crawl job may be asked",
         }
     }
 
     const fn unit(self) -> Option<&'static str> {
         match self {
-            Family::Oldest | Family::Duration | Family::LastSuccess => Some("seconds"),
-            Family::DoneBytes => Some("bytes"),
+            Family::Oldest | Family::Duration | Family::LastSuccess | Family::CrawlWait => {
+                Some("seconds")
+            }
+            Family::DoneBytes | Family::CrawlBytes => Some("bytes"),
             Family::Build
             | Family::Parcels
             | Family::Done
             | Family::Paused
             | Family::Halted
             | Family::Blocked
-            | Family::Reaped => None,
+            | Family::Reaped
+            | Family::CrawlUrls
+            | Family::CrawlCaptures
+            | Family::CrawlQueues => None,
         }
     }
 

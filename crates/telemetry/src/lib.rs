@@ -18,6 +18,6 @@ pub mod textfile;
 
 pub use crate::family::{Exposition, Family, Kind};
 pub use crate::http::{Health, Server};
-pub use crate::metrics::{Cause, Depth, Depths, Metrics, ResultKind, State};
+pub use crate::metrics::{Cause, CrawlFigures, Depth, Depths, Metrics, ResultKind, State};
 pub use crate::printable::printable;
 pub use crate::registry::Registry;

@@ -3,8 +3,9 @@
 //! All of them are atomics: counting never waits, and a scrape sees each figure whole. A scrape
 //! between two figures of one parcel may see the first without the second; the next one sees both.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::family::{Exposition, Family, write_sample};
@@ -178,6 +179,72 @@ struct Figures {
     last_success_millis: AtomicU64,
     blocked: [AtomicBool; Cause::ALL.len()],
     reaped: AtomicU64,
+    crawls: Mutex<BTreeMap<String, CrawlFigures>>,
+}
+
+/// The figures of a running crawl job.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CrawlFigures {
+    /// Different URLs that were ever queued.
+    pub known: u64,
+    /// URLs that wait.
+    pub queued: u64,
+    /// URLs being fetched.
+    pub in_flight: u64,
+    /// URLs fetched.
+    pub done: u64,
+    /// URLs given up.
+    pub failed: u64,
+    /// URLs that robots.txt forbids.
+    pub forbidden: u64,
+    /// Responses stored whole.
+    pub captures: u64,
+    /// Responses stored as references.
+    pub revisits: u64,
+    /// Bytes received.
+    pub bytes: u64,
+    /// Queues being worked on.
+    pub active_queues: u64,
+    /// Queues that wait.
+    pub waiting_queues: u64,
+    /// Queues whose budget is spent.
+    pub retired_queues: u64,
+    /// How long the slowest group must still wait.
+    pub slowest_wait: Duration,
+}
+
+impl CrawlFigures {
+    fn write(&self, family: Family, job: &[(&str, &str); 2], text: &mut String) {
+        let mut by = |label: &'static str, value: &'static str, count: u64| {
+            let labels = [job[0], job[1], (label, value)];
+            write_sample(text, family.name(), &labels, &count);
+        };
+        match family {
+            Family::CrawlUrls => {
+                by("state", "known", self.known);
+                by("state", "queued", self.queued);
+                by("state", "in-flight", self.in_flight);
+                by("state", "done", self.done);
+                by("state", "failed", self.failed);
+                by("state", "forbidden", self.forbidden);
+            }
+            Family::CrawlCaptures => {
+                by("kind", "stored", self.captures);
+                by("kind", "revisit", self.revisits);
+            }
+            Family::CrawlQueues => {
+                by("state", "active", self.active_queues);
+                by("state", "waiting", self.waiting_queues);
+                by("state", "retired", self.retired_queues);
+            }
+            Family::CrawlBytes => write_sample(text, family.name(), job, &self.bytes),
+            Family::CrawlWait => {
+                let millis = u64::try_from(self.slowest_wait.as_millis()).unwrap_or(u64::MAX);
+                write_sample(text, family.name(), job, &seconds(millis));
+            }
+            _ => {}
+        }
+    }
 }
 
 impl Metrics {
@@ -249,6 +316,19 @@ impl Metrics {
         self.figures.reaped.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Sets the figures of a crawl job; without any, the job is no longer running here.
+    pub fn crawl(&self, job: &str, figures: Option<CrawlFigures>) {
+        let mut crawls = self
+            .figures
+            .crawls
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match figures {
+            Some(figures) => crawls.insert(job.to_owned(), figures),
+            None => crawls.remove(job),
+        };
+    }
+
     /// Renders the figures of this stage alone, in OpenMetrics.
     pub fn render(&self) -> String {
         let registry = Registry::new(env!("CARGO_PKG_VERSION"));
@@ -303,6 +383,19 @@ impl Metrics {
                 }
             }
             Family::Reaped => write_sample(text, name, &[stage], &load(&figures.reaped)),
+            Family::CrawlUrls
+            | Family::CrawlCaptures
+            | Family::CrawlBytes
+            | Family::CrawlQueues
+            | Family::CrawlWait => {
+                let crawls = figures
+                    .crawls
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
+                for (job, figures) in crawls.iter() {
+                    figures.write(family, &[stage, ("job", job)], text);
+                }
+            }
         }
     }
 

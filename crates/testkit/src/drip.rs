@@ -11,7 +11,7 @@
 use std::io::{Read, Write};
 use std::path::Path;
 
-use ecluse_stage::{Failure, Outbox, Parcel, ParcelId, Site, Stage};
+use ecluse_stage::{Failure, Home, Outbox, Parcel, ParcelId, Stage};
 use serde::Deserialize;
 
 use crate::words::obey;
@@ -29,7 +29,7 @@ impl Stage for Drip {
     const ABOUT: &'static str = "Sends lines on as parcels, part by part (a sample stage)";
     type Settings = Settings;
 
-    fn open(_settings: Settings, _site: &Site) -> Result<Self, Failure> {
+    fn open(_settings: Settings, _home: &Home) -> Result<Self, Failure> {
         Ok(Self)
     }
 

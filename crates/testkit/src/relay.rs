@@ -10,7 +10,7 @@
 use std::io::{Read, Write};
 use std::path::PathBuf;
 
-use ecluse_stage::{Failure, Outbox, Parcel, Site, Stage};
+use ecluse_stage::{Failure, Home, Outbox, Parcel, Stage};
 use serde::Deserialize;
 
 use crate::words::obey;
@@ -35,7 +35,7 @@ impl Stage for Relay {
     const ABOUT: &'static str = "Passes a parcel on with a note of its length (a sample stage)";
     type Settings = Settings;
 
-    fn open(settings: Settings, _site: &Site) -> Result<Self, Failure> {
+    fn open(settings: Settings, _home: &Home) -> Result<Self, Failure> {
         Ok(Self { settings })
     }
 

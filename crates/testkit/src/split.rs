@@ -9,7 +9,7 @@
 
 use std::io::{Read, Write};
 
-use ecluse_stage::{Failure, Outbox, Parcel, ParcelId, Site, Stage};
+use ecluse_stage::{Failure, Home, Outbox, Parcel, ParcelId, Stage};
 use serde::Deserialize;
 
 /// The fan-out sample.
@@ -25,7 +25,7 @@ impl Stage for Split {
     const ABOUT: &'static str = "Makes two parcels of one (a sample stage)";
     type Settings = Settings;
 
-    fn open(_settings: Settings, _site: &Site) -> Result<Self, Failure> {
+    fn open(_settings: Settings, _home: &Home) -> Result<Self, Failure> {
         Ok(Self)
     }
 

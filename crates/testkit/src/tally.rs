@@ -11,7 +11,7 @@
 use std::io::{Read, Write};
 use std::path::Path;
 
-use ecluse_stage::{Failure, Intake, Outbox, Parcel, ParcelId, Site, Stage};
+use ecluse_stage::{Failure, Home, Intake, Outbox, Parcel, ParcelId, Stage};
 use serde::Deserialize;
 
 use crate::words::obey;
@@ -30,7 +30,7 @@ impl Stage for Tally {
     const INTAKE: Intake = Intake::Batch;
     type Settings = Settings;
 
-    fn open(_settings: Settings, _site: &Site) -> Result<Self, Failure> {
+    fn open(_settings: Settings, _home: &Home) -> Result<Self, Failure> {
         Ok(Self)
     }
 

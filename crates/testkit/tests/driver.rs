@@ -93,7 +93,16 @@ fn a_day_of_an_operator() {
     assert_eq!(stage(&status, "relay")["last-hour"]["count"], 5);
     assert_eq!(stage(&status, "end")["ready"], 1);
     let needs = status["needs-you"].as_array().unwrap();
-    assert_eq!(needs.len(), 1, "{needs:?}");
+    assert_eq!(
+        needs.len(),
+        2,
+        "the held one, then why one is deferred: {needs:?}"
+    );
+    let deferred = needs[1]["what"].as_str().unwrap();
+    assert!(
+        deferred.contains("1 deferred") && deferred.contains("asks to wait"),
+        "{deferred}"
+    );
     assert!(
         needs[0]["what"]
             .as_str()

@@ -5,75 +5,18 @@
 //! ordinary user may make on most systems; where neither that nor root can be had they say so.
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ecluse_spool::{Manifest, ParcelId};
+use ecluse_testkit::machine::{INSIDE, empty, fill, inside, mount, sh};
 use ecluse_testkit::root::{Program, Root, settle_environment, until, until_so};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
 const RELAY: &str = env!("CARGO_BIN_EXE_ecluse-relay");
-/// Set in the process that runs inside the namespaces.
-const INSIDE: &str = "ECLUSE_TEST_INSIDE";
-
-/// Runs the rest of a test in namespaces of its own. `false`: this is the process outside, and the
-/// test is over.
-fn inside(test: &str) -> bool {
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
-    let flags = ["-Urm", "-m"].into_iter().find(|flags| {
-        let mut probe = Command::new("unshare");
-        probe.args([flags, "sh", "-c", "mount -t tmpfs none /mnt"]);
-        let output = probe.output();
-        output.is_ok_and(|output| output.status.success())
-    });
-    let Some(flags) = flags else {
-        eprintln!("skipped: {test} needs root, or unshare and user namespaces");
-        return false;
-    };
-    let mut command = Command::new("unshare");
-    command.arg(flags).arg(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
-    let output = command.env(INSIDE, "1").output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    for line in text(&output.stderr)
-        .lines()
-        .filter(|l| l.starts_with("measured: "))
-    {
-        eprintln!("{line}");
-    }
-    assert!(
-        output.status.success(),
-        "{}{}",
-        text(&output.stdout),
-        text(&output.stderr)
-    );
-    assert!(
-        text(&output.stdout).contains("1 passed"),
-        "{test} is misspelt"
-    );
-    false
-}
-
-fn sh(script: &str, path: &Path) {
-    let mut command = Command::new("sh");
-    let status = command.args(["-ec", script, "sh"]).arg(path).status();
-    assert!(status.unwrap().success(), "{script} {}", path.display());
-}
-
-/// Mounts an empty file system of that size on a directory.
-fn mount(path: &Path, size: &str) {
-    fs::create_dir_all(path).unwrap();
-    sh(
-        &format!("mount -t tmpfs -o size={size},nr_inodes=0 none \"$1\""),
-        path,
-    );
-}
 
 fn relay_settings(root: &Root, more: &str) {
     root.settings(&["relay", "sink"], &format!("[stage.relay]\n{more}\n"));
@@ -86,28 +29,6 @@ fn mounted(size: &str, more: &str) -> (TempDir, Root) {
     let root = Root::at(dir.path());
     relay_settings(&root, more);
     (dir, root)
-}
-
-/// Fills a file system to the last byte; returns the file that does.
-fn fill(dir: &Path) -> PathBuf {
-    let path = dir.join("filler");
-    let mut file = File::create(&path).unwrap();
-    let mut size = 64 << 10;
-    while size > 0 {
-        if file.write_all(&vec![0; size]).is_err() {
-            size /= 2;
-        }
-    }
-    path
-}
-
-fn empty(filler: &Path) {
-    File::options()
-        .write(true)
-        .open(filler)
-        .unwrap()
-        .set_len(0)
-        .unwrap();
 }
 
 /// Every parcel has passed, once, at its first attempt.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use ecluse_spool::{Fs, Kind, Lease, Room, Sink, Source, Stat};
+use ecluse_spool::{Fs, Inside, InsideByPath, Kind, Lease, Room, Sink, Source, Stat};
 use rustix::io::Errno;
 
 use super::disk::{Disk, Inode};
@@ -248,12 +248,21 @@ impl Fs for Process {
         Ok(())
     }
 
+    fn look_inside<'fs>(&'fs self, dir: &'fs Path) -> io::Result<Box<dyn Inside + 'fs>> {
+        Ok(Box::new(InsideByPath::open(self, dir)?))
+    }
+
     fn sync_file(&self, path: &Path) -> io::Result<()> {
         self.enter("sync-file", path, Changes)?.sync_file(path)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.enter("sync-dir", path, Changes)?.sync_dir(path)
+    }
+
+    fn sync_dirs(&self, dirs: &[PathBuf]) -> io::Result<()> {
+        // The disk keeps the order of changes, as ext4 and XFS do.
+        dirs.last().map_or(Ok(()), |last| self.sync_dir(last))
     }
 
     fn sync_all(&self, path: &Path) -> io::Result<()> {

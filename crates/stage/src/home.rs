@@ -1,0 +1,54 @@
+//! Where a stage is at home: what it may know beside its own settings.
+
+use std::path::{Path, PathBuf};
+
+use ecluse_config::{Pipeline, ShellSettings, Site};
+use ecluse_spool::Yard;
+use ecluse_telemetry::Metrics;
+
+use crate::crew::nexts;
+use crate::failure::Failure;
+
+/// The surroundings of a stage.
+#[derive(Clone)]
+pub struct Home {
+    /// Everything lies under here.
+    pub root: PathBuf,
+    /// Whose archive this is.
+    pub site: Site,
+    /// Where results go.
+    pub next: Vec<String>,
+    /// What the shell around it does.
+    pub shell: ShellSettings,
+    /// The work directories.
+    pub yard: Yard,
+    /// The stage's figures.
+    pub metrics: Metrics,
+}
+
+impl Home {
+    /// Returns the surroundings of a stage under a root.
+    pub(crate) fn of(pipeline: &Pipeline, stage: &str, root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+            site: pipeline.site.clone(),
+            next: nexts(pipeline, stage),
+            shell: pipeline.shell(stage),
+            yard: Yard::open(&root.join("work")),
+            metrics: Metrics::new(stage),
+        }
+    }
+
+    /// Returns a path of the settings: relative ones begin at the root.
+    pub fn path(&self, path: &Path) -> PathBuf {
+        self.root.join(path)
+    }
+
+    /// Returns how many parcels wait for a stage.
+    ///
+    /// # Errors
+    /// When its directory cannot be read.
+    pub fn waiting(&self, stage: &str) -> Result<usize, Failure> {
+        Ok(self.yard.depths(stage)?.ready)
+    }
+}

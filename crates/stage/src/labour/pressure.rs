@@ -1,0 +1,110 @@
+//! What keeps a worker from claiming: a pause, a full destination, a full disk.
+
+use std::time::Instant;
+
+use ecluse_spool::{Blocked, SpoolError};
+use ecluse_telemetry::Cause;
+
+use super::{Labour, PRESSURE_EVERY};
+use crate::crew::nexts;
+use crate::stage::Stage;
+
+impl<Kind: Stage> Labour<Kind> {
+    /// Waits while something keeps the stage from claiming.
+    pub(super) fn hold_back(&mut self) -> Result<bool, SpoolError> {
+        let now = Instant::now();
+        if now >= self.pressure_at {
+            self.pressure_at = now + PRESSURE_EVERY;
+            let pipeline = self.hands.post.control.pipeline();
+            let nexts = nexts(&pipeline, self.hands.post.name);
+            let blocked = if Kind::SPREADS {
+                self.pressure_of_all(&nexts)?
+            } else {
+                self.pressure(&nexts)?
+            };
+            self.set_blocked(blocked);
+        }
+        let Some(blocked) = &self.blocked else {
+            return Ok(false);
+        };
+        let why = say_blocked(blocked);
+        self.commit()?;
+        self.note("blocked", &why, "");
+        self.upkeep_if_due()?;
+        let heard = self.hands.bell.rings();
+        let wait = PRESSURE_EVERY.min(self.longest_wait());
+        self.hands.bell.wait(heard, wait);
+        Ok(true)
+    }
+
+    fn pressure(&self, nexts: &[String]) -> Result<Option<Blocked>, SpoolError> {
+        let was = self.blocked.as_ref();
+        let yard = &self.hands.yard;
+        yard.pressure(self.hands.post.name, nexts, &self.marks, was)
+    }
+
+    /// Blocked by its nexts only when each of them is over its mark.
+    fn pressure_of_all(&self, nexts: &[String]) -> Result<Option<Blocked>, SpoolError> {
+        let mut full = self.pressure(&[])?;
+        if full.is_some() {
+            return Ok(full);
+        }
+        for next in nexts {
+            full = self.pressure(std::slice::from_ref(next))?;
+            if full.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(full)
+    }
+
+    fn set_blocked(&mut self, blocked: Option<Blocked>) {
+        if self.blocked == blocked {
+            return;
+        }
+        let metrics = &self.hands.post.metrics;
+        for cause in [Cause::Paused, Cause::HighMark, Cause::Space] {
+            metrics.blocked(
+                cause,
+                blocked.as_ref().is_some_and(|b| cause_of(b) == cause),
+            );
+        }
+        let said = blocked.as_ref().map(say_blocked);
+        match (&said, &self.blocked) {
+            (Some(reason), None) => tracing::warn!(%reason, "claiming nothing"),
+            (None, Some(_)) => {
+                tracing::info!("claiming again");
+                self.more_waiting = true;
+            }
+            _ => {}
+        }
+        self.hands.tally.set_blocked(said);
+        self.blocked = blocked;
+    }
+}
+
+fn cause_of(blocked: &Blocked) -> Cause {
+    match blocked {
+        Blocked::Paused(_) => Cause::Paused,
+        Blocked::HighMark { .. } => Cause::HighMark,
+        Blocked::Space { .. } => Cause::Space,
+    }
+}
+
+/// Says in one sentence what keeps a stage from claiming.
+pub fn say_blocked(blocked: &Blocked) -> String {
+    match blocked {
+        Blocked::Paused(paused) if paused.who.is_empty() => "paused by hand".into(),
+        Blocked::Paused(paused) => format!("paused by {}: {}", paused.who, paused.why),
+        Blocked::HighMark {
+            stage,
+            waiting,
+            low,
+        } => format!("{stage} has {waiting} waiting; goes on at {low}"),
+        Blocked::Space { free, floor } => format!(
+            "{} free, needs {}",
+            ecluse_config::Bytes(*free),
+            ecluse_config::Bytes(*floor)
+        ),
+    }
+}

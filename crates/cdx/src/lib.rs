@@ -26,7 +26,7 @@ pub use fault::{LineFault, Place, ReadError};
 pub use lookup::{Lookup, LookupError, Matches};
 pub use merge::{
     Duplicates, LineShape, MergeError, MergeOptions, MergeStats, check, merge, merge_files,
-    merge_into,
+    merge_into, merge_pieces,
 };
 pub use range::KeyRange;
 pub use sort::{SortOptions, Sorter};

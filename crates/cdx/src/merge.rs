@@ -237,13 +237,27 @@ pub fn merge_files(
     temporary: &Path,
     options: &MergeOptions,
 ) -> Result<MergeStats, MergeError> {
+    let open = |path: &_| Ok(Source::open(AsRef::as_ref(path))?);
+    merge_pieces(paths, open, out, temporary, options)
+}
+
+/// Merges sorted pieces as [`merge_files`] does; `open` is asked for each when its round comes.
+pub fn merge_pieces<Piece, Failed: From<MergeError>>(
+    pieces: &[Piece],
+    mut open: impl FnMut(&Piece) -> Result<Source, Failed>,
+    out: &mut impl Write,
+    temporary: &Path,
+    options: &MergeOptions,
+) -> Result<MergeStats, Failed> {
     let fan_in = options.open_files.max(2);
-    if paths.len() <= fan_in {
-        return merge(open_all(paths)?, out, options);
+    let mut open_all = |pieces: &[Piece]| pieces.iter().map(&mut open).collect();
+    if pieces.len() <= fan_in {
+        let sources: Result<Vec<Source>, Failed> = open_all(pieces);
+        return Ok(merge(sources?, out, options)?);
     }
     let mut runs = Vec::new();
     let mut first = MergeStats::default();
-    for group in paths.chunks(fan_in) {
+    for group in pieces.chunks(fan_in) {
         let (run, stats) = merge_to_run(open_all(group)?, temporary, options)?;
         first.lines_read += stats.lines_read;
         first.duplicates += stats.duplicates;
@@ -308,13 +322,6 @@ fn merge_to_run(
 fn name_runs(runs: Vec<File>) -> Vec<Source> {
     let name = |(number, run)| Source::new(format!("temporary run {number}"), run);
     (1..).zip(runs).map(name).collect()
-}
-
-fn open_all(paths: &[impl AsRef<Path>]) -> Result<Vec<Source>, ReadError> {
-    paths
-        .iter()
-        .map(|path| Source::open(path.as_ref()))
-        .collect()
 }
 
 #[cfg(test)]

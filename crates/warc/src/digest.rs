@@ -19,6 +19,12 @@ impl Sha1Digest {
         digester.finish()
     }
 
+    /// A digest that was taken before.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 20]) -> Self {
+        Self(bytes)
+    }
+
     /// Returns the 20 bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8; 20] {
@@ -56,14 +62,17 @@ impl fmt::Debug for Sha1Digest {
 
 /// Takes a digest piece by piece.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Digester(sha1::Sha1);
+pub struct Digester(sha1::Sha1);
 
 impl Digester {
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
+    /// Takes in the next piece.
+    pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    pub(crate) fn finish(self) -> Sha1Digest {
+    /// Returns the digest of all pieces.
+    #[must_use]
+    pub fn finish(self) -> Sha1Digest {
         Sha1Digest(self.0.finalize().into())
     }
 }

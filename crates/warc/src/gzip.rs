@@ -6,6 +6,7 @@
 //! the same member for this to err.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use flate2::{Decompress, FlushDecompress, Status};
 use memchr::memmem;
@@ -16,6 +17,10 @@ use crate::damage::Reason;
 pub(crate) const MAGIC: [u8; 3] = [0x1F, 0x8B, 0x08];
 
 const TRAILER_BYTES: usize = 8;
+
+/// Looks for the next member.
+static NEXT_MEMBER: LazyLock<memmem::Finder<'static>> =
+    LazyLock::new(|| memmem::Finder::new(&MAGIC));
 
 /// A member header beyond this length is taken for damage. The standard allows any length; real ones have ten bytes.
 const HEADER_LIMIT: usize = 128 << 10;
@@ -87,6 +92,12 @@ fn inflate_empty(window: &[u8]) -> Whole {
 }
 
 fn find_trailer(body: &[u8], trailer: &[u8; TRAILER_BYTES], last: bool) -> Option<usize> {
+    // Nearly always the next member follows at once. Its magic number is looked for by the same searcher each time; one
+    // for the trailer has to be made anew.
+    let before = |at: &usize| body[..*at].ends_with(trailer);
+    if let Some(next) = NEXT_MEMBER.find_iter(body).find(before) {
+        return Some(next - TRAILER_BYTES);
+    }
     let finder = memmem::Finder::new(trailer);
     let mut first = None;
     let mut from = 0;

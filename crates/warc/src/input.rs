@@ -39,6 +39,10 @@ impl<Source: Read> Input<Source> {
         }
     }
 
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+
     /// Returns the bytes at hand.
     pub(crate) fn available(&self) -> &[u8] {
         &self.buffer[self.position..self.end]

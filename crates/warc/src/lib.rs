@@ -72,7 +72,8 @@
 //!
 //! # Writing
 //!
-//! [`WarcWriter`] writes one gzip member a record, with digests of block and payload.
+//! [`WarcWriter`] writes one gzip member a record, with digests of block and payload. [`Packer`] makes the bytes of a record
+//! without a file, for those who pack in several threads.
 
 mod arc;
 mod damage;
@@ -84,6 +85,7 @@ mod header;
 mod http;
 mod input;
 mod limits;
+mod pack;
 mod reader;
 mod record;
 mod text;
@@ -92,11 +94,12 @@ mod unpack;
 mod writer;
 
 pub use damage::{Damage, Reason, Snippet};
-pub use digest::Sha1Digest;
+pub use digest::{Digester, Sha1Digest};
 pub use format::{Compression, Format, Version};
 pub use header::{Field, Fields};
 pub use http::HttpHead;
 pub use limits::Limits;
+pub use pack::{Digests, Packer, Packing};
 pub use reader::{ReadError, WarcReader};
 pub use record::{Extent, Record, RecordKind};
 pub use text::decode;

@@ -144,6 +144,12 @@ impl<Source: Read> WarcReader<Source> {
         self.unpacked.compression()
     }
 
+    /// Returns the source.
+    #[must_use]
+    pub fn source(&self) -> &Source {
+        self.unpacked.source()
+    }
+
     fn advance(&mut self) -> io::Result<bool> {
         if !self.started {
             self.started = true;

@@ -20,7 +20,7 @@ use crate::input::{Input, enlarge};
 use crate::limits::Limits;
 
 /// How much input is at hand before a member is inflated, so that few members have to be inflated twice.
-const LOW_WATER: usize = 512 << 10;
+const LOW_WATER: usize = 256 << 10;
 
 /// How much is unpacked at once when the window slides.
 const CHUNK_BYTES: usize = 128 << 10;
@@ -105,6 +105,10 @@ impl<Source: Read> Unpacked<Source> {
             self.compression = Compression::None;
         }
         Ok(())
+    }
+
+    pub(crate) fn source(&self) -> &Source {
+        self.input.source()
     }
 
     pub(crate) fn compression(&self) -> Compression {

@@ -7,6 +7,7 @@
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use crate::digest::{Digester, Sha1Digest};
+use crate::pack::{Counting, Digests, Packer, Packing};
 use crate::record::RecordKind;
 use crate::time::{CaptureTime, DateError};
 
@@ -110,10 +111,9 @@ pub enum WriteError {
 pub struct WarcWriter<Sink> {
     sink: Sink,
     level: u8,
-    compressor: libdeflater::Compressor,
+    packer: Packer,
     offset: u64,
     dead: bool,
-    plain: Vec<u8>,
     packed: Vec<u8>,
 }
 
@@ -135,15 +135,12 @@ impl<Sink: Write> WarcWriter<Sink> {
     /// Writes to a sink that holds `offset` bytes of whole records already.
     pub fn appending(sink: Sink, offset: u64, level: u8) -> Self {
         let level = level.clamp(1, 9);
-        let lvl = libdeflater::CompressionLvl::new(i32::from(level))
-            .expect("libdeflate has levels 1 to 9");
         Self {
             sink,
             level,
-            compressor: libdeflater::Compressor::new(lvl),
+            packer: Packer::new(Packing::Gzip(level)),
             offset,
             dead: false,
-            plain: Vec::new(),
             packed: Vec::new(),
         }
     }
@@ -156,23 +153,16 @@ impl<Sink: Write> WarcWriter<Sink> {
 
     /// Writes a record whose block is in memory.
     pub fn write(&mut self, record: &NewRecord<'_>, block: &[u8]) -> Result<Written, WriteError> {
-        let digests = Digests::of(record, block.len() as u64, |digester| {
+        let digests = Digests::taken(record, block.len() as u64, |digester| {
             digester.update(block);
             Ok(())
         })?;
-        self.start(record, block.len() as u64, &digests)?;
-        self.plain.extend_from_slice(block);
-        self.plain.extend_from_slice(b"\r\n\r\n");
-        self.packed
-            .resize(self.compressor.gzip_compress_bound(self.plain.len()), 0);
-        let packed = self
-            .compressor
-            .gzip_compress(&self.plain, &mut self.packed)
-            .expect("the room is what libdeflate asked for");
-        self.packed.truncate(packed);
-        self.plain.clear();
-        let written = self.sink.write_all(&self.packed).map(|()| packed as u64);
+        self.check_alive()?;
         self.packed.clear();
+        self.packer
+            .pack(record, &digests, block, &mut self.packed)?;
+        let packed = self.packed.len() as u64;
+        let written = self.sink.write_all(&self.packed).map(|()| packed);
         self.finish(written, &digests)
     }
 
@@ -190,14 +180,15 @@ impl<Sink: Write> WarcWriter<Sink> {
         let end = block.seek(SeekFrom::End(0)).map_err(unreadable)?;
         let block_bytes = end.saturating_sub(start);
         block.seek(SeekFrom::Start(start)).map_err(unreadable)?;
-        let digests = Digests::of(record, block_bytes, |digester| {
+        let digests = Digests::taken(record, block_bytes, |digester| {
             pump(block, block_bytes, |piece| {
                 digester.update(piece);
                 Ok(())
             })
         })?;
         block.seek(SeekFrom::Start(start)).map_err(unreadable)?;
-        self.start(record, block_bytes, &digests)?;
+        self.check_alive()?;
+        let header = compose(record, block_bytes, &digests)?;
 
         // From here on a fault leaves half a member behind.
         self.dead = true;
@@ -209,8 +200,7 @@ impl<Sink: Write> WarcWriter<Sink> {
             flate2::Compression::new(u32::from(self.level)),
         );
         let mut again = Digester::default();
-        let mut written = member.write_all(&self.plain);
-        self.plain.clear();
+        let mut written = member.write_all(header.as_bytes());
         if written.is_ok() {
             pump(block, block_bytes, |piece| {
                 again.update(piece);
@@ -246,21 +236,12 @@ impl<Sink: Write> WarcWriter<Sink> {
         self.sink
     }
 
-    /// Puts the header into `plain`.
-    fn start(
-        &mut self,
-        record: &NewRecord<'_>,
-        block_bytes: u64,
-        digests: &Digests,
-    ) -> Result<(), WriteError> {
+    fn check_alive(&self) -> Result<(), WriteError> {
         if self.dead {
             return Err(WriteError::Dead {
                 offset: self.offset,
             });
         }
-        self.plain.clear();
-        let header = compose(record, block_bytes, digests)?;
-        self.plain.extend_from_slice(header.as_bytes());
         Ok(())
     }
 
@@ -291,13 +272,8 @@ impl<Sink: Write> WarcWriter<Sink> {
     }
 }
 
-struct Digests {
-    block: Sha1Digest,
-    payload: Option<Sha1Digest>,
-}
-
 impl Digests {
-    fn of(
+    fn taken(
         record: &NewRecord<'_>,
         block_bytes: u64,
         feed: impl FnOnce(&mut BothDigests) -> io::Result<()>,
@@ -352,26 +328,9 @@ impl BothDigests {
     }
 }
 
-struct Counting<Sink> {
-    sink: Sink,
-    bytes: u64,
-}
-
-impl<Sink: Write> Write for Counting<Sink> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.sink.write(bytes)?;
-        self.bytes += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.sink.flush()
-    }
-}
-
 /// Hands exactly `bytes` of `source` to `take`.
-fn pump(
-    source: &mut impl Read,
+pub(crate) fn pump(
+    source: &mut (impl Read + ?Sized),
     bytes: u64,
     mut take: impl FnMut(&[u8]) -> io::Result<()>,
 ) -> io::Result<()> {
@@ -392,7 +351,7 @@ fn pump(
     Ok(())
 }
 
-fn compose(
+pub(crate) fn compose(
     record: &NewRecord<'_>,
     block_bytes: u64,
     digests: &Digests,

@@ -1,0 +1,111 @@
+//! Fixity: which copy is read again next, what was found, and the freeze that a mismatch brings.
+
+use rusqlite::{OptionalExtension, params};
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::row::{self, CopyRow};
+use crate::{Manifest, NOW, during};
+
+/// Why nothing is removed any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Frozen {
+    /// The mismatch.
+    pub why: String,
+    /// When it was found.
+    pub since: String,
+}
+
+/// What reading a copy again gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// The digest taken at ingest.
+    Good,
+    /// Something else, in words.
+    Bad(String),
+    /// It could not be read this time: neither good nor bad.
+    Unread(String),
+}
+
+/// A copy whose turn it is.
+pub type Due = CopyRow;
+
+impl Manifest {
+    /// Returns the copies in files that were never checked or whose check is oldest, up to `bytes` in
+    /// all and at least one. Backups in services are theirs to check.
+    pub fn due(&self, bytes: u64) -> Result<Vec<Due>> {
+        let read = || {
+            let sql = "SELECT file, kind, target, place, bytes, sha256, proof, checked, found FROM copy \
+                 WHERE kind = 'stored' OR json_extract(proof, '$.kind') = 'directory' \
+                 ORDER BY checked IS NOT NULL, checked, made, file, kind, target";
+            let mut statement = self.connection().prepare(sql)?;
+            let mut due = Vec::new();
+            let mut sum = 0_u64;
+            for row in statement.query_map([], row::copy)? {
+                let copy = row?;
+                sum = sum.saturating_add(copy.bytes);
+                if sum > bytes && !due.is_empty() {
+                    break;
+                }
+                due.push(copy);
+            }
+            Ok(due)
+        };
+        read().map_err(during("list", "copies to check"))
+    }
+
+    /// Says what reading a copy again gave. A bad one freezes every removal, in the same transaction.
+    pub fn checked(&mut self, copy: &Due, found: &Found) -> Result<()> {
+        let words = match found {
+            Found::Good => "good".to_owned(),
+            Found::Bad(what) => format!("bad: {what}"),
+            Found::Unread(what) => format!("unread: {what}"),
+        };
+        let transaction = self.begin("note the check of", &copy.file)?;
+        let fail = || during("note the check of", &copy.file);
+        transaction
+            .execute(
+                &format!(
+                    "UPDATE copy SET checked = {NOW}, found = ?4 \
+                     WHERE file = ?1 AND kind = ?2 AND target = ?3"
+                ),
+                params![copy.file, copy.kind.word(), copy.target, words],
+            )
+            .map_err(fail())?;
+        if let Found::Bad(what) = found {
+            let why = format!("{} in {}: {what}", copy.file, copy.target);
+            transaction
+                .execute(
+                    &format!(
+                        "INSERT INTO frozen (one, why, since) VALUES (1, ?1, {NOW}) \
+                         ON CONFLICT (one) DO NOTHING"
+                    ),
+                    [why],
+                )
+                .map_err(fail())?;
+        }
+        transaction.commit().map_err(fail())
+    }
+
+    /// Returns why nothing is removed, if so.
+    pub fn frozen(&self) -> Result<Option<Frozen>> {
+        self.connection()
+            .query_row("SELECT why, since FROM frozen", [], |row| {
+                Ok(Frozen {
+                    why: row.get(0)?,
+                    since: row.get(1)?,
+                })
+            })
+            .optional()
+            .map_err(during("read", "the freeze"))
+    }
+
+    /// Lets removals go on; tells what had stopped them.
+    pub fn thaw(&mut self) -> Result<Option<Frozen>> {
+        let frozen = self.frozen()?;
+        self.connection()
+            .execute("DELETE FROM frozen", [])
+            .map_err(during("lift", "the freeze"))?;
+        Ok(frozen)
+    }
+}

@@ -1,0 +1,40 @@
+//! What can go wrong with the database: the machine's fault, always.
+
+use std::path::PathBuf;
+
+/// Why the manifest did not answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManifestError {
+    /// It cannot be opened.
+    #[error("cannot open the manifest {}: {source}", path.display())]
+    Open {
+        /// The database.
+        path: PathBuf,
+        /// Why.
+        source: rusqlite::Error,
+    },
+    /// It was made by a later version.
+    #[error("the manifest {} has version {found}; this program reads version {known}", path.display())]
+    Version {
+        /// The database.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The version this program writes.
+        known: i64,
+    },
+    /// A read or write failed.
+    #[error("cannot {step} {name} in the manifest: {source}")]
+    Step {
+        /// What was tried.
+        step: &'static str,
+        /// With what.
+        name: String,
+        /// Why.
+        source: rusqlite::Error,
+    },
+}
+
+/// What calls of the manifest return.
+pub type Result<T> = std::result::Result<T, ManifestError>;

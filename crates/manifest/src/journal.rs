@@ -1,0 +1,71 @@
+//! Which journal the database keeps.
+//!
+//! A write-ahead log costs one fsync a transaction, but its shared memory works on one machine only.
+//! On a network file system the rollback journal is kept, which locks files and nothing else.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode};
+
+/// File systems that several machines mount: NFS, SMB (three kinds), Ceph, FUSE, GPFS, Lustre, OCFS2, GFS2.
+const SHARED: [u64; 10] = [
+    0x6969,
+    0x517b,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x00c3_6400,
+    0x6573_5546,
+    0x4750_4653,
+    0x0bd0_0bd0,
+    0x7461_636f,
+    0x0116_1970,
+];
+
+pub(crate) fn choose(
+    connection: &Connection,
+    path: &Path,
+    patience: Duration,
+) -> rusqlite::Result<()> {
+    let mode = if is_shared(path) { "delete" } else { "wal" };
+    let deadline = Instant::now() + patience;
+    // Changing the journal needs the database for itself, and does not wait for it.
+    loop {
+        let changed = journal(connection).and_then(|now| {
+            if now == mode {
+                return Ok(());
+            }
+            connection.pragma_update(None, "journal_mode", mode)
+        });
+        match changed {
+            Err(error) if is_busy(&error) && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            changed => {
+                changed?;
+                break;
+            }
+        }
+    }
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "foreign_keys", true)
+}
+
+fn journal(connection: &Connection) -> rusqlite::Result<String> {
+    connection.pragma_query_value(None, "journal_mode", |row| row.get(0))
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+    )
+}
+
+/// Unknown counts as shared: slower and always right.
+fn is_shared(path: &Path) -> bool {
+    match rustix::fs::statfs(path) {
+        Ok(stat) => SHARED.contains(&((stat.f_type as u64) & 0xffff_ffff)),
+        Err(_) => true,
+    }
+}

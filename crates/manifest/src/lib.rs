@@ -1,0 +1,362 @@
+//! The manifest: one row for each archive file that was ever taken in, and one for each copy of it.
+//!
+//! It is an SQLite database, `manifest.sqlite`, which an operator can open with `sqlite3` at any time;
+//! `docs/formats/manifest.md` explains its columns. Every call is one durable transaction and says the
+//! same thing when it is made again, so a stage may be killed before or after it.
+//!
+//! A file only ever goes forward: a call that comes late never turns its state back.
+
+mod check;
+mod error;
+mod journal;
+mod row;
+mod schema;
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use serde_json::Value;
+
+pub use check::{Due, Found, Frozen};
+pub use error::{ManifestError, Result};
+pub use row::{Copy, CopyKind, CopyRow, FileRow, Ingested, NewFile, State, Term};
+
+/// How long another process may hold the database before a call gives up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The open database.
+pub struct Manifest {
+    connection: Connection,
+}
+
+impl Manifest {
+    /// Opens the database, making it if there is none.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or was made by a later version.
+    pub fn open(path: &Path) -> Result<Self> {
+        let at = |source| ManifestError::Open {
+            path: path.to_owned(),
+            source,
+        };
+        let connection = Connection::open(path).map_err(at)?;
+        connection.busy_timeout(PATIENCE).map_err(at)?;
+        journal::choose(&connection, path, PATIENCE).map_err(at)?;
+        let mut manifest = Self { connection };
+        schema::prepare(&mut manifest.connection, path)?;
+        Ok(manifest)
+    }
+
+    /// Takes a file in, or says that it is there already.
+    pub fn ingest(&mut self, file: &NewFile<'_>) -> Result<Ingested> {
+        let transaction = self.begin("take in", file.name)?;
+        let known: Option<(Option<i64>, Option<String>, Option<String>)> = transaction
+            .query_row(
+                "SELECT bytes, sha256, ticket FROM file WHERE name = ?1",
+                [file.name],
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+            )
+            .optional()
+            .map_err(during("take in", file.name))?;
+        let outcome = match known {
+            Some((_, _, Some(ticket))) if ticket == file.ticket => Ingested::New,
+            Some((bytes, Some(sha256), _)) if sha256 == file.sha256 => {
+                skip(&transaction, file).map_err(during("count", file.name))?;
+                let _ = bytes;
+                Ingested::Same
+            }
+            Some((bytes, Some(sha256), Some(_))) => Ingested::Differs {
+                bytes: bytes.unwrap_or_default().unsigned_abs(),
+                sha256,
+            },
+            // A row without a ticket came with a parcel given by hand: this is its file.
+            Some((_, None, _)) | None => {
+                insert(&transaction, file).map_err(during("take in", file.name))?;
+                Ingested::New
+            }
+            Some((bytes, Some(sha256), None)) => Ingested::Differs {
+                bytes: bytes.unwrap_or_default().unsigned_abs(),
+                sha256,
+            },
+        };
+        transaction.commit().map_err(during("take in", file.name))?;
+        Ok(outcome)
+    }
+
+    /// Returns what is known of a file.
+    pub fn file(&self, name: &str) -> Result<Option<FileRow>> {
+        let sql = format!("{} WHERE name = ?1", row::SELECT);
+        let row = self
+            .connection
+            .query_row(&sql, [name], row::file)
+            .optional()
+            .map_err(during("read", name))?;
+        Ok(row)
+    }
+
+    /// Returns the copies of a file.
+    pub fn copies(&self, name: &str) -> Result<Vec<CopyRow>> {
+        let read = || {
+            let mut statement = self.connection.prepare_cached(row::SELECT_COPIES)?;
+            let rows = statement.query_map([name], row::copy)?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        read().map_err(during("read the copies of", name))
+    }
+
+    /// Returns the files that fit every term, in order of name.
+    pub fn find(&self, terms: &[Term<'_>]) -> Result<Vec<FileRow>> {
+        let mut sql = format!("{} WHERE 1", row::SELECT);
+        let mut values = Vec::new();
+        for (term, at) in terms.iter().zip(1..) {
+            let (condition, value) = match term {
+                Term::Job(job) => ("job =", *job),
+                Term::Harvest(harvest) => ("harvest =", *harvest),
+                Term::Digest(digest) => ("substr(sha256, 1, length(?)) =", *digest),
+                Term::Name(part) => ("0 < instr(name,", *part),
+            };
+            let condition = condition.replace('?', &format!("?{at}"));
+            let close = if condition.ends_with(',') { ")" } else { "" };
+            sql.push_str(&format!(" AND {condition} ?{at}{close}"));
+            values.push(match term {
+                Term::Digest(_) => value.to_ascii_lowercase(),
+                _ => value.to_owned(),
+            });
+        }
+        sql.push_str(" ORDER BY name");
+        let read = || {
+            let mut statement = self.connection.prepare(&sql)?;
+            let rows = statement.query_map(rusqlite::params_from_iter(&values), row::file)?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        read().map_err(during("look for", &values.join(" ")))
+    }
+
+    /// Returns where else the same file was found.
+    pub fn skipped(&self, name: &str) -> Result<Vec<String>> {
+        let read = || {
+            let sql = "SELECT source FROM skipped WHERE file = ?1 ORDER BY source";
+            let mut statement = self.connection.prepare_cached(sql)?;
+            let rows = statement.query_map([name], |row| row.get(0))?;
+            rows.collect::<rusqlite::Result<Vec<String>>>()
+        };
+        read().map_err(during("read where else there is", name))
+    }
+
+    /// Shows every file in a state, in order of name.
+    pub fn each_in(&self, state: State, see: &mut dyn FnMut(FileRow)) -> Result<()> {
+        let read = |see: &mut dyn FnMut(FileRow)| {
+            let sql = format!("{} WHERE state = ?1 ORDER BY name", row::SELECT);
+            let mut statement = self.connection.prepare(&sql)?;
+            for row in statement.query_map([state.word()], row::file)? {
+                see(row?);
+            }
+            Ok(())
+        };
+        read(see).map_err(during("list", state.word()))
+    }
+
+    /// Returns how many files are in each state.
+    pub fn counts(&self) -> Result<Vec<(State, u64)>> {
+        let read = || {
+            let sql = "SELECT state, count(*) FROM file GROUP BY state";
+            let mut statement = self.connection.prepare(sql)?;
+            let rows =
+                statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?;
+            let mut counts = Vec::new();
+            for row in rows {
+                let (word, count): (String, i64) = row?;
+                if let Some(state) = State::parse(&word) {
+                    counts.push((state, count.unsigned_abs()));
+                }
+            }
+            Ok(counts)
+        };
+        let mut counts = read().map_err(during("count", "files"))?;
+        counts.sort();
+        Ok(counts)
+    }
+
+    /// Says that a file was indexed.
+    pub fn indexed(&mut self, name: &str, captures: u64, damages: u64) -> Result<()> {
+        self.forward(name, State::Indexed, |transaction| {
+            transaction.execute(
+                "UPDATE file SET captures = ?2, damages = ?3 WHERE name = ?1",
+                params![name, signed(captures), signed(damages)],
+            )
+        })
+    }
+
+    /// Says that a verified copy is at its final place.
+    pub fn stored(&mut self, name: &str, copy: &Copy<'_>) -> Result<()> {
+        self.forward(name, State::Stored, |transaction| {
+            put_copy(transaction, name, CopyKind::Stored, copy, None)
+        })
+    }
+
+    /// Says that a verified copy is in a backup.
+    pub fn backed_up(&mut self, name: &str, copy: &Copy<'_>, proof: &Value) -> Result<()> {
+        self.forward(name, State::BackedUp, |transaction| {
+            put_copy(transaction, name, CopyKind::Backup, copy, Some(proof))
+        })
+    }
+
+    /// Says that the working copy is gone.
+    pub fn deleted(&mut self, name: &str) -> Result<()> {
+        self.forward(name, State::Deleted, |_| Ok(0))
+    }
+
+    /// Says in which generation of which index the lines of these files are.
+    pub fn published(
+        &mut self,
+        index: Option<&str>,
+        generation: u64,
+        names: &[String],
+    ) -> Result<()> {
+        let what = index.unwrap_or("the big index");
+        let transaction = self.begin("publish in", what)?;
+        for name in names {
+            step(&transaction, name, State::Published).map_err(during("publish", name))?;
+            transaction
+                .execute(
+                    "UPDATE file SET generation = coalesce(generation, ?2), \
+                     collection = coalesce(collection, ?3) WHERE name = ?1",
+                    params![name, signed(generation), index],
+                )
+                .map_err(during("publish", name))?;
+        }
+        transaction.commit().map_err(during("publish in", what))
+    }
+
+    /// Says that the harvested file was removed.
+    pub fn cleaned(&mut self, name: &str) -> Result<()> {
+        self.forward(name, State::Cleaned, |_| Ok(0))
+    }
+
+    fn forward(
+        &mut self,
+        name: &str,
+        state: State,
+        more: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<usize>,
+    ) -> Result<()> {
+        let transaction = self.begin(state.word(), name)?;
+        step(&transaction, name, state)
+            .and_then(|()| more(&transaction))
+            .map_err(during(state.word(), name))?;
+        transaction.commit().map_err(during(state.word(), name))
+    }
+
+    pub(crate) fn begin(&mut self, step: &'static str, name: &str) -> Result<Transaction<'_>> {
+        self.connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(during(step, name))
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+/// Takes a file forward to a state; one that is further stays there.
+fn step(transaction: &Transaction<'_>, name: &str, state: State) -> rusqlite::Result<()> {
+    transaction.execute(
+        "INSERT INTO file (name, state) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING",
+        params![name, state.word()],
+    )?;
+    let now: String =
+        transaction.query_row("SELECT state FROM file WHERE name = ?1", [name], |row| {
+            row.get(0)
+        })?;
+    if State::parse(&now).is_none_or(|now| now < state) {
+        transaction.execute(
+            "UPDATE file SET state = ?2 WHERE name = ?1",
+            params![name, state.word()],
+        )?;
+    }
+    let column = state.column();
+    transaction.execute(
+        &format!("UPDATE file SET {column} = coalesce({column}, {NOW}) WHERE name = ?1"),
+        [name],
+    )?;
+    Ok(())
+}
+
+fn insert(transaction: &Transaction<'_>, file: &NewFile<'_>) -> rusqlite::Result<usize> {
+    transaction.execute(
+        &format!(
+            "INSERT INTO file \
+             (name, bytes, sha256, kind, job, harvest, collection, source, ticket, state, ingested) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'ingested', {NOW}) \
+             ON CONFLICT (name) DO UPDATE SET bytes = ?2, sha256 = ?3, kind = ?4, job = ?5, \
+             harvest = ?6, collection = ?7, source = ?8, ticket = ?9, ingested = {NOW}"
+        ),
+        params![
+            file.name,
+            signed(file.bytes),
+            file.sha256,
+            file.kind,
+            file.job,
+            file.harvest,
+            file.collection,
+            file.source,
+            file.ticket,
+        ],
+    )
+}
+
+fn skip(transaction: &Transaction<'_>, file: &NewFile<'_>) -> rusqlite::Result<usize> {
+    transaction.execute(
+        &format!(
+            "INSERT INTO skipped (ticket, file, source, at) VALUES (?1, ?2, ?3, {NOW}) \
+             ON CONFLICT (ticket) DO NOTHING"
+        ),
+        params![file.ticket, file.name, file.source],
+    )
+}
+
+fn put_copy(
+    transaction: &Transaction<'_>,
+    name: &str,
+    kind: CopyKind,
+    copy: &Copy<'_>,
+    proof: Option<&Value>,
+) -> rusqlite::Result<usize> {
+    transaction.execute(
+        "UPDATE file SET bytes = coalesce(bytes, ?2), sha256 = coalesce(sha256, ?3) WHERE name = ?1",
+        params![name, signed(copy.bytes), copy.sha256],
+    )?;
+    transaction.execute(
+        &format!(
+            "INSERT INTO copy (file, kind, target, place, bytes, sha256, proof, made) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, {NOW}) \
+             ON CONFLICT (file, kind, target) DO UPDATE SET \
+             place = ?4, bytes = ?5, sha256 = ?6, proof = ?7"
+        ),
+        params![
+            name,
+            kind.word(),
+            copy.target,
+            copy.place,
+            signed(copy.bytes),
+            copy.sha256,
+            proof.map(Value::to_string),
+        ],
+    )
+}
+
+/// This moment, as every time in the database is written.
+pub(crate) const NOW: &str = "strftime('%Y-%m-%dT%H:%M:%SZ', 'now')";
+
+/// SQLite has no unsigned numbers; no file has 2^63 bytes.
+pub(crate) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn during(
+    step: &'static str,
+    name: &str,
+) -> impl FnOnce(rusqlite::Error) -> ManifestError {
+    let name = name.to_owned();
+    move |source| ManifestError::Step { step, name, source }
+}

@@ -1,0 +1,89 @@
+//! The tables, and their version.
+
+use std::path::Path;
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use crate::error::{ManifestError, Result};
+
+const VERSION: i64 = 1;
+
+const TABLES: &str = "
+CREATE TABLE file (
+    name       TEXT PRIMARY KEY,  -- of the archive file
+    bytes      INTEGER,
+    sha256     TEXT,              -- taken at ingest
+    kind       TEXT,              -- warc or metadata
+    job        TEXT,
+    harvest    TEXT,
+    collection TEXT,              -- its own index, when it has one
+    source     TEXT,              -- where it was found
+    ticket     TEXT,              -- the parcel of ingest that took it in
+    state      TEXT NOT NULL,     -- ingested indexed stored backed-up deleted published cleaned
+    captures   INTEGER,           -- index lines
+    damages    INTEGER,           -- places that could not be read
+    generation INTEGER,           -- of the index that first held it
+    ingested   TEXT, indexed TEXT, stored TEXT, backed_up TEXT, deleted TEXT, published TEXT, cleaned TEXT
+) WITHOUT ROWID;
+CREATE INDEX file_by_state ON file (state);
+CREATE INDEX file_by_job ON file (job, harvest);
+CREATE INDEX file_by_digest ON file (sha256);
+CREATE TABLE copy (
+    file    TEXT NOT NULL REFERENCES file (name),
+    kind    TEXT NOT NULL,        -- stored or backup
+    target  TEXT NOT NULL,        -- the location's or the backup's name in pipeline.toml
+    place   TEXT NOT NULL,        -- path, object or what the command said
+    bytes   INTEGER NOT NULL,
+    sha256  TEXT NOT NULL,        -- of the bytes read back
+    proof   TEXT,                 -- JSON, of a backup
+    made    TEXT NOT NULL,
+    checked TEXT,                 -- last read again by ecluse verify
+    found   TEXT,                 -- what that gave: good, or what was wrong
+    PRIMARY KEY (file, kind, target)
+) WITHOUT ROWID;
+CREATE INDEX copy_by_check ON copy (checked, made);
+CREATE TABLE skipped (
+    ticket TEXT PRIMARY KEY,
+    file   TEXT NOT NULL,
+    source TEXT NOT NULL,
+    at     TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE frozen (
+    one   INTEGER PRIMARY KEY CHECK (one = 1),
+    why   TEXT NOT NULL,
+    since TEXT NOT NULL
+);
+";
+
+/// Makes the tables in an empty database; refuses one of a later version.
+pub(crate) fn prepare(connection: &mut Connection, path: &Path) -> Result<()> {
+    let at = |source| ManifestError::Open {
+        path: path.to_owned(),
+        source,
+    };
+    let version = |connection: &Connection| {
+        connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))
+    };
+    if version(connection).map_err(at)? == 0 {
+        // Two programs may start at once: the second finds the tables made.
+        let transaction = connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(at)?;
+        if version(&transaction).map_err(at)? == 0 {
+            transaction.execute_batch(TABLES).map_err(at)?;
+            transaction
+                .pragma_update(None, "user_version", VERSION)
+                .map_err(at)?;
+        }
+        transaction.commit().map_err(at)?;
+    }
+    let found = version(connection).map_err(at)?;
+    if found > VERSION {
+        return Err(ManifestError::Version {
+            path: path.to_owned(),
+            found,
+            known: VERSION,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! The manifest says what happened, once, whoever asks and however often.
+#![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
+
+use std::path::Path;
+
+use ecluse_manifest::{
+    Copy, CopyKind, Found, Ingested, Manifest, ManifestError, NewFile, State, Term,
+};
+use serde_json::json;
+
+fn new_file<'a>(name: &'a str, sha256: &'a str, ticket: &'a str) -> NewFile<'a> {
+    NewFile {
+        name,
+        bytes: 7,
+        sha256,
+        kind: "warc",
+        job: Some("12"),
+        harvest: Some("3"),
+        collection: None,
+        source: "/harvested/a",
+        ticket,
+    }
+}
+
+const COPY: Copy<'_> = Copy {
+    target: "repository",
+    place: "/repository/a.warc.gz",
+    bytes: 7,
+    sha256: "aa",
+};
+
+fn open(dir: &Path) -> Manifest {
+    Manifest::open(&dir.join("manifest.sqlite")).unwrap()
+}
+
+fn state(manifest: &Manifest, name: &str) -> State {
+    manifest.file(name).unwrap().unwrap().state
+}
+
+#[test]
+fn a_name_is_taken_in_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut manifest = open(dir.path());
+    let mut ingest = |sha256: &str, ticket: &str| {
+        manifest
+            .ingest(&new_file("a.warc.gz", sha256, ticket))
+            .unwrap()
+    };
+    assert_eq!(ingest("aa", "t1"), Ingested::New);
+    assert_eq!(ingest("aa", "t1"), Ingested::New, "killed and done again");
+    assert_eq!(ingest("aa", "t2"), Ingested::Same);
+    assert_eq!(ingest("aa", "t2"), Ingested::Same);
+    let differs = Ingested::Differs {
+        bytes: 7,
+        sha256: "aa".into(),
+    };
+    assert_eq!(ingest("bb", "t3"), differs);
+    let row = manifest.file("a.warc.gz").unwrap().unwrap();
+    assert_eq!(row.sha256.as_deref(), Some("aa"));
+    assert_eq!(row.job.as_deref(), Some("12"));
+    assert_eq!(row.state, State::Ingested);
+    let skipped: i64 = rusqlite_count(dir.path(), "SELECT count(*) FROM skipped");
+    assert_eq!(skipped, 1, "counted once, however often it was asked");
+}
+
+fn rusqlite_count(dir: &Path, sql: &str) -> i64 {
+    let connection = rusqlite::Connection::open(dir.join("manifest.sqlite")).unwrap();
+    connection.query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn a_file_only_goes_forward() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut manifest = open(dir.path());
+    manifest.ingest(&new_file("a.warc.gz", "aa", "t1")).unwrap();
+    manifest.stored("a.warc.gz", &COPY).unwrap();
+    manifest.indexed("a.warc.gz", 10, 1).unwrap();
+    assert_eq!(
+        state(&manifest, "a.warc.gz"),
+        State::Stored,
+        "index came late"
+    );
+    manifest
+        .backed_up("a.warc.gz", &COPY, &json!({"how": "read back"}))
+        .unwrap();
+    manifest.deleted("a.warc.gz").unwrap();
+    for _ in 0..2 {
+        let names = ["a.warc.gz".to_owned()];
+        manifest.published(None, 4, &names).unwrap();
+        assert_eq!(state(&manifest, "a.warc.gz"), State::Published);
+    }
+    manifest.cleaned("a.warc.gz").unwrap();
+    manifest.stored("a.warc.gz", &COPY).unwrap();
+    let row = manifest.file("a.warc.gz").unwrap().unwrap();
+    assert_eq!(row.state, State::Cleaned);
+    assert_eq!((row.captures, row.damages), (Some(10), Some(1)));
+    assert_eq!(row.generation, Some(4));
+    let copies = manifest.copies("a.warc.gz").unwrap();
+    let kinds: Vec<CopyKind> = copies.iter().map(|copy| copy.kind).collect();
+    assert_eq!(kinds, [CopyKind::Stored, CopyKind::Backup]);
+    assert_eq!(manifest.counts().unwrap(), [(State::Cleaned, 1)]);
+    let times = "SELECT count(*) FROM file WHERE ingested IS NOT NULL AND indexed IS NOT NULL \
+         AND stored IS NOT NULL AND backed_up IS NOT NULL AND deleted IS NOT NULL \
+         AND published IS NOT NULL AND cleaned IS NOT NULL";
+    assert_eq!(rusqlite_count(dir.path(), times), 1);
+}
+
+#[test]
+fn a_parcel_given_by_hand_is_added_and_may_be_taken_in_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut manifest = open(dir.path());
+    manifest.indexed("by-hand.warc.gz", 3, 0).unwrap();
+    let row = manifest.file("by-hand.warc.gz").unwrap().unwrap();
+    assert_eq!((row.state, row.sha256), (State::Indexed, None));
+    let file = new_file("by-hand.warc.gz", "aa", "t1");
+    assert_eq!(manifest.ingest(&file).unwrap(), Ingested::New);
+    assert_eq!(state(&manifest, "by-hand.warc.gz"), State::Indexed);
+}
+
+#[test]
+fn the_oldest_check_comes_first_and_a_mismatch_freezes() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut manifest = open(dir.path());
+    for name in ["a", "b", "c"] {
+        manifest.ingest(&new_file(name, "aa", name)).unwrap();
+        manifest.stored(name, &COPY).unwrap();
+    }
+    let names = |manifest: &Manifest, bytes| -> Vec<String> {
+        let due = manifest.due(bytes).unwrap();
+        due.into_iter().map(|copy| copy.file).collect()
+    };
+    assert_eq!(names(&manifest, 0), ["a"], "at least one, however large");
+    assert_eq!(names(&manifest, 15), ["a", "b"]);
+    let due = manifest.due(u64::MAX).unwrap();
+    manifest.checked(&due[0], &Found::Good).unwrap();
+    assert_eq!(names(&manifest, u64::MAX), ["b", "c", "a"]);
+    let gone = Found::Unread("the disk is not mounted".into());
+    manifest.checked(&due[1], &gone).unwrap();
+    assert_eq!(manifest.frozen().unwrap(), None, "unread is not bad");
+    manifest
+        .checked(&due[2], &Found::Bad("sha256 is 00".into()))
+        .unwrap();
+    let frozen = manifest.frozen().unwrap().unwrap();
+    assert!(
+        frozen.why.contains("c in repository: sha256 is 00"),
+        "{frozen:?}"
+    );
+    assert_eq!(manifest.thaw().unwrap(), Some(frozen));
+    assert_eq!(manifest.frozen().unwrap(), None);
+}
+
+#[test]
+fn many_write_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    std::thread::scope(|scope| {
+        for worker in 0..4 {
+            let dir = dir.path();
+            scope.spawn(move || {
+                let mut manifest = open(dir);
+                for number in 0..25 {
+                    let name = format!("{worker}-{number}");
+                    manifest.ingest(&new_file(&name, "aa", &name)).unwrap();
+                    manifest.indexed(&name, 1, 0).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(open(dir.path()).counts().unwrap(), [(State::Indexed, 100)]);
+}
+
+#[test]
+fn a_later_version_is_refused_and_a_text_file_is_no_manifest() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("manifest.sqlite");
+    drop(open(dir.path()));
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.pragma_update(None, "user_version", 99).unwrap();
+    drop(connection);
+    let refused = Manifest::open(&path).err().unwrap();
+    assert!(matches!(refused, ManifestError::Version { found: 99, .. }));
+    let text = dir.path().join("text.sqlite");
+    std::fs::write(
+        &text,
+        "not a database, but long enough to be taken for one: ".repeat(20),
+    )
+    .unwrap();
+    let refused = Manifest::open(&text).err().unwrap();
+    assert!(refused.to_string().contains("text.sqlite"), "{refused}");
+}
+
+#[test]
+fn files_are_found_by_job_digest_and_part_of_a_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut manifest = open(dir.path());
+    manifest
+        .ingest(&new_file("a-1.warc.gz", "aa11", "t1"))
+        .unwrap();
+    manifest
+        .ingest(&new_file("b_1.warc.gz", "bb22", "t2"))
+        .unwrap();
+    let find = |terms: &[Term<'_>]| -> Vec<String> {
+        let rows = manifest.find(terms).unwrap();
+        rows.into_iter().map(|row| row.name).collect()
+    };
+    assert_eq!(find(&[Term::Job("12")]), ["a-1.warc.gz", "b_1.warc.gz"]);
+    assert_eq!(
+        find(&[Term::Job("12"), Term::Digest("BB")]),
+        ["b_1.warc.gz"]
+    );
+    assert_eq!(
+        find(&[Term::Name("_1"), Term::Harvest("3")]),
+        ["b_1.warc.gz"]
+    );
+    assert_eq!(find(&[Term::Name("%")]), [""; 0], "no pattern, only a part");
+}

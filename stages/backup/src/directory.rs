@@ -1,0 +1,76 @@
+//! A directory, on another file system if it is to be worth something.
+
+use std::io;
+use std::path::Path;
+
+use ecluse_fixity::{Shelf, ShelfFault};
+use ecluse_stage::{Failure, Stage};
+
+use crate::settings::Directory;
+use crate::{Backup, Errand, Made};
+
+/// A directory, and whether this worker has swept it.
+pub(crate) struct Vault {
+    settings: Directory,
+    swept: bool,
+}
+
+impl Vault {
+    pub(crate) fn new(settings: Directory) -> Self {
+        Self {
+            settings,
+            swept: false,
+        }
+    }
+
+    /// Copies the file here and reads it back, unless it is here already; then it is read.
+    pub(crate) fn keep(&mut self, root: &Path, errand: &Errand<'_>) -> Result<Made, Failure> {
+        let kept = self.open(root).and_then(|shelf| {
+            let leave = self.settings.leave_free.bytes_of(shelf.room()?.total);
+            let mut open = || errand.source.open().map_err(io::Error::other);
+            shelf.keep(errand.name, errand.wanted, leave, &mut open, errand.going)?;
+            Ok(shelf.path().join(errand.name))
+        });
+        let place = kept.map_err(|fault| blame(fault, errand))?;
+        let place = place
+            .into_os_string()
+            .into_string()
+            .map_err(|path| Failure::config(format!("{path:?} is no UTF-8 path")))?;
+        Ok(Made {
+            place,
+            how: "read back",
+        })
+    }
+
+    fn open(&mut self, root: &Path) -> Result<Shelf, ShelfFault> {
+        let path = &self.settings.path;
+        let shelf = if path.is_absolute() {
+            Shelf::open(path, Backup::NAME)?
+        } else {
+            Shelf::make(root, path, Backup::NAME)?
+        };
+        if !self.swept {
+            shelf.sweep()?;
+            self.swept = true;
+        }
+        Ok(shelf)
+    }
+}
+
+fn blame(fault: ShelfFault, errand: &Errand<'_>) -> Failure {
+    match &fault {
+        ShelfFault::Stopped => Failure::give_back(),
+        ShelfFault::Taken { .. } | ShelfFault::Obstructed { .. } => Failure::hold(fault),
+        // Opened again, it says itself who is at fault.
+        ShelfFault::Source(_) => match errand.source.open() {
+            Ok(_) => Failure::halt(fault),
+            Err(failure) => failure,
+        },
+        // Either the source is not what ingest took, or the target does not keep what it is given.
+        ShelfFault::Differs { .. } => match errand.source.verify(errand.wanted, errand.going) {
+            Ok(()) => Failure::defer(fault),
+            Err(failure) => failure,
+        },
+        _ => Failure::defer(fault),
+    }
+}

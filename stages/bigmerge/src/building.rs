@@ -1,0 +1,300 @@
+//! Building one generation: the last one and the new lines, merged into files that are synced and not yet seen.
+//!
+//! The order of every new line is checked. The lines of the last generation are not looked at again: their checksum, taken as
+//! they are read, says that they are the bytes that were in order when they were written, and their number is compared. So
+//! long unchanged runs are copied as they stand. An index somebody put there by hand has no checksum and is read line by line.
+
+use std::error::Error;
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use ecluse_cdx::zipnum::{self, Shards};
+use ecluse_cdx::{
+    LineShape, MergeError, MergeOptions, MergeStats, ReadError, Source, check, merge, merge_into,
+    merge_pieces,
+};
+use ecluse_spool::SpoolError;
+use ecluse_stage::{Failure, Outbox, Parcel};
+
+use crate::Settings;
+use crate::generation::{DESCRIPTION, FLAT, Generation, IndexFile, Member, PATHS, ZIPNUM};
+use crate::shelf::Shelf;
+use crate::sums::{AskedToStop, SummedFile, SummedReader, entry_of};
+
+/// What a generation is built from, and where.
+pub(crate) struct Building<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) shelf: &'a Shelf,
+    /// The generation before.
+    pub(crate) last: Option<u64>,
+    pub(crate) members: &'a [&'a Parcel],
+    /// The directory it is built in.
+    pub(crate) directory: &'a Path,
+    pub(crate) outbox: &'a Outbox,
+}
+
+/// One sorted file of one parcel.
+pub(crate) struct Piece<'a> {
+    parcel: &'a Parcel,
+    name: &'a str,
+    bytes: u64,
+}
+
+/// Finds the files of these parcels that end so.
+pub(crate) fn pieces_of<'a>(members: &[&'a Parcel], suffix: &str) -> Vec<Piece<'a>> {
+    let mut pieces = Vec::new();
+    for parcel in members {
+        let files = parcel.manifest().files.iter();
+        let files = files.filter(|file| file.name.ends_with(suffix));
+        pieces.extend(files.map(|file| Piece {
+            parcel,
+            name: &file.name,
+            bytes: file.bytes,
+        }));
+    }
+    pieces
+}
+
+impl Piece<'_> {
+    pub(crate) fn open(&self) -> Result<Source, SpoolError> {
+        let name = format!("{}/{}", self.parcel.id(), self.name);
+        Ok(Source::new(name, self.parcel.open(self.name)?))
+    }
+}
+
+/// Returns how many bytes these pieces have.
+pub(crate) fn bytes_of(pieces: &[Piece<'_>]) -> u64 {
+    pieces.iter().map(|piece| piece.bytes).sum()
+}
+
+impl Building<'_> {
+    /// Writes and syncs every file of the generation; `generation.json` last.
+    pub(crate) fn build(&self, number: u64) -> Result<Generation, Failure> {
+        let known = match self.last {
+            Some(last) => self.shelf.describe(last).map_err(Failure::halt)?,
+            None => None,
+        };
+        let (flat, stats) = self.merge_list(FLAT, ".cdxj", LineShape::Capture, known.as_ref())?;
+        let (paths, _) = self.merge_list(PATHS, ".path", LineShape::Path, known.as_ref())?;
+        let mut files = vec![flat, paths];
+        if self.settings.zipnum {
+            files.extend(self.write_zipnum(stats.lines_written)?);
+        }
+        let generation = Generation {
+            schema: 1,
+            number,
+            previous: self.last,
+            lines: stats.lines_written,
+            duplicates: stats.duplicates,
+            files,
+            members: self
+                .members
+                .iter()
+                .map(|parcel| Member::of(parcel))
+                .collect(),
+        };
+        let path = self.directory.join(DESCRIPTION);
+        let mut text =
+            serde_json::to_vec_pretty(&generation).expect("it holds only strings and numbers");
+        text.push(b'\n');
+        let written = File::create_new(&path).and_then(|mut file| {
+            file.write_all(&text)?;
+            file.sync_all()
+        });
+        written.map_err(|error| cannot("write", &path, &error))?;
+        Ok(generation)
+    }
+
+    /// Merges one list of the last generation with its new pieces.
+    fn merge_list(
+        &self,
+        name: &str,
+        suffix: &str,
+        shape: LineShape,
+        known: Option<&Generation>,
+    ) -> Result<(IndexFile, MergeStats), Failure> {
+        let path = self.directory.join(name);
+        let mut out = SummedFile::create(&path, self.outbox)
+            .map_err(|error| cannot("make", &path, &error))?;
+        let options = self.options(shape);
+        let new = self.new_sources(&pieces_of(self.members, suffix), &options)?;
+        let stats = match self.last_file(name) {
+            None => merge(new, &mut out, &options).map_err(|error| self.blame(&error))?,
+            Some(last) => self.merge_with(&last, name, known, new, &mut out, &options)?,
+        };
+        let entry = out
+            .finish(name)
+            .map_err(|error| cannot("sync", &path, &error))?;
+        let counted = if self.settings.recheck {
+            let source = Source::open(&path).map_err(|error| self.blame(&error.into()))?;
+            check(source, &options).map_err(|error| self.blame(&error))?
+        } else {
+            stats
+        };
+        let expected = stats.lines_read - stats.duplicates;
+        if (counted.lines_written, entry.bytes) != (expected, stats.bytes_written) {
+            return Err(Failure::halt(format!(
+                "{}: {} lines in {} bytes, expected {expected} in {}",
+                path.display(),
+                counted.lines_written,
+                entry.bytes,
+                stats.bytes_written
+            )));
+        }
+        Ok((entry, stats))
+    }
+
+    /// Merges new lines into a file of the last generation, and makes sure that it was read as it was written.
+    fn merge_with(
+        &self,
+        last: &Path,
+        name: &str,
+        known: Option<&Generation>,
+        new: Vec<Source>,
+        out: &mut SummedFile<'_>,
+        options: &MergeOptions,
+    ) -> Result<MergeStats, Failure> {
+        let file = File::open(last).map_err(|error| cannot("open", last, &error))?;
+        let (reader, sum) = SummedReader::new(file);
+        let big = Source::new(last.display().to_string(), reader);
+        let blame = |error| self.blame(&error);
+        let Some(expected) = known.and_then(|known| known.file(name)) else {
+            let all = std::iter::once(big).chain(new).collect();
+            return merge(all, out, options).map_err(blame);
+        };
+        let stats = merge_into(big, new, out, options).map_err(blame)?;
+        let found = sum.entry(name);
+        if &found != expected {
+            return Err(Failure::halt(format!(
+                "{} is not what was written: {} bytes with checksum {}, expected {} with {}",
+                last.display(),
+                found.bytes,
+                found.xxh128,
+                expected.bytes,
+                expected.xxh128
+            )));
+        }
+        Ok(stats)
+    }
+
+    /// Opens the new pieces, merged into one beforehand when there are more than may be open.
+    fn new_sources(
+        &self,
+        pieces: &[Piece<'_>],
+        options: &MergeOptions,
+    ) -> Result<Vec<Source>, Failure> {
+        if pieces.len() < options.open_files {
+            return pieces.iter().map(|piece| Ok(piece.open()?)).collect();
+        }
+        let failed = |error: io::Error| cannot("use a temporary file in", self.directory, &error);
+        let mut run = tempfile::tempfile_in(self.directory).map_err(failed)?;
+        join(pieces, &mut run, self.directory, options, self.outbox)?;
+        run.rewind().map_err(failed)?;
+        Ok(vec![Source::new("the new lines", run)])
+    }
+
+    fn write_zipnum(&self, lines: u64) -> Result<Vec<IndexFile>, Failure> {
+        let path = self.directory.join(FLAT);
+        let source = Source::open(&path).map_err(|error| self.blame(&error.into()))?;
+        let options = zipnum::Options {
+            lines_per_member: self.settings.zipnum_lines.get() as usize,
+            shards: Shards::Bytes(self.settings.zipnum_shard.0),
+            ..zipnum::Options::default()
+        };
+        let written = zipnum::write(source, self.directory, ZIPNUM, &options)
+            .map_err(|error| Failure::halt(with_cause(&error)))?;
+        if written.lines != lines {
+            // A header line of a CDX file has no place in ZipNum.
+            let headers = lines - written.lines;
+            tracing::warn!(headers, "lines of the flat index that are not in ZipNum");
+        }
+        let shards = written.shards.iter().map(|shard| &shard.path);
+        let paths = [&written.summary, &written.locations]
+            .into_iter()
+            .chain(shards);
+        paths.map(|path| self.entry(path)).collect()
+    }
+
+    fn entry(&self, path: &Path) -> Result<IndexFile, Failure> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        self.outbox.tick();
+        entry_of(path, &name).map_err(|error| cannot("read", path, &error))
+    }
+
+    fn options(&self, shape: LineShape) -> MergeOptions {
+        MergeOptions {
+            shape,
+            memory_bytes: usize::try_from(self.settings.memory.0).unwrap_or(usize::MAX),
+            ..MergeOptions::default()
+        }
+    }
+
+    fn last_file(&self, name: &str) -> Option<PathBuf> {
+        let path = self.shelf.generation(self.last?).join(name);
+        // An index put there by hand may have no PATH file.
+        path.exists().then_some(path)
+    }
+
+    /// Says who is at fault: a piece for its lines, the machine for an index that is no longer in order.
+    fn blame(&self, error: &MergeError) -> Failure {
+        let text = with_cause(error);
+        match error {
+            MergeError::Write { source, .. } if AskedToStop::is(source) => Failure::give_back(),
+            MergeError::Read(
+                ReadError::Unterminated { place }
+                | ReadError::TooLong { place, .. }
+                | ReadError::Unsorted { place, .. }
+                | ReadError::Malformed { place, .. },
+            ) if !Path::new(&place.file).starts_with(self.shelf.root()) => Failure::hold(text),
+            _ => Failure::halt(text),
+        }
+    }
+}
+
+/// Merges pieces, however many, into one list.
+pub(crate) fn join(
+    pieces: &[Piece<'_>],
+    out: &mut impl Write,
+    temporary: &Path,
+    options: &MergeOptions,
+    outbox: &Outbox,
+) -> Result<MergeStats, Failure> {
+    /// Why they did not become one.
+    enum Stopped {
+        Merge(MergeError),
+        Spool(SpoolError),
+    }
+
+    impl From<MergeError> for Stopped {
+        fn from(error: MergeError) -> Self {
+            Self::Merge(error)
+        }
+    }
+
+    let open = |piece: &Piece<'_>| {
+        outbox.tick();
+        piece.open().map_err(Stopped::Spool)
+    };
+    let joined = merge_pieces(pieces, open, out, temporary, options);
+    joined.map_err(|stopped| match stopped {
+        Stopped::Merge(error @ MergeError::Read(ReadError::Read { .. })) => {
+            Failure::halt(with_cause(&error))
+        }
+        Stopped::Merge(error @ MergeError::Read(_)) => Failure::hold(with_cause(&error)),
+        Stopped::Merge(error) => Failure::halt(with_cause(&error)),
+        Stopped::Spool(error) => error.into(),
+    })
+}
+
+/// Says what the machine would not do.
+pub(crate) fn cannot(step: &str, path: &Path, error: &io::Error) -> Failure {
+    Failure::halt(format!("cannot {step} {}: {error}", path.display()))
+}
+
+fn with_cause(error: &dyn Error) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,77 @@
+//! `generation.json`: what a generation of an index is made of.
+//!
+//! Nothing in it depends on who made it or when. `docs/formats/index-generation.md` has the bytes.
+
+use ecluse_stage::{Parcel, ParcelId};
+use serde::{Deserialize, Serialize};
+
+/// The file that says it.
+pub const DESCRIPTION: &str = "generation.json";
+/// The flat index.
+pub const FLAT: &str = "index.cdxj";
+/// Where each (W)ARC file is, as pywb takes it.
+pub const PATHS: &str = "path-index.txt";
+/// The name of the ZipNum files, and of their summary.
+pub const ZIPNUM: &str = "index";
+/// The summary of the ZipNum index.
+pub const SUMMARY: &str = "index.idx";
+
+/// The content of `generation.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Generation {
+    /// Version of this format.
+    pub schema: u32,
+    /// Its number: the name of its directory.
+    pub number: u64,
+    /// The generation it was made from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<u64>,
+    /// Lines of the flat index.
+    pub lines: u64,
+    /// New lines that were left out: they were there already.
+    pub duplicates: u64,
+    /// Its files.
+    pub files: Vec<IndexFile>,
+    /// The parcels that went in with it.
+    pub members: Vec<Member>,
+}
+
+/// One file of a generation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct IndexFile {
+    /// Its name.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Its XXH3 checksum of 128 bits, as `xxh128sum` prints it.
+    pub xxh128: String,
+}
+
+/// One parcel that went into a generation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Member {
+    /// Its name.
+    pub parcel: ParcelId,
+    /// The digest of its content.
+    pub content: String,
+}
+
+impl Member {
+    /// Returns what is noted of a parcel.
+    pub fn of(parcel: &Parcel) -> Self {
+        Self {
+            parcel: parcel.id().clone(),
+            content: parcel.manifest().content(),
+        }
+    }
+}
+
+impl Generation {
+    /// Returns what is known of a file.
+    pub fn file(&self, name: &str) -> Option<&IndexFile> {
+        self.files.iter().find(|file| file.name == name)
+    }
+}

@@ -1,0 +1,346 @@
+//! Merges the days of all machines into the next generation of the big index.
+//!
+//! * **Reads** a batch of parcels with sorted `.cdxj`, `.path` and `.files` lists, and the current generation.
+//! * **Writes** `index/generations/N/`, or `index/<collection>/generations/N/`, lets `current` point to it, keeps the last
+//!   few, and tells the manifest; a parcel of kind `generation` with `generation.files` for each collection; the members are
+//!   consumed.
+//! * **Never** leaves readers without an index or with half of one, and never changes a generation that is there.
+//! * **Defers** when there is no room for the next generation, or another has the index. **Holds** a parcel with a line out of
+//!   order, and one of a collection that cannot name a directory. An index that is not what was written stops the stage.
+//! * **Again**: a parcel that a kept generation holds is not merged again; one merged again adds no line.
+
+mod building;
+mod generation;
+mod shelf;
+mod sums;
+
+use std::collections::{BTreeMap, HashSet};
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ecluse_cdx::{LineShape, Lines, MAX_LINE_BYTES, MergeOptions};
+use ecluse_config::Bytes;
+use ecluse_manifest::Manifest;
+use ecluse_stage::{Failure, Home, Intake, Outbox, Parcel, ParcelId, Stage};
+use serde::Deserialize;
+
+use building::{Building, bytes_of, cannot, join, pieces_of};
+pub use generation::{DESCRIPTION, FLAT, Generation, IndexFile, Member, PATHS, SUMMARY, ZIPNUM};
+use shelf::Lock;
+pub use shelf::{Shelf, ShelfError};
+
+/// The stage.
+pub struct Bigmerge {
+    settings: Settings,
+    index: PathBuf,
+    has_next: bool,
+    /// Where the runs of a merge in several rounds lie; they have no names.
+    temporary: PathBuf,
+    manifest: PathBuf,
+}
+
+/// What `[stage.bigmerge]` may say of its own.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Settings {
+    /// Where the index is.
+    pub index: PathBuf,
+    /// How many generations stay.
+    pub keep: NonZeroU32,
+    /// How much stays free beside the next generation.
+    pub spare: Bytes,
+    /// How much memory the buffers take together.
+    pub memory: Bytes,
+    /// Reads every line of the new generation again before it is shown.
+    pub recheck: bool,
+    /// Writes ZipNum beside the flat index.
+    pub zipnum: bool,
+    /// How many lines a gzip member of it has.
+    pub zipnum_lines: NonZeroU32,
+    /// How large a shard of it grows.
+    pub zipnum_shard: Bytes,
+    /// The manifest, told which files the index holds.
+    pub manifest: PathBuf,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            index: PathBuf::from("index"),
+            keep: const { NonZeroU32::new(3).expect("not zero") },
+            spare: Bytes(1 << 30),
+            memory: Bytes(64 << 20),
+            recheck: false,
+            zipnum: false,
+            zipnum_lines: const { NonZeroU32::new(3_000).expect("not zero") },
+            zipnum_shard: Bytes(1 << 30),
+            manifest: PathBuf::from("manifest.sqlite"),
+        }
+    }
+}
+
+/// How long another may have the index before this one does something else.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How many names the manifest is told at a time.
+const NAMES: usize = 10_000;
+
+impl Stage for Bigmerge {
+    const NAME: &'static str = "bigmerge";
+    const ABOUT: &'static str =
+        "Merges the days of all machines into the next generation of the big index";
+    const INTAKE: Intake = Intake::Batch;
+    type Settings = Settings;
+
+    fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
+        Ok(Self {
+            index: home.path(&settings.index),
+            has_next: !home.next.is_empty(),
+            manifest: home.path(&settings.manifest),
+            temporary: home.yard.stage(Self::NAME).tmp(),
+            settings,
+        })
+    }
+
+    fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {
+        self.process_batch(std::slice::from_ref(parcel), outbox)
+    }
+
+    fn process_batch(&mut self, batch: &[Parcel], outbox: &mut Outbox) -> Result<(), Failure> {
+        let mut collections: BTreeMap<Option<&str>, Vec<&Parcel>> = BTreeMap::new();
+        for parcel in batch {
+            let collection = parcel.manifest().collection.as_deref();
+            collections.entry(collection).or_default().push(parcel);
+        }
+        for (collection, members) in collections {
+            self.add(collection, &members, outbox)?;
+        }
+        Ok(())
+    }
+}
+
+impl Bigmerge {
+    /// Brings parcels into the index of one collection and tells of it.
+    fn add(
+        &self,
+        collection: Option<&str>,
+        members: &[&Parcel],
+        outbox: &mut Outbox,
+    ) -> Result<(), Failure> {
+        for parcel in members {
+            if pieces_of(&[parcel], ".cdxj").is_empty() {
+                let id = parcel.id();
+                return Err(Failure::hold(format!("{id} has no .cdxj file")));
+            }
+        }
+        let shelf = Shelf::of(&self.index, collection).map_err(Failure::hold)?;
+        let number = self.grow(&shelf, members, outbox)?;
+        self.tell(collection, number, members, outbox)?;
+        let name = collection.map_or("generation".to_owned(), |name| format!("generation {name}"));
+        outbox.fact(&name, number);
+        if self.has_next {
+            self.emit(collection, members, outbox)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the number of a current generation that holds all members, built now unless it was built before.
+    fn grow(&self, shelf: &Shelf, members: &[&Parcel], outbox: &Outbox) -> Result<u64, Failure> {
+        shelf.prepare().map_err(blame)?;
+        let lock = wait_for_lock(shelf, outbox)?;
+        let last = shelf.settle(&lock).map_err(blame)?;
+        let fresh = unknown(shelf, members)?;
+        let number = match last {
+            Some(last) if fresh.is_empty() => last,
+            last => {
+                let number = last.unwrap_or(0) + 1;
+                self.make_room(shelf, last, &fresh)?;
+                self.build(shelf, &lock, number, last, &fresh, outbox)?;
+                number
+            }
+        };
+        let retired = shelf
+            .prune(&lock, self.settings.keep.get() as usize)
+            .map_err(blame)?;
+        if !retired.is_empty() {
+            tracing::info!(index = %shelf.root().display(), ?retired, "old generations retired");
+        }
+        Ok(number)
+    }
+
+    fn build(
+        &self,
+        shelf: &Shelf,
+        lock: &Lock,
+        number: u64,
+        last: Option<u64>,
+        members: &[&Parcel],
+        outbox: &Outbox,
+    ) -> Result<(), Failure> {
+        let directory = shelf.begin(lock, number).map_err(blame)?;
+        let building = Building {
+            settings: &self.settings,
+            shelf,
+            last,
+            members,
+            directory: &directory,
+            outbox,
+        };
+        let published = building.build(number).and_then(|generation| {
+            shelf.publish(lock, &directory, number).map_err(blame)?;
+            Ok(generation)
+        });
+        let generation = published.inspect_err(|_| {
+            // What it leaves takes room that others may need now; if that fails too, the next one sweeps.
+            let _ = shelf.abandon(lock, &directory);
+        })?;
+        tracing::info!(
+            index = %shelf.root().display(),
+            generation = number,
+            lines = generation.lines,
+            duplicates = generation.duplicates,
+            parcels = members.len(),
+            "generation made current"
+        );
+        Ok(())
+    }
+
+    /// Defers unless the file system takes another generation.
+    fn make_room(
+        &self,
+        shelf: &Shelf,
+        last: Option<u64>,
+        fresh: &[&Parcel],
+    ) -> Result<(), Failure> {
+        const MIB: u64 = 1 << 20;
+        let mut needed =
+            bytes_of(&pieces_of(fresh, ".cdxj")) + bytes_of(&pieces_of(fresh, ".path"));
+        if let Some(last) = last {
+            needed += flat_bytes(&shelf.generation(last))?;
+        }
+        if self.settings.zipnum {
+            // A quarter is usual; a third is safe.
+            needed += needed / 3;
+        }
+        needed = needed.saturating_add(self.settings.spare.0);
+        let free = rustix::fs::statvfs(shelf.root())
+            .map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize))
+            .map_err(|error| cannot("ask for room in", shelf.root(), &error.into()))?;
+        if free < needed {
+            return Err(Failure::defer(format!(
+                "the next generation of {} needs {}, {} free",
+                shelf.root().display(),
+                Bytes(needed.div_ceil(MIB).saturating_mul(MIB)),
+                Bytes(free / MIB * MIB)
+            )));
+        }
+        Ok(())
+    }
+
+    /// Tells the manifest which files the current generation holds.
+    fn tell(
+        &self,
+        collection: Option<&str>,
+        number: u64,
+        members: &[&Parcel],
+        outbox: &Outbox,
+    ) -> Result<(), Failure> {
+        let mut manifest = Manifest::open(&self.manifest).map_err(Failure::halt)?;
+        let mut tell = |names: &[String]| {
+            outbox.tick();
+            manifest
+                .published(collection, number, names)
+                .map_err(Failure::halt)
+        };
+        let mut names = Vec::new();
+        for piece in pieces_of(members, ".files") {
+            let mut lines = Lines::new(piece.open()?, MAX_LINE_BYTES);
+            while let Some(line) = lines.next_line().map_err(Failure::hold)? {
+                let fields = ecluse_cdx::path::parse(line.bytes).map_err(Failure::hold)?;
+                names.push(fields.filename.to_owned());
+                if names.len() == NAMES {
+                    tell(&std::mem::take(&mut names))?;
+                }
+            }
+        }
+        tell(&names)
+    }
+
+    fn emit(
+        &self,
+        collection: Option<&str>,
+        members: &[&Parcel],
+        outbox: &mut Outbox,
+    ) -> Result<(), Failure> {
+        let ids: Vec<ParcelId> = members.iter().map(|parcel| parcel.id().clone()).collect();
+        let mut output = outbox.parcel(ParcelId::of_batch("generation", &ids), "generation")?;
+        output.manifest().collection = collection.map(str::to_owned);
+        let mut file = output.create("generation.files")?;
+        let options = MergeOptions {
+            shape: LineShape::Path,
+            ..MergeOptions::default()
+        };
+        let lists = pieces_of(members, ".files");
+        join(&lists, &mut file, &self.temporary, &options, outbox)?;
+        output.add(file)?;
+        Ok(outbox.emit(output)?)
+    }
+}
+
+/// Takes the lock of an index, waiting for a while for another that has it.
+fn wait_for_lock(shelf: &Shelf, outbox: &Outbox) -> Result<Lock, Failure> {
+    let since = Instant::now();
+    loop {
+        if let Some(lock) = shelf.try_lock().map_err(blame)? {
+            return Ok(lock);
+        }
+        if outbox.stop_asked() {
+            return Err(Failure::give_back());
+        }
+        if since.elapsed() >= PATIENCE {
+            let root = shelf.root().display();
+            return Err(Failure::defer(format!("another is at work on {root}")));
+        }
+        outbox.tick();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Returns those of the parcels that no kept generation names.
+fn unknown<'a>(shelf: &Shelf, members: &[&'a Parcel]) -> Result<Vec<&'a Parcel>, Failure> {
+    let mut known: HashSet<(ParcelId, String)> = HashSet::new();
+    for number in shelf.numbers().map_err(blame)? {
+        let generation = shelf.describe(number).map_err(blame)?;
+        let members = generation
+            .into_iter()
+            .flat_map(|generation| generation.members);
+        known.extend(members.map(|member| (member.parcel, member.content)));
+    }
+    let is_fresh = |parcel: &&&Parcel| {
+        let Member { parcel, content } = Member::of(parcel);
+        !known.contains(&(parcel, content))
+    };
+    Ok(members.iter().filter(is_fresh).copied().collect())
+}
+
+/// Returns the size of the two lists of a generation.
+fn flat_bytes(generation: &Path) -> Result<u64, Failure> {
+    let mut bytes = 0;
+    for name in [FLAT, PATHS] {
+        let path = generation.join(name);
+        match path.metadata() {
+            Ok(meta) => bytes += meta.len(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(cannot("look at", &path, &error)),
+        }
+    }
+    Ok(bytes)
+}
+
+fn blame(error: ShelfError) -> Failure {
+    match error {
+        ShelfError::BadCollection(_) => Failure::hold(error),
+        ShelfError::Overtaken { .. } => Failure::defer(error),
+        _ => Failure::halt(error),
+    }
+}

@@ -1,0 +1,279 @@
+//! Removes from `harvested/` what is provably safe elsewhere; as shipped it only says what it would remove.
+//!
+//! * **Reads** the manifest, the stored copies, the PATH file of the current index, and the harvested files.
+//! * **Writes** one line on standard output for each file it removes or would remove, and its row in the
+//!   manifest.
+//! * **Never** removes a file without a fresh read of it and of a stored copy, a backup's proof, the
+//!   delete of its working copy and its line in the current index; nor anything outside the harvested
+//!   directories, nor anything while the manifest is frozen.
+//! * **Defers** while the manifest is frozen. **Holds** nothing: what is not proven stays, with the reason.
+//! * **Again**: what was removed stays removed; a sweep done twice says the same.
+
+mod proof;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use ecluse_config::Span;
+use ecluse_manifest::{FileRow, Manifest, State};
+use ecluse_stage::{
+    Collected, Doorstep, Failure, Home, Intake, Outbox, Parcel, ParcelId, Stage, Ticket,
+};
+use ecluse_telemetry::printable;
+use serde::Deserialize;
+
+use crate::proof::{Published, missing_proof};
+
+/// What `[stage.clean]` may say.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Settings {
+    /// Remove; without it only say what would be removed.
+    pub remove: bool,
+    /// The directories to remove from, and no others.
+    pub harvested: Vec<PathBuf>,
+    /// How many backups must have proved their copy.
+    pub backups: usize,
+    /// How often to sweep, beside the sweep after each new generation of the index; zero for never.
+    pub every: Span,
+    /// The directory of the indexes.
+    pub index: PathBuf,
+    /// The manifest.
+    pub manifest: PathBuf,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            remove: false,
+            harvested: vec!["harvested".into()],
+            backups: 1,
+            every: Span(std::time::Duration::from_secs(24 * 3600)),
+            index: "index".into(),
+            manifest: "manifest.sqlite".into(),
+        }
+    }
+}
+
+/// The stage.
+pub struct Clean {
+    settings: Settings,
+    home: Home,
+    manifest: Manifest,
+}
+
+/// What a sweep did.
+#[derive(Debug, Default)]
+struct Sweep {
+    files: u64,
+    bytes: u64,
+    kept: u64,
+}
+
+impl Stage for Clean {
+    const NAME: &'static str = "clean";
+    const ABOUT: &'static str =
+        "Removes from harvested/ what is provably safe elsewhere; as shipped it only says so";
+    const INTAKE: Intake = Intake::Batch;
+    type Settings = Settings;
+
+    fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
+        let manifest = Manifest::open(&home.path(&settings.manifest)).map_err(Failure::halt)?;
+        Ok(Self {
+            settings,
+            home: home.clone(),
+            manifest,
+        })
+    }
+
+    fn writes(settings: &Settings, home: &Home) -> Vec<PathBuf> {
+        let paths = settings.harvested.iter();
+        paths.map(|path| home.path(path)).collect()
+    }
+
+    /// A sweep is due: its ticket is named after the time it is for, so that it is put down once.
+    fn collect(&mut self, doorstep: &mut Doorstep<'_>) -> Result<Collected, Failure> {
+        let every = self.settings.every.0.as_secs();
+        if every == 0 {
+            return Ok(Collected::default());
+        }
+        let now = jiff::Timestamp::now().as_second().max(0).unsigned_abs();
+        let begun = jiff::Timestamp::from_second(i64::try_from(now / every * every).unwrap_or(0));
+        let mode = if self.settings.remove {
+            "remove"
+        } else {
+            "say"
+        };
+        let name = match begun {
+            Ok(time) => format!("sweep-{}-{mode}", time.strftime("%Y%m%dT%H%M%SZ")),
+            Err(_) => format!("sweep-{mode}"),
+        };
+        let id = ParcelId::try_from(name).map_err(Failure::halt)?;
+        let tickets = doorstep.put(vec![Ticket {
+            id,
+            kind: "ticket",
+            name: "sweep",
+            bytes: b"\n".to_vec(),
+        }])?;
+        Ok(Collected {
+            tickets,
+            settling: 0,
+        })
+    }
+
+    fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {
+        self.process_batch(std::slice::from_ref(parcel), outbox)
+    }
+
+    /// One sweep, however many generations and tickets ask for it.
+    fn process_batch(&mut self, _batch: &[Parcel], outbox: &mut Outbox) -> Result<(), Failure> {
+        outbox.consume();
+        if let Some(frozen) = self.manifest.frozen().map_err(Failure::halt)? {
+            return Err(Failure::defer(format!(
+                "frozen since {}: {}; `ecluse verify --release` lifts it",
+                frozen.since, frozen.why
+            )));
+        }
+        let sweep = self.sweep(outbox)?;
+        outbox.fact("removed", self.settings.remove);
+        outbox.fact("files", sweep.files);
+        outbox.fact("bytes", sweep.bytes);
+        outbox.fact("kept", sweep.kept);
+        let verb = if self.settings.remove {
+            "removed"
+        } else {
+            "would remove (dry run: stage.clean.remove is false)"
+        };
+        tracing::info!(
+            files = sweep.files,
+            bytes = sweep.bytes,
+            kept = sweep.kept,
+            "{verb}"
+        );
+        Ok(())
+    }
+}
+
+impl Clean {
+    fn sweep(&mut self, outbox: &Outbox) -> Result<Sweep, Failure> {
+        let mut rows = Vec::new();
+        self.manifest
+            .each_in(State::Published, &mut |row| rows.push(row))
+            .map_err(Failure::halt)?;
+        let index = self.home.path(&self.settings.index);
+        let published = Published::read(&index, &rows).map_err(Failure::halt)?;
+        let mut sweep = Sweep::default();
+        for row in rows {
+            if outbox.stop_asked() {
+                return Err(Failure::give_back());
+            }
+            match self.judge(&row, &published, outbox)? {
+                Ok(sources) => self.act(&row, &sources, &mut sweep)?,
+                Err(reason) => {
+                    sweep.kept += 1;
+                    tracing::info!(file = row.name, reason, "kept");
+                }
+            }
+        }
+        Ok(sweep)
+    }
+
+    /// Returns the harvested files that are provably safe elsewhere, or what is not proven.
+    fn judge(
+        &self,
+        row: &FileRow,
+        published: &Published,
+        outbox: &Outbox,
+    ) -> Result<Result<Vec<PathBuf>, String>, Failure> {
+        let mut sources: Vec<String> = row.source.iter().cloned().collect();
+        sources.extend(self.manifest.skipped(&row.name).map_err(Failure::halt)?);
+        let mut present = Vec::new();
+        for source in sources {
+            let path = PathBuf::from(source);
+            if !self.is_harvested(&path) {
+                return Ok(Err(format!(
+                    "{} is outside the harvested directories",
+                    path.display()
+                )));
+            }
+            match path.symlink_metadata() {
+                Ok(_) => present.push(path),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Ok(Err(format!("{}: {error}", path.display()))),
+            }
+        }
+        let copies = self.manifest.copies(&row.name).map_err(Failure::halt)?;
+        let going = || {
+            outbox.tick();
+            !outbox.stop_asked()
+        };
+        let missing = missing_proof(
+            row,
+            &copies,
+            published,
+            self.settings.backups,
+            &present,
+            &going,
+        );
+        Ok(match missing {
+            Some(reason) => Err(reason),
+            None => Ok(present),
+        })
+    }
+
+    fn act(
+        &mut self,
+        row: &FileRow,
+        sources: &[PathBuf],
+        sweep: &mut Sweep,
+    ) -> Result<(), Failure> {
+        for source in sources {
+            sweep.files += 1;
+            sweep.bytes += row.bytes.unwrap_or_default();
+            let verb = if self.settings.remove {
+                remove(source).map_err(|error| {
+                    Failure::halt(format!("cannot remove {}: {error}", source.display()))
+                })?;
+                "removed"
+            } else {
+                "would remove"
+            };
+            let shown = source.display().to_string();
+            let line = format!("{verb} {}\n", printable(shown.as_bytes()));
+            let _ = std::io::stdout().write_all(line.as_bytes());
+        }
+        if self.settings.remove {
+            self.manifest.cleaned(&row.name).map_err(Failure::halt)?;
+        }
+        Ok(())
+    }
+
+    /// Tells whether a path lies under a harvested directory, with no way out of it.
+    fn is_harvested(&self, path: &Path) -> bool {
+        let plain = path
+            .components()
+            .all(|part| !matches!(part, std::path::Component::ParentDir));
+        let Some(Ok(parent)) = path.parent().map(Path::canonicalize) else {
+            // A directory that is gone holds nothing to remove.
+            return plain;
+        };
+        plain
+            && self.settings.harvested.iter().any(|directory| {
+                let directory = self.home.path(directory).canonicalize();
+                directory.is_ok_and(|directory| parent.starts_with(directory))
+            })
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this stage is the one that removes harvested files"
+)]
+fn remove(path: &Path) -> std::io::Result<()> {
+    std::fs::remove_file(path)?;
+    match path.parent() {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}

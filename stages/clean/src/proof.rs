@@ -1,0 +1,119 @@
+//! What must be proven before a harvested file may go.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use ecluse_fixity::{Going, open_plain, read_afresh};
+use ecluse_manifest::{CopyKind, CopyRow, FileRow};
+
+/// The PATH file of a generation.
+const PATHS: &str = "path-index.txt";
+
+/// Which of the files in question the current indexes name.
+#[derive(Debug, Default)]
+pub(crate) struct Published {
+    names: HashMap<Option<String>, HashSet<String>>,
+}
+
+impl Published {
+    /// Reads the PATH file of each index in question once, keeping only the names asked for.
+    pub(crate) fn read(index: &Path, rows: &[FileRow]) -> io::Result<Self> {
+        let mut wanted: HashMap<Option<String>, HashSet<&str>> = HashMap::new();
+        for row in rows {
+            let names = wanted.entry(row.collection.clone()).or_default();
+            names.insert(&row.name);
+        }
+        let mut published = Self::default();
+        for (collection, names) in wanted {
+            let directory = match &collection {
+                Some(collection) => index.join(collection),
+                None => index.to_owned(),
+            };
+            let path = directory.join("current").join(PATHS);
+            let found = match File::open(&path) {
+                Ok(file) => named(file, &names)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => HashSet::new(),
+                Err(error) => return Err(error),
+            };
+            published.names.insert(collection, found);
+        }
+        Ok(published)
+    }
+
+    fn has(&self, row: &FileRow) -> bool {
+        let names = self.names.get(&row.collection);
+        names.is_some_and(|names| names.contains(&row.name))
+    }
+}
+
+fn named(file: File, wanted: &HashSet<&str>) -> io::Result<HashSet<String>> {
+    let mut found = HashSet::new();
+    let mut reader = BufReader::with_capacity(1 << 20, file);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if reader.read_until(b'\n', &mut line)? == 0 {
+            return Ok(found);
+        }
+        let name = line.split(|byte| *byte == b'\t').next().unwrap_or_default();
+        if let Ok(name) = std::str::from_utf8(name)
+            && wanted.contains(name)
+        {
+            found.insert(name.to_owned());
+        }
+    }
+}
+
+/// Returns what is not proven of a file, if anything. What costs a read comes last.
+pub(crate) fn missing_proof(
+    row: &FileRow,
+    copies: &[CopyRow],
+    published: &Published,
+    backups: usize,
+    sources: &[PathBuf],
+    going: Going<'_>,
+) -> Option<String> {
+    let Some(sha256) = &row.sha256 else {
+        return Some("no digest was taken at ingest".into());
+    };
+    if row.deleted.is_none() {
+        return Some("its working copy was not deleted".into());
+    }
+    if !published.has(row) {
+        return Some("it is not in the current index".into());
+    }
+    let agrees = |copy: &&CopyRow| copy.sha256 == *sha256 && Some(copy.bytes) == row.bytes;
+    let proved = copies
+        .iter()
+        .filter(|copy| copy.kind == CopyKind::Backup)
+        .filter(agrees)
+        .count();
+    if proved < backups {
+        return Some(format!("{proved} backups are proved, {backups} are needed"));
+    }
+    let mut stored = copies.iter().filter(|copy| copy.kind == CopyKind::Stored);
+    let Some(stored) = stored.find(agrees) else {
+        return Some("no stored copy has the digest taken at ingest".into());
+    };
+    let places =
+        std::iter::once(Path::new(&stored.place)).chain(sources.iter().map(PathBuf::as_path));
+    for place in places {
+        let read = open_plain(place)
+            .map_err(Into::into)
+            .and_then(|mut file| read_afresh(&mut file, going));
+        match read {
+            Ok(fixity) if fixity.sha256 == *sha256 => {}
+            Ok(fixity) => {
+                return Some(format!(
+                    "{}: sha256 is {}, at ingest it was {sha256}",
+                    place.display(),
+                    fixity.sha256
+                ));
+            }
+            Err(error) => return Some(format!("{}: {error}", place.display())),
+        }
+    }
+    None
+}

@@ -1,0 +1,241 @@
+//! What is removed, and above all what is not.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test stops where it fails, and makes its own mess"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ecluse_manifest::{Copy, Found, Manifest, NewFile, State};
+use ecluse_testkit::contract::Contract;
+use ecluse_testkit::root::Root;
+use serde_json::json;
+
+const CLEAN: &str = env!("CARGO_BIN_EXE_ecluse-clean");
+const NAME: &str = "12-3-20261116120000123-00007-h.warc.gz";
+
+#[test]
+fn clean_keeps_the_contract() {
+    Contract {
+        stage: "clean",
+        binary: Path::new(CLEAN),
+        settings: "every = \"0s\"",
+        good: &[("generation.files", b"")],
+        bad: &[],
+    }
+    .keep();
+}
+
+/// A root in which one file has passed the whole chain.
+struct Archive {
+    root: Root,
+    harvested: PathBuf,
+    stored: PathBuf,
+}
+
+impl Archive {
+    fn new(settings: &str) -> Self {
+        let root = Root::new();
+        root.settings(&["clean"], &format!("[stage.clean]\n{settings}\n"));
+        let at = |path: &str| root.path().join(path);
+        for directory in ["harvested", "repository", "backup", "index/generations/1"] {
+            fs::create_dir_all(at(directory)).unwrap();
+        }
+        let harvested = at("harvested").join(NAME);
+        let stored = at("repository").join(NAME);
+        let backup = at("backup").join(NAME);
+        for copy in [&harvested, &stored, &backup] {
+            fs::write(copy, b"the bytes").unwrap();
+        }
+        fs::write(
+            at("index/generations/1/path-index.txt"),
+            format!("{NAME}\t{}\n", stored.display()),
+        )
+        .unwrap();
+        std::os::unix::fs::symlink("generations/1", at("index/current")).unwrap();
+        let archive = Self {
+            root,
+            harvested,
+            stored,
+        };
+        let mut file = fs::File::open(&archive.harvested).unwrap();
+        let fixity = ecluse_fixity::read_afresh(&mut file, &|| true).unwrap();
+        let mut manifest = archive.manifest();
+        manifest
+            .ingest(&NewFile {
+                name: NAME,
+                bytes: fixity.bytes,
+                sha256: &fixity.sha256,
+                kind: "warc",
+                job: None,
+                harvest: None,
+                collection: None,
+                source: archive.harvested.to_str().unwrap(),
+                ticket: "t",
+            })
+            .unwrap();
+        let copy = |place| Copy {
+            target: "x",
+            place,
+            bytes: fixity.bytes,
+            sha256: &fixity.sha256,
+        };
+        manifest
+            .stored(NAME, &copy(archive.stored.to_str().unwrap()))
+            .unwrap();
+        let proof = json!({"kind": "directory"});
+        manifest
+            .backed_up(NAME, &copy(backup.to_str().unwrap()), &proof)
+            .unwrap();
+        manifest.deleted(NAME).unwrap();
+        manifest.published(None, 1, &[NAME.to_owned()]).unwrap();
+        archive
+    }
+
+    fn manifest(&self) -> Manifest {
+        Manifest::open(&self.root.path().join("manifest.sqlite")).unwrap()
+    }
+
+    fn sql(&self, sql: &str) {
+        let path = self.root.path().join("manifest.sqlite");
+        rusqlite::Connection::open(path)
+            .unwrap()
+            .execute_batch(sql)
+            .unwrap();
+    }
+
+    fn clean(&self) -> (i32, String, String) {
+        let output = self.root.program(CLEAN).arg("--once").output().unwrap();
+        (
+            output.status.code().unwrap(),
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    }
+
+    /// Runs a sweep that must keep the file, for this reason.
+    fn must_keep(&self, reason: &str) {
+        let (_, out, log) = self.clean();
+        assert!(
+            self.harvested.exists() || reason.contains("harvested"),
+            "{log}"
+        );
+        assert_eq!(out, "", "{reason}");
+        assert!(log.contains(reason), "{reason}: {log}");
+        assert_eq!(self.manifest().counts().unwrap(), [(State::Published, 1)]);
+    }
+}
+
+#[test]
+fn as_shipped_it_only_says_what_it_would_remove() {
+    let archive = Archive::new("");
+    let (code, out, log) = archive.clean();
+    assert_eq!(code, 0, "{log}");
+    assert_eq!(
+        out,
+        format!("would remove {}\n", archive.harvested.display())
+    );
+    assert!(archive.harvested.exists());
+    // Asked to remove, it sweeps anew and does.
+    archive
+        .root
+        .settings(&["clean"], "[stage.clean]\nremove = true\n");
+    let (code, out, log) = archive.clean();
+    assert_eq!(code, 0, "{log}");
+    assert_eq!(out, format!("removed {}\n", archive.harvested.display()));
+    assert!(!archive.harvested.exists());
+    assert!(archive.stored.exists());
+    assert_eq!(archive.manifest().counts().unwrap(), [(State::Cleaned, 1)]);
+}
+
+#[test]
+fn nothing_goes_without_every_proof() {
+    let not_deleted = Archive::new("remove = true");
+    not_deleted.sql("UPDATE file SET deleted = NULL");
+    not_deleted.must_keep("its working copy was not deleted");
+
+    let no_backup = Archive::new("remove = true");
+    no_backup.sql("DELETE FROM copy WHERE kind = 'backup'");
+    no_backup.must_keep("0 backups are proved, 1 are needed");
+
+    let other_backup = Archive::new("remove = true");
+    other_backup.sql("UPDATE copy SET sha256 = 'ff' WHERE kind = 'backup'");
+    other_backup.must_keep("0 backups are proved");
+
+    let two_backups = Archive::new("remove = true\nbackups = 2");
+    two_backups.must_keep("1 backups are proved, 2 are needed");
+
+    let not_stored = Archive::new("remove = true");
+    not_stored.sql("DELETE FROM copy WHERE kind = 'stored'");
+    not_stored.must_keep("no stored copy has the digest");
+
+    let rotten = Archive::new("remove = true");
+    fs::write(&rotten.stored, b"the bytez").unwrap();
+    rotten.must_keep("sha256 is");
+
+    let gone = Archive::new("remove = true");
+    fs::remove_file(&gone.stored).unwrap();
+    gone.must_keep("No such file");
+
+    let changed = Archive::new("remove = true");
+    fs::write(&changed.harvested, b"other bytes").unwrap();
+    changed.must_keep("sha256 is");
+
+    let not_indexed = Archive::new("remove = true");
+    let paths = not_indexed.root.path().join("index/current/path-index.txt");
+    fs::write(paths, "another.warc.gz\t/x\n").unwrap();
+    not_indexed.must_keep("it is not in the current index");
+
+    let no_index = Archive::new("remove = true");
+    fs::remove_file(no_index.root.path().join("index/current")).unwrap();
+    no_index.must_keep("it is not in the current index");
+
+    let outside = Archive::new("remove = true");
+    let other = outside.root.path().join("other.warc.gz");
+    fs::write(&other, b"the bytes").unwrap();
+    outside.sql(&format!("UPDATE file SET source = '{}'", other.display()));
+    outside.must_keep("outside the harvested directories");
+    assert!(other.exists());
+
+    let sideways = Archive::new("remove = true");
+    let path = format!(
+        "{}/harvested/../repository/{NAME}",
+        sideways.root.path().display()
+    );
+    sideways.sql(&format!("UPDATE file SET source = '{path}'"));
+    sideways.must_keep("outside the harvested directories");
+    assert!(sideways.stored.exists());
+}
+
+#[test]
+fn a_mismatch_found_by_verify_freezes_it() {
+    let archive = Archive::new("remove = true");
+    let mut manifest = archive.manifest();
+    let due = manifest.due(0).unwrap();
+    manifest
+        .checked(&due[0], &Found::Bad("sha256 is 00".into()))
+        .unwrap();
+    let (code, out, log) = archive.clean();
+    assert_eq!(code, 75, "{log}");
+    assert_eq!(out, "");
+    assert!(log.contains("ecluse verify --release"), "{log}");
+    assert!(archive.harvested.exists());
+}
+
+#[test]
+fn a_file_found_twice_goes_twice() {
+    let archive = Archive::new("remove = true");
+    let twin = archive.root.path().join("harvested/twin").join(NAME);
+    fs::create_dir(twin.parent().unwrap()).unwrap();
+    fs::write(&twin, b"the bytes").unwrap();
+    archive.sql(&format!(
+        "INSERT INTO skipped (ticket, file, source, at) VALUES ('t2', '{NAME}', '{}', 'now')",
+        twin.display()
+    ));
+    let (code, out, log) = archive.clean();
+    assert_eq!(code, 0, "{log}");
+    assert_eq!(out.lines().count(), 2, "{out}");
+    assert!(!archive.harvested.exists() && !twin.exists());
+}

@@ -1,0 +1,181 @@
+//! Reads one file and tells its captures, in the order of the file.
+
+use std::io::Read;
+
+use ecluse_cdx::Capture;
+use ecluse_stage::Failure;
+use ecluse_warc::{Compression, ReadError, Record, RecordKind, WarcReader};
+
+use crate::draft::{Draft, Unfit, own};
+use crate::packing;
+use crate::seen::{Damage, DamageReport, Facts, Seen, Tally};
+use crate::settings::Settings;
+
+/// Reads a (W)ARC file, hands the line of each capture to `sink`, and returns what was seen.
+///
+/// Damage is no failure: it is in what is returned, and reading goes on behind it.
+///
+/// # Errors
+/// When `source` cannot be read, and what `sink` says.
+pub fn index(
+    source: impl Read,
+    filename: &str,
+    settings: &Settings,
+    sink: &mut dyn FnMut(&Capture<'_>) -> Result<(), Failure>,
+) -> Result<Seen, Failure> {
+    let mut reader = WarcReader::new(Counted::new(source), settings.limits());
+    let mut draft = Draft::new();
+    let mut tally = Tally::default();
+    let mut unfit = Unfits::new(settings.damages);
+    let unread = |error: ReadError| unread(filename, &error);
+    while let Some(mut record) = reader.next().map_err(unread)? {
+        tally.record(record.kind(), record.declared_bytes());
+        if is_list(&record) {
+            tally.packing_list = Some(packing::read(&mut record).map_err(unread)?);
+        }
+        if !has_line(&record, settings) {
+            continue;
+        }
+        let (number, offset) = (record.number(), record.offset());
+        if let Err(why) = draft.take(&mut record).map_err(unread)? {
+            unfit.add(number, offset, &why);
+            continue;
+        }
+        // A record that shares its member cannot be reached by an offset: it is damage, and has no line.
+        if let Some(extent) = own(record.finish().map_err(unread)?) {
+            let capture = draft.capture(extent, filename);
+            tally.capture(&capture, draft.host());
+            sink(&capture)?;
+        }
+    }
+    let facts = Facts {
+        bytes: reader.source().bytes,
+        packing: packing_name(reader.compression()),
+        records: reader.record_count(),
+        damage: unfit.report(reader.damages(), reader.damage_count()),
+    };
+    Ok(tally.finish(filename, facts))
+}
+
+/// Tells whether a record is a capture that the settings want lines of.
+fn has_line<Source: Read>(record: &Record<'_, Source>, settings: &Settings) -> bool {
+    let kind = record.kind();
+    let wanted = match kind {
+        RecordKind::Response => true,
+        RecordKind::Revisit => settings.revisits,
+        RecordKind::Resource => settings.warc_fields || !is_warc_fields(record),
+        RecordKind::Metadata => {
+            settings.metadata && (settings.warc_fields || !is_warc_fields(record))
+        }
+        _ => false,
+    };
+    wanted && (settings.dns || !is_dns(record))
+}
+
+fn is_warc_fields<Source: Read>(record: &Record<'_, Source>) -> bool {
+    record
+        .content_type()
+        .is_some_and(|content_type| content_type == "application/warc-fields")
+}
+
+fn is_dns<Source: Read>(record: &Record<'_, Source>) -> bool {
+    record
+        .target_uri()
+        .is_some_and(|uri| uri.starts_with("dns:"))
+}
+
+fn is_list<Source: Read>(record: &Record<'_, Source>) -> bool {
+    // In an ARC file everything is a response.
+    let may_be = matches!(record.kind(), RecordKind::Resource | RecordKind::Response);
+    may_be && names_metadata(record) && {
+        let uri = record.target_uri();
+        uri.is_some_and(|uri| packing::is_packing_list(&uri))
+    }
+}
+
+/// Tells whether the target URI can be a `metadata:` one; nearly none is, and the others are not decoded for this.
+fn names_metadata<Source: Read>(record: &Record<'_, Source>) -> bool {
+    match record.field("WARC-Target-URI") {
+        Some(uri) => uri.value().starts_with(b"metadata:"),
+        None => record.header().starts_with(b"metadata:"),
+    }
+}
+
+fn packing_name(compression: Compression) -> &'static str {
+    match compression {
+        Compression::Gzip => "gzip",
+        Compression::Zstd => "zstd",
+        Compression::None => "none",
+    }
+}
+
+fn unread(filename: &str, error: &ReadError) -> Failure {
+    let cause = std::error::Error::source(error);
+    let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+    Failure::halt(format!("{filename}: {error}{cause}"))
+}
+
+/// Records that should have had a line.
+struct Unfits {
+    limit: usize,
+    count: u64,
+    list: Vec<Damage>,
+}
+
+impl Unfits {
+    fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            count: 0,
+            list: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, record: u64, offset: u64, why: &Unfit) {
+        self.count += 1;
+        if self.list.len() < self.limit {
+            let reason = why.reason();
+            self.list.push(Damage {
+                record,
+                offset,
+                reason,
+            });
+        }
+    }
+
+    /// Returns all damages of the file, in its order.
+    fn report(mut self, found: &[ecluse_warc::Damage], count: u64) -> DamageReport {
+        self.list.extend(found.iter().map(|damage| Damage {
+            record: damage.record,
+            offset: damage.offset,
+            reason: damage.reason.to_string(),
+        }));
+        self.list
+            .sort_by_key(|damage| (damage.offset, damage.record));
+        self.list.truncate(self.limit);
+        DamageReport {
+            count: self.count + count,
+            list: self.list,
+        }
+    }
+}
+
+/// A source that knows how much was read of it.
+struct Counted<Source> {
+    source: Source,
+    bytes: u64,
+}
+
+impl<Source> Counted<Source> {
+    fn new(source: Source) -> Self {
+        Self { source, bytes: 0 }
+    }
+}
+
+impl<Source: Read> Read for Counted<Source> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let bytes = self.source.read(buffer)?;
+        self.bytes += bytes as u64;
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,239 @@
+//! Writes one sorted CDXJ file for each WARC file, and what was seen in it.
+//!
+//! * **Reads** a parcel with one (W)ARC file.
+//! * **Writes** `NAME.cdxj` beside it, sorted, one line a capture, and `NAME.seen.json`; `NAME.cdx` too when the
+//!   settings ask for that layout. Says in the manifest that the file was indexed.
+//! * **Never** changes a WARC file, and never reads the network.
+//! * **Defers** nothing. **Holds** a file in which there is something and no record. Damage in part of a file is told
+//!   in `NAME.seen.json` and in the receipt, and the parcel passes; so does an empty file, without lines.
+//! * **Again**: indexing the same file twice gives the same bytes.
+
+mod draft;
+mod index;
+mod lines;
+mod packing;
+mod seen;
+mod settings;
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use ecluse_manifest::Manifest;
+use ecluse_stage::{Exit, Failure, FileEntry, Home, Outbox, Parcel, Stage};
+use ecluse_telemetry::printable;
+
+pub use crate::index::index;
+use crate::lines::Lines;
+pub use crate::packing::{PackedFile, PackingList};
+pub use crate::seen::{Damage, DamageReport, Seen};
+pub use crate::settings::{Format, Settings};
+
+/// The stage.
+pub struct Index {
+    settings: Settings,
+    temporary: PathBuf,
+    /// Opened by the first parcel: a stage that has nothing to do makes no database.
+    manifest: Option<Manifest>,
+    manifest_path: PathBuf,
+}
+
+impl Stage for Index {
+    const NAME: &'static str = "index";
+    const ABOUT: &'static str =
+        "Writes one sorted CDXJ file for each WARC file, and what was seen in it";
+    const FILTER: Option<&'static str> = Some("(W)ARC files whose sorted lines are printed");
+    type Settings = Settings;
+
+    fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
+        Ok(Self {
+            temporary: home.path(Path::new("work/index/tmp")),
+            manifest: None,
+            manifest_path: home.path(&settings.manifest),
+            settings,
+        })
+    }
+
+    fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {
+        let name = archive_of(parcel)?.name.clone();
+        let (seen, outputs) = self.read(parcel, &name, outbox)?;
+        if seen.is_unreadable() {
+            return Err(unreadable(&seen));
+        }
+        for lines in outputs {
+            let mut file = outbox.create(&format!("{name}.{}", lines.format.suffix()))?;
+            lines.finish(&mut file)?;
+            outbox.attach(file)?;
+        }
+        let mut file = outbox.create(&format!("{name}.seen.json"))?;
+        file.write_all(&seen.to_json())?;
+        outbox.attach(file)?;
+        tell(outbox, &seen);
+        self.manifest()?
+            .indexed(&name, seen.captures, seen.damage.count)
+            .map_err(Failure::halt)
+    }
+
+    fn filter(settings: Settings, files: &[PathBuf], out: &mut dyn Write) -> Result<Exit, Failure> {
+        let mut lines = Lines::new(settings.format, &settings, std::env::temp_dir());
+        let mut exit = Exit::Done;
+        for path in files {
+            let filename = filename(path);
+            let source = open(path)?;
+            let seen = index(source, &filename, &settings, &mut |capture| {
+                lines.push(capture)
+            })?;
+            if seen.damage.count > 0 {
+                exit = Exit::Held;
+                complain(path, &seen.damage)?;
+            }
+        }
+        lines.finish(out)?;
+        Ok(exit)
+    }
+}
+
+impl Index {
+    fn manifest(&mut self) -> Result<&mut Manifest, Failure> {
+        let manifest = match self.manifest.take() {
+            Some(manifest) => manifest,
+            None => Manifest::open(&self.manifest_path).map_err(Failure::halt)?,
+        };
+        Ok(self.manifest.insert(manifest))
+    }
+
+    /// Reads the file and gathers its lines in each layout asked for.
+    fn read(
+        &self,
+        parcel: &Parcel,
+        name: &str,
+        outbox: &Outbox,
+    ) -> Result<(Seen, Vec<Lines>), Failure> {
+        let gather = |format| Lines::new(format, &self.settings, self.temporary.clone());
+        let mut outputs = vec![gather(Format::Cdxj)];
+        if self.settings.format != Format::Cdxj {
+            outputs.push(gather(self.settings.format));
+        }
+        let source = Stoppable {
+            source: parcel.open(name)?,
+            outbox,
+        };
+        let seen = index(source, name, &self.settings, &mut |capture| {
+            outputs.iter_mut().try_for_each(|lines| lines.push(capture))
+        });
+        // A reading that was broken off is no fault of the machine.
+        let seen = seen.map_err(|failure| {
+            if outbox.stop_asked() {
+                Failure::give_back()
+            } else {
+                failure
+            }
+        })?;
+        Ok((seen, outputs))
+    }
+}
+
+/// Writes what was found into the receipt.
+fn tell(outbox: &mut Outbox, seen: &Seen) {
+    outbox.fact("records", seen.records);
+    outbox.fact("captures", seen.captures);
+    outbox.fact("damages", seen.damage.count);
+    if let Some(damage) = seen.damage.list.first() {
+        outbox.fact("first-damage", damage.to_string());
+    }
+}
+
+/// Returns the (W)ARC file of a parcel: the only file, or the only one beside what this stage writes.
+fn archive_of(parcel: &Parcel) -> Result<&FileEntry, Failure> {
+    let ours = |file: &&FileEntry| {
+        [".cdxj", ".cdx", ".seen.json"]
+            .iter()
+            .any(|suffix| file.name.ends_with(suffix))
+    };
+    let files = &parcel.manifest().files;
+    let mut archives = files.iter().filter(|file| !ours(file));
+    match (archives.next(), archives.next()) {
+        (Some(file), None) => Ok(file),
+        _ => Err(Failure::hold(format!(
+            "expected one (W)ARC file in the parcel, found {} files",
+            files.len()
+        ))),
+    }
+}
+
+fn unreadable(seen: &Seen) -> Failure {
+    let first = seen.damage.list.first();
+    let first = first.map_or_else(|| "damaged".to_owned(), ToString::to_string);
+    Failure::hold(format!("no record in {}: {first}", seen.file))
+}
+
+/// Names each damage on standard error, as `FILE: record N at offset O: reason`.
+fn complain(path: &Path, damage: &DamageReport) -> Result<(), Failure> {
+    let mut errors = io::stderr().lock();
+    let path = path.as_os_str().as_encoded_bytes();
+    for damage in &damage.list {
+        let line = [path, b": ", damage.to_string().as_bytes()].concat();
+        writeln!(errors, "{}", printable(&line))?;
+    }
+    let more = damage.count.saturating_sub(damage.list.len() as u64);
+    if more > 0 {
+        writeln!(errors, "{}: {more} more damages", printable(path))?;
+    }
+    Ok(())
+}
+
+fn open(path: &Path) -> Result<Box<dyn Read>, Failure> {
+    if path == Path::new("-") {
+        return Ok(Box::new(io::stdin().lock()));
+    }
+    let unopened = |error: io::Error| {
+        let path = printable(path.as_os_str().as_encoded_bytes());
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::IsADirectory => {
+                Failure::hold(format!("cannot read {path}: {error}"))
+            }
+            _ => Failure::halt(format!("cannot read {path}: {error}")),
+        }
+    };
+    let file = File::open(path).map_err(unopened)?;
+    if file.metadata().map_err(unopened)?.is_dir() {
+        return Err(unopened(io::ErrorKind::IsADirectory.into()));
+    }
+    Ok(Box::new(file))
+}
+
+/// Returns the name that stands in the lines: the file's, without its directory.
+fn filename(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    name.to_string_lossy().into_owned()
+}
+
+/// A source that ends with an error when the stage was asked to stop.
+struct Stoppable<'o, Source> {
+    source: Source,
+    outbox: &'o Outbox,
+}
+
+impl<Source: Read> Read for Stoppable<'_, Source> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.outbox.stop_asked() {
+            return Err(io::Error::other("asked to stop"));
+        }
+        self.source.read(buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ecluse_config::Pipeline;
+    use ecluse_stage::Entry;
+
+    use super::*;
+
+    #[test]
+    fn the_shipped_table_is_the_built_in_one() {
+        let entry = Entry::of::<Index>();
+        let shipped = (entry.describe)(&Pipeline::default()).unwrap();
+        assert_eq!(shipped, (entry.built_in)());
+    }
+}

@@ -1,0 +1,111 @@
+//! What `[stage.index]` may say.
+
+use std::path::PathBuf;
+
+use ecluse_cdx::{Duplicates, SortOptions, cdx};
+use ecluse_config::Bytes;
+use ecluse_warc::Limits;
+use serde::Deserialize;
+
+/// Which records have lines, in which layout, and how much memory a file may take.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Settings {
+    /// The lines of the filter; the stage writes CDXJ in any case, and this layout beside it.
+    pub format: Format,
+    /// Revisit records have lines.
+    pub revisits: bool,
+    /// Records of `dns:` URIs have lines.
+    pub dns: bool,
+    /// Metadata records have lines.
+    pub metadata: bool,
+    /// Resource and metadata records of type `application/warc-fields` have lines.
+    pub warc_fields: bool,
+    /// A member or a record that is larger is read as a stream.
+    pub member: Bytes,
+    /// A record header of more bytes is damage.
+    pub header: Bytes,
+    /// A record header of more lines is damage.
+    pub header_lines: usize,
+    /// What the lines of one file may take before they are sorted on disk.
+    pub sort_memory: Bytes,
+    /// How many damages of a file are told one by one; the others are counted.
+    pub damages: usize,
+    /// Where it is said that a file was indexed.
+    pub manifest: PathBuf,
+}
+
+/// A layout of index lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Format {
+    /// A key, a time and a JSON object.
+    Cdxj,
+    /// Eleven fields.
+    Cdx11,
+    /// Nine fields.
+    Cdx9,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            format: Format::Cdxj,
+            revisits: true,
+            dns: true,
+            metadata: true,
+            warc_fields: false,
+            member: Bytes(8 << 20),
+            header: Bytes(256 << 10),
+            header_lines: 1000,
+            sort_memory: Bytes(16 << 20),
+            damages: 1000,
+            manifest: PathBuf::from("manifest.sqlite"),
+        }
+    }
+}
+
+impl Settings {
+    /// Returns the bounds of a reader.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            member_bytes: bytes(self.member),
+            header_bytes: bytes(self.header),
+            header_lines: self.header_lines,
+            damages: self.damages,
+            ..Limits::default()
+        }
+    }
+
+    /// Returns how lines are sorted, with temporary files in this directory.
+    pub(crate) fn sort_options(&self, temporary: PathBuf) -> SortOptions {
+        SortOptions {
+            duplicates: Duplicates::Remove,
+            memory_bytes: bytes(self.sort_memory),
+            temporary,
+        }
+    }
+}
+
+impl Format {
+    /// Returns what is added to the archive's name.
+    pub(crate) fn suffix(self) -> &'static str {
+        match self {
+            Self::Cdxj => "cdxj",
+            Self::Cdx11 | Self::Cdx9 => "cdx",
+        }
+    }
+
+    /// Returns the layout of CDX, unless it is CDXJ.
+    pub(crate) fn layout(self) -> Option<cdx::Layout> {
+        match self {
+            Self::Cdxj => None,
+            Self::Cdx11 => Some(cdx::Layout::Eleven),
+            Self::Cdx9 => Some(cdx::Layout::Nine),
+        }
+    }
+}
+
+fn bytes(size: Bytes) -> usize {
+    usize::try_from(size.0).unwrap_or(usize::MAX)
+}

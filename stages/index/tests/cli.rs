@@ -1,0 +1,304 @@
+//! The stage's program: its contract, the filter, and what becomes of bad files.
+#![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
+
+mod common;
+
+use std::path::Path;
+
+use common::{INDEX, assorted, gzip, index_bytes, members, record, response, run};
+use ecluse_manifest::Manifest;
+use ecluse_testkit::contract::Contract;
+use ecluse_testkit::root::Root;
+
+#[test]
+fn index_keeps_the_contract() {
+    Contract {
+        stage: "index",
+        binary: Path::new(INDEX),
+        settings: "",
+        good: &[("a.warc.gz", &members(&assorted()))],
+        bad: &[("a.warc.gz", b"this is no archive at all")],
+    }
+    .keep();
+}
+
+#[test]
+fn the_lines_are_sorted_and_whole() {
+    let (code, lines, said) = index_bytes("a.warc.gz", &members(&assorted()));
+    assert_eq!((code, said.as_str()), (0, ""));
+    assert_eq!(lines.len(), 9);
+    assert!(lines.is_sorted());
+    let line = lines.iter().find(|line| line.starts_with("example,c)"));
+    assert_eq!(
+        line.unwrap().split_once(", \"length\"").unwrap().0,
+        "example,c)/%c3%a9?a=\"&z=1 20260102030405 {\"url\": \"https://c.example/%C3%A9?Z=1&a=%22\", \
+         \"mime\": \"\", \"status\": \"404\", \"digest\": \"sha1:AAAA\""
+    );
+}
+
+#[test]
+fn several_files_are_one_index() {
+    let directory = tempfile::tempdir().unwrap();
+    let [a, b] = ["a.warc.gz", "b.warc.gz"].map(|name| directory.path().join(name));
+    std::fs::write(&a, members(&[response(2), response(1)])).unwrap();
+    std::fs::write(&b, members(&[response(3), response(1)])).unwrap();
+    let output = run(&[&b, &a]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 4);
+    assert!(lines.is_sorted());
+    let reversed = run(&[&a, &b]);
+    assert_eq!(text, String::from_utf8(reversed.stdout).unwrap());
+}
+
+#[test]
+fn good_records_are_printed_and_damage_is_named() {
+    let mut bytes = members(&[response(1), response(2), response(3)]);
+    let second = gzip(&response(1)).len();
+    bytes[second + 40] ^= 0x55;
+    let (code, lines, said) = index_bytes("a.warc.gz", &bytes);
+    assert_eq!(code, 65);
+    assert_eq!(lines.len(), 2);
+    assert!(
+        said.contains(&format!("a.warc.gz: record 2 at offset {second}: ")),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_and_one_that_is_a_directory_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    for path in [directory.path().to_owned(), directory.path().join("none")] {
+        let output = run(&[&path]);
+        assert_eq!(output.status.code(), Some(65));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("cannot read"), "{said}");
+    }
+}
+
+#[test]
+fn standard_input_is_a_file_without_a_name() {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+    let mut child = Command::new(INDEX)
+        .arg("-")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&members(&[response(1)])).unwrap();
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.ends_with("\"filename\": \"-\"}\n"), "{text}");
+}
+
+#[test]
+fn the_settings_choose_records_and_layout() {
+    let root = Root::new();
+    let path = root.path().join("a.warc.gz");
+    std::fs::write(&path, members(&assorted())).unwrap();
+    let count = |more: &str| {
+        root.settings(&["index"], &format!("[stage.index]\n{more}\n"));
+        let mut command = root.program(INDEX);
+        let output = command.arg(&path).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for (more, lines) in [
+        ("", 9),
+        ("revisits = false", 8),
+        ("dns = false", 8),
+        ("metadata = false", 8),
+        ("warc-fields = true", 10),
+        ("sort-memory = \"1 B\"", 9),
+    ] {
+        assert_eq!(count(more).lines().count(), lines, "{more}");
+    }
+    assert_eq!(count("sort-memory = \"1 B\""), count(""));
+    for (format, header, fields) in [
+        ("cdx11", " CDX N b a m s k r M S V g", 11),
+        ("cdx9", " CDX N b a m s k r V g", 9),
+    ] {
+        let text = count(&format!("format = \"{format}\""));
+        let mut lines = text.lines();
+        assert_eq!(lines.next(), Some(header));
+        for line in lines {
+            assert_eq!(line.split(' ').count(), fields, "{line}");
+        }
+    }
+}
+
+/// Runs one parcel through the stage and returns its code and the root.
+fn process(name: &str, bytes: &[u8], more: &str) -> (i32, Root) {
+    let root = Root::new();
+    root.settings(&["index", "sink"], &format!("[stage.index]\n{more}\n"));
+    root.put_files("index", "parcel", &[(name, bytes)]);
+    let (code, _) = root.run(INDEX, &["--once"]);
+    (code, root)
+}
+
+fn output(root: &Root, name: &str) -> String {
+    let path = root.part("sink", "ready/parcel~0").join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn seen(root: &Root, name: &str) -> serde_json::Value {
+    serde_json::from_str(&output(root, &format!("{name}.seen.json"))).unwrap()
+}
+
+#[test]
+fn a_parcel_leaves_with_its_lines_and_what_was_seen() {
+    let bytes = members(&assorted());
+    let (code, root) = process("a.warc.gz", &bytes, "format = \"cdx11\"");
+    assert_eq!(code, 0);
+    let (_, lines, _) = index_bytes("a.warc.gz", &bytes);
+    let text = output(&root, "a.warc.gz.cdxj");
+    assert_eq!(text.lines().collect::<Vec<_>>(), lines);
+    assert!(output(&root, "a.warc.gz.cdx").starts_with(" CDX N "));
+    let seen = seen(&root, "a.warc.gz");
+    assert_eq!(seen["bytes"], bytes.len());
+    assert_eq!(seen["packing"], "gzip");
+    assert_eq!(
+        (&seen["records"], &seen["captures"]),
+        (&13.into(), &9.into())
+    );
+    assert_eq!(seen["types"]["response"], 6);
+    assert_eq!(seen["types"]["conversion"], 1);
+    assert_eq!(seen["mime"]["text/html"], 2);
+    assert_eq!(seen["status"]["200"], 2);
+    assert_eq!(seen["first"], "20260102030405");
+    assert_eq!(seen["damage"]["count"], 0);
+    let manifest = Manifest::open(&root.path().join("manifest.sqlite")).unwrap();
+    let row = manifest.file("a.warc.gz").unwrap().unwrap();
+    assert_eq!((row.captures, row.damages), (Some(9), Some(0)));
+}
+
+#[test]
+fn a_damaged_file_passes_and_says_so() {
+    let mut bytes = members(&[response(1), response(2)]);
+    bytes.truncate(bytes.len() - 20);
+    let (code, root) = process("a.warc.gz", &bytes, "");
+    assert_eq!(code, 0);
+    let seen = seen(&root, "a.warc.gz");
+    // What is left of the second one can be replayed, so it has a line.
+    assert_eq!(seen["captures"], 2);
+    assert_eq!(seen["damage"]["count"], 1);
+    assert_eq!(seen["damage"]["list"][0]["record"], 2);
+    let mut facts = Vec::new();
+    root.yard()
+        .each_receipt("index", &mut |filed| {
+            facts.push(filed.receipt.facts.clone());
+        })
+        .unwrap();
+    assert_eq!(facts[0]["damages"], 1);
+    let first = facts[0]["first-damage"].as_str().unwrap();
+    assert!(first.starts_with("record 2 at offset "), "{first}");
+}
+
+#[test]
+fn an_empty_file_passes_without_lines() {
+    let (code, root) = process("a.warc.gz", b"", "");
+    assert_eq!(code, 0);
+    assert_eq!(output(&root, "a.warc.gz.cdxj"), "");
+    assert_eq!(seen(&root, "a.warc.gz")["records"], 0);
+    let (code, lines, said) = index_bytes("a.warc", b"");
+    assert_eq!((code, lines.len(), said.as_str()), (0, 0, ""));
+}
+
+fn held(name: &str, bytes: &[u8]) -> String {
+    let (code, root) = process(name, bytes, "");
+    assert_eq!(code, 65, "{name}");
+    root.why("index", "parcel")
+}
+
+#[test]
+fn a_file_without_any_record_is_held_with_the_reason() {
+    let nul = held("nul.warc.gz", &[0; 100_000]);
+    assert!(
+        nul.starts_with("no record in nul.warc.gz: record 1 at offset 0: 100000 bytes"),
+        "{nul}"
+    );
+    // Three times what is held in memory.
+    let bomb = held("bomb.warc.gz", &gzip(&vec![0; 24 << 20]));
+    assert!(
+        bomb.contains("bomb.warc.gz: record 1 at offset 0: "),
+        "{bomb}"
+    );
+    let cut = held("cut.warc.gz", &gzip(&response(1))[..15]);
+    assert!(cut.contains("cut.warc.gz: record 1 at offset 0: "), "{cut}");
+}
+
+#[test]
+fn a_bomb_among_good_members_costs_only_itself() {
+    let mut bomb = record(
+        "response",
+        &[("WARC-Target-URI", "http://bomb.example/")],
+        b"",
+    );
+    bomb.truncate(bomb.len() - 4);
+    let claims = String::from_utf8(bomb).unwrap();
+    let claims = claims.replace("Content-Length: 0", "Content-Length: 9999999999999");
+    let mut bomb = claims.into_bytes();
+    bomb.extend(std::iter::repeat_n(b'A', 24 << 20));
+    let bytes = [gzip(&response(1)), gzip(&bomb), gzip(&response(2))].concat();
+    let (code, lines, said) = index_bytes("a.warc.gz", &bytes);
+    assert_eq!(code, 65);
+    assert!(said.contains("record 2 at offset "), "{said}");
+    let good = lines.iter().filter(|line| line.starts_with("org,example"));
+    assert_eq!(good.count(), 2);
+}
+
+#[test]
+fn ten_thousand_header_lines_are_damage() {
+    let fields = vec![("X-Deep", "y"); 10_000];
+    let deep = record("response", &fields, b"x");
+    let bytes = members(&[response(1), deep, response(2)]);
+    let (code, lines, said) = index_bytes("a.warc.gz", &bytes);
+    assert_eq!((code, lines.len()), (65, 2));
+    assert!(said.contains("header of more than 1000 lines"), "{said}");
+    // HTTP headers of that depth are read for what stands in them.
+    let mut block = b"HTTP/1.1 200 OK\r\n".to_vec();
+    block.extend(b"X: y\r\n".repeat(10_000));
+    block.extend(b"Content-Type: text/x\r\n\r\nbody");
+    let deep = record(
+        "response",
+        &[("WARC-Target-URI", "http://a.example/")],
+        &block,
+    );
+    let (code, lines, _) = index_bytes("a.warc.gz", &members(&[deep]));
+    assert_eq!((code, lines.len()), (0, 1));
+    assert!(lines[0].contains("\"mime\": \"text/x\""), "{}", lines[0]);
+}
+
+#[test]
+fn names_from_outside_do_not_reach_the_terminal_raw() {
+    let mut bytes = members(&[response(1)]);
+    bytes.extend_from_slice(b"\x1b[2Jgarbage");
+    let (code, _, said) = index_bytes("a\x1b[31m\nb.warc.gz", &bytes);
+    assert_eq!(code, 65);
+    assert_eq!(said.lines().count(), 1, "{said:?}");
+    assert!(!said.contains('\x1b'), "{said:?}");
+}
+
+#[test]
+fn a_packing_list_is_read() {
+    let list = "[ARCHIVEFILE] [Opened] [Closed] [Size]\n\
+                17-4-20260102030405678-00000-c1.warc.gz 2026-01-02T03:04:05.678Z 2026-01-02T04:00:00.000Z 1234\n";
+    let uri = "metadata://example.org/crawl/reports/archivefiles-report.txt?heritrixVersion=3.4&harvestid=4&jobid=17";
+    let fields = [("WARC-Target-URI", uri), ("Content-Type", "text/plain")];
+    let records = [record("resource", &fields, list.as_bytes())];
+    let (code, root) = process("17-metadata-1.warc.gz", &members(&records), "");
+    assert_eq!(code, 0);
+    let seen = seen(&root, "17-metadata-1.warc.gz");
+    let list = &seen["packing-list"];
+    assert_eq!(
+        (&list["job"], &list["harvest"]),
+        (&"17".into(), &"4".into())
+    );
+    assert_eq!(list["count"], 1);
+    assert_eq!(list["files"][0]["bytes"], 1234);
+    assert_eq!(seen["captures"], 1);
+}

@@ -1,0 +1,271 @@
+//! The harvested directories: which files are there, and which are at rest.
+//!
+//! A file is at rest when the bell told that it was closed or renamed in, when its last change is
+//! older than the settle time, or when it has not changed for that long on our own clock (its own
+//! times may lie in the future). The bell saves looking; a walk through everything at every scan is
+//! the truth.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ecluse_config::ShellSettings;
+use ecluse_stage::{Failure, News};
+use walkdir::WalkDir;
+
+use crate::ticket::{Found, Identity, Key};
+
+/// Without a bell, everything is walked through this often.
+const WALK_WHEN_DEAF: Duration = Duration::from_secs(2);
+
+/// What is an archive file, by the end of its name.
+const ARCHIVES: [&str; 6] = [
+    ".warc",
+    ".warc.gz",
+    ".warc.zst",
+    ".arc",
+    ".arc.gz",
+    ".arc.zst",
+];
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Look {
+    pub(crate) found: Vec<Found>,
+    pub(crate) settling: usize,
+}
+
+/// The directories, and what is known of the files in them.
+pub(crate) struct Harvested {
+    directories: Vec<PathBuf>,
+    ignore: Vec<String>,
+    settle: Duration,
+    scan: Duration,
+    walked: Option<Instant>,
+    /// Files that have their ticket.
+    ticketed: HashMap<PathBuf, Identity>,
+    /// Files not at rest yet, as they were and since when.
+    settling: HashMap<PathBuf, (Identity, Instant)>,
+    /// Directories that could not be read, told once.
+    unreadable: Vec<String>,
+}
+
+impl Harvested {
+    pub(crate) fn new(
+        directories: Vec<PathBuf>,
+        ignore: Vec<String>,
+        shell: &ShellSettings,
+    ) -> Self {
+        Self {
+            directories,
+            ignore,
+            settle: shell.settle.0,
+            scan: shell.scan.0,
+            walked: None,
+            ticketed: HashMap::new(),
+            settling: HashMap::new(),
+            unreadable: Vec::new(),
+        }
+    }
+
+    /// Looks at what the bell told of and what was not at rest, and at everything when it is time.
+    pub(crate) fn look(&mut self, news: &[News], deaf: bool) -> Result<Look, Failure> {
+        let every = if deaf {
+            self.scan.min(WALK_WHEN_DEAF)
+        } else {
+            self.scan
+        };
+        let mut look = Look::default();
+        let whole: HashMap<&Path, bool> = news
+            .iter()
+            .filter(|news| news.whole)
+            .map(|news| (news.path.as_path(), true))
+            .collect();
+        if self.walked.is_none_or(|walked| walked.elapsed() >= every) {
+            self.walked = Some(Instant::now());
+            self.walk(&whole, &mut look)?;
+        } else {
+            let told = news.iter().map(|news| news.path.clone());
+            let mut paths: Vec<PathBuf> = told.chain(self.settling.keys().cloned()).collect();
+            paths.sort();
+            paths.dedup();
+            for path in paths {
+                if self.is_inside(&path) {
+                    self.see_tree(&path, &whole, &mut look)?;
+                }
+            }
+        }
+        look.settling = self.settling.len();
+        Ok(look)
+    }
+
+    /// Remembers that these have their tickets.
+    pub(crate) fn remember(&mut self, keys: impl Iterator<Item = Key>) {
+        self.ticketed.extend(keys);
+    }
+
+    fn walk(&mut self, whole: &HashMap<&Path, bool>, look: &mut Look) -> Result<(), Failure> {
+        let mut seen = HashMap::with_capacity(self.ticketed.len());
+        std::mem::swap(&mut seen, &mut self.ticketed);
+        // What has gone is forgotten: memory is bounded by what is there.
+        seen.retain(|path, _| path.symlink_metadata().is_ok());
+        self.ticketed = seen;
+        self.settling
+            .retain(|path, _| path.symlink_metadata().is_ok());
+        for directory in self.directories.clone() {
+            self.see_tree(&directory, whole, look)?;
+        }
+        Ok(())
+    }
+
+    /// Sees a file, or all files below a directory.
+    fn see_tree(
+        &mut self,
+        top: &Path,
+        whole: &HashMap<&Path, bool>,
+        look: &mut Look,
+    ) -> Result<(), Failure> {
+        let is_top = self.directories.iter().any(|directory| directory == top);
+        let mut walk = WalkDir::new(top).follow_links(false).into_iter();
+        while let Some(entry) = walk.next() {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => {
+                    self.tell_unreadable(&error);
+                    continue;
+                }
+            };
+            let name = entry.file_name();
+            let below = entry.depth() > 0 || !is_top;
+            let kind = entry.file_type();
+            if below && self.is_ignored(name) {
+                if kind.is_dir() {
+                    walk.skip_current_dir();
+                }
+                continue;
+            }
+            let is_archive = below && is_archive(name);
+            if kind.is_dir() && !is_archive {
+                continue;
+            }
+            if kind.is_dir() {
+                walk.skip_current_dir();
+            }
+            if !is_archive {
+                continue;
+            }
+            let metadata = match entry.path().symlink_metadata() {
+                Ok(metadata) => metadata,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => {
+                    return Err(Failure::halt(format!(
+                        "{}: {error}",
+                        entry.path().display()
+                    )));
+                }
+            };
+            let problem = if kind.is_symlink() {
+                Some("is a symbolic link; link or copy the file itself")
+            } else if kind.is_dir() {
+                Some("is a directory with the name of an archive file")
+            } else if !kind.is_file() {
+                Some("is not a plain file")
+            } else {
+                None
+            };
+            let path = entry.into_path();
+            let is_whole = problem.is_some() || whole.contains_key(path.as_path());
+            self.see(path, Identity::of(&metadata), is_whole, problem, look);
+        }
+        Ok(())
+    }
+
+    fn see(
+        &mut self,
+        path: PathBuf,
+        identity: Identity,
+        is_whole: bool,
+        problem: Option<&str>,
+        look: &mut Look,
+    ) {
+        if self.ticketed.get(&path) == Some(&identity) {
+            self.settling.remove(&path);
+            return;
+        }
+        if !is_whole && !self.is_at_rest(&path, identity) {
+            return;
+        }
+        self.settling.remove(&path);
+        look.found.push(Found {
+            key: (path, identity),
+            problem: problem.map(str::to_owned),
+        });
+    }
+
+    fn is_at_rest(&mut self, path: &Path, identity: Identity) -> bool {
+        let changed = Duration::new(
+            u64::try_from(identity.seconds).unwrap_or_default(),
+            u32::try_from(identity.nanoseconds).unwrap_or_default(),
+        );
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        if changed + self.settle <= now {
+            return true;
+        }
+        match self.settling.get(path) {
+            Some((was, since)) if *was == identity => since.elapsed() >= self.settle,
+            _ => {
+                self.settling
+                    .insert(path.to_owned(), (identity, Instant::now()));
+                self.settle.is_zero()
+            }
+        }
+    }
+
+    fn is_inside(&self, path: &Path) -> bool {
+        let mut directories = self.directories.iter();
+        let Some(rest) = directories.find_map(|directory| path.strip_prefix(directory).ok()) else {
+            return false;
+        };
+        // Nothing below an ignored directory counts, however the bell tells of it.
+        !rest
+            .components()
+            .any(|part| self.is_ignored(part.as_os_str()))
+    }
+
+    fn is_ignored(&self, name: &OsStr) -> bool {
+        let bytes = name.as_bytes();
+        let mut ignore = self.ignore.iter();
+        bytes.starts_with(b".") || ignore.any(|end| bytes.ends_with(end.as_bytes()))
+    }
+
+    fn tell_unreadable(&mut self, error: &walkdir::Error) {
+        // A file may go while the directory is read; that is not worth a word.
+        if error
+            .io_error()
+            .is_some_and(|e| e.kind() == io::ErrorKind::NotFound)
+            && error.depth() > 0
+        {
+            return;
+        }
+        let words = error.to_string();
+        if !self.unreadable.contains(&words) {
+            tracing::warn!(
+                reason = words,
+                "cannot read a harvested directory: nothing is taken from it"
+            );
+            self.unreadable.push(words);
+        }
+    }
+}
+
+fn is_archive(name: &OsStr) -> bool {
+    let name = name.as_bytes().to_ascii_lowercase();
+    ARCHIVES
+        .iter()
+        .any(|end| name.len() > end.len() && name.ends_with(end.as_bytes()))
+}

@@ -1,0 +1,238 @@
+//! Takes in every new (W)ARC file of the harvested directories.
+//!
+//! * **Reads** the harvested directories and, for each file at rest, a ticket it has written itself.
+//! * **Writes** a parcel with the file, hard-linked where it can, to the index machine with the fewest
+//!   waiting; and a row in the manifest.
+//! * **Never** changes or removes a harvested file, takes one twice, or takes one still being written.
+//! * **Defers** a file that changed while it was read. **Holds** a name that is known with other bytes,
+//!   a name no pattern knows (when the settings say so), and whatever is no plain file.
+//! * **Again**: a ticket worked on twice gives the same parcel and the same row.
+
+mod harvested;
+mod name;
+mod ticket;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ecluse_manifest::{Ingested, Manifest, NewFile};
+use ecluse_stage::{Collected, Doorstep, Failure, Home, Outbox, Parcel, Stage};
+use serde::Deserialize;
+
+use crate::harvested::Harvested;
+use crate::name::Names;
+use crate::ticket::Note;
+
+pub use crate::name::OtherNames;
+
+/// What `[stage.ingest]` may say.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Settings {
+    /// The directories to take files from, with all that is below them.
+    pub harvested: Vec<PathBuf>,
+    /// Files that end so are somebody's unfinished work.
+    pub ignore: Vec<String>,
+    /// What archive files are called: patterns with the groups `job` and `harvest`.
+    pub names: Vec<String>,
+    /// What a job's metadata files are called.
+    pub metadata_names: Vec<String>,
+    /// What becomes of a file whose name no pattern knows.
+    pub other_names: OtherNames,
+    /// Harvests with an index of their own.
+    pub collections: Vec<Collection>,
+    /// The manifest.
+    pub manifest: PathBuf,
+}
+
+/// A collection with an index of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Collection {
+    /// Its name: `index/<name>/current`.
+    pub name: String,
+    /// A pattern that its harvest ids match as a whole.
+    pub harvests: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect();
+        Self {
+            harvested: vec!["harvested".into()],
+            ignore: words(&[".open", ".lck", ".tmp"]),
+            names: words(&[name::FILE, name::WORDS]),
+            metadata_names: words(&[name::METADATA, name::METADATA_WORDS]),
+            other_names: OtherNames::Accept,
+            collections: Vec::new(),
+            manifest: "manifest.sqlite".into(),
+        }
+    }
+}
+
+/// The stage.
+pub struct Ingest {
+    home: Home,
+    names: Names,
+    harvested: Harvested,
+    manifest: Manifest,
+    /// What waits in each of the next stages, with what was given since.
+    queues: Vec<(usize, String)>,
+    counted: Option<Instant>,
+}
+
+/// How often the queues of the index machines are counted.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
+
+impl Stage for Ingest {
+    const NAME: &'static str = "ingest";
+    const ABOUT: &'static str = "Takes in every new (W)ARC file of the harvested directories";
+    const SPREADS: bool = true;
+    type Settings = Settings;
+
+    fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
+        let names = Names::read(&settings).map_err(Failure::config)?;
+        let directories = directories(&settings, home);
+        for directory in &directories {
+            // The one under the root is ours to make; any other that is missing may not be mounted.
+            if directory.starts_with(&home.root) {
+                std::fs::create_dir_all(directory)?;
+            }
+        }
+        Ok(Self {
+            names,
+            harvested: Harvested::new(directories, settings.ignore.clone(), &home.shell),
+            manifest: Manifest::open(&home.path(&settings.manifest)).map_err(Failure::halt)?,
+            home: home.clone(),
+            queues: Vec::new(),
+            counted: None,
+        })
+    }
+
+    fn watched(settings: &Settings, home: &Home) -> Vec<PathBuf> {
+        let mut watched = directories(settings, home);
+        // What is not there yet cannot ring; the scan finds it once it is.
+        watched.retain(|directory| directory.is_dir());
+        watched
+    }
+
+    fn collect(&mut self, doorstep: &mut Doorstep<'_>) -> Result<Collected, Failure> {
+        let look = self
+            .harvested
+            .look(&doorstep.take_news(), doorstep.is_deaf())?;
+        let notes: Vec<Note> = look.found.into_iter().map(Note::of).collect();
+        let tickets = notes.iter().map(Note::ticket).collect();
+        let tickets = doorstep.put(tickets)?;
+        self.harvested
+            .remember(notes.into_iter().map(|note| note.key));
+        Ok(Collected {
+            tickets,
+            settling: look.settling,
+        })
+    }
+
+    fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {
+        outbox.consume();
+        let mut text = String::new();
+        let name = parcel.only_file()?.name.clone();
+        parcel.open(&name)?.read_to_string(&mut text)?;
+        let note = Note::parse(&text).map_err(Failure::hold)?;
+        if let Some(problem) = &note.problem {
+            return Err(Failure::hold(format!("{}: {problem}", note.shown)));
+        }
+        match note.state()? {
+            ticket::State::AsFound => self.take_in(parcel, &note, outbox),
+            // It has a ticket of its own as what it has become.
+            ticket::State::Changed => {
+                outbox.fact("changed", note.shown.as_str());
+                Ok(())
+            }
+            ticket::State::Gone => Err(Failure::hold(format!(
+                "{} vanished before it was taken in",
+                note.shown
+            ))),
+        }
+    }
+}
+
+impl Ingest {
+    fn take_in(
+        &mut self,
+        parcel: &Parcel,
+        note: &Note,
+        outbox: &mut Outbox,
+    ) -> Result<(), Failure> {
+        let path = Path::new(&note.path);
+        let known = self.names.know(&note.name).map_err(Failure::hold)?;
+        let mut taken = outbox.parcel(parcel.id().clone(), known.kind)?;
+        let linked = taken.bring(path, &note.name)?;
+        if !matches!(note.state()?, ticket::State::AsFound) {
+            return Err(Failure::defer(format!(
+                "{} changed while it was read",
+                note.shown
+            )));
+        }
+        let manifest = taken.manifest();
+        manifest.job.clone_from(&known.job);
+        manifest.harvest.clone_from(&known.harvest);
+        manifest.collection.clone_from(&known.collection);
+        let file = manifest.files[0].clone();
+        let ingested = self.manifest.ingest(&NewFile {
+            name: &file.name,
+            bytes: file.bytes,
+            sha256: &file.sha256,
+            kind: known.kind,
+            job: known.job.as_deref(),
+            harvest: known.harvest.as_deref(),
+            collection: known.collection.as_deref(),
+            source: &note.path,
+            ticket: parcel.id().as_str(),
+        });
+        outbox.fact("source", note.path.as_str());
+        outbox.fact("bytes", file.bytes);
+        outbox.fact("sha256", file.sha256.as_str());
+        match ingested.map_err(Failure::halt)? {
+            Ingested::New => {
+                outbox.fact("linked", linked);
+                let to = self.shortest_queue()?;
+                outbox.emit_to(taken, &to);
+                Ok(())
+            }
+            Ingested::Same => {
+                tracing::info!(file = note.shown, "known already: skipped");
+                outbox.fact("skipped", "a file of this name and digest is known");
+                Ok(())
+            }
+            Ingested::Differs { bytes, sha256 } => Err(Failure::hold(format!(
+                "{} is known with other bytes: here {} bytes, sha256 {}; known {bytes} bytes, sha256 {sha256}",
+                note.shown, file.bytes, file.sha256
+            ))),
+        }
+    }
+
+    /// Returns the next stage with the fewest waiting: the stage itself, or one machine's copy of it.
+    fn shortest_queue(&mut self) -> Result<String, Failure> {
+        if let [only] = self.home.next.as_slice() {
+            return Ok(only.clone());
+        }
+        if self.counted.is_none_or(|at| at.elapsed() >= COUNT_EVERY) {
+            self.counted = Some(Instant::now());
+            self.queues.clear();
+            for next in &self.home.next {
+                self.queues.push((self.home.waiting(next)?, next.clone()));
+            }
+        }
+        let Some(shortest) = self.queues.iter_mut().min_by_key(|(waiting, _)| *waiting) else {
+            return Err(Failure::config("ingest has no next stage"));
+        };
+        // What this worker gives is not seen there before the group is committed.
+        shortest.0 += 1;
+        Ok(shortest.1.clone())
+    }
+}
+
+fn directories(settings: &Settings, home: &Home) -> Vec<PathBuf> {
+    let paths = settings.harvested.iter();
+    paths.map(|path| home.path(path)).collect()
+}

@@ -1,0 +1,255 @@
+//! What a file's name tells: job, harvest, and whether it is a job's metadata.
+
+use regex::Regex;
+use serde::Deserialize;
+
+use crate::Settings;
+
+/// `[collection-]job-harvest-timestamp17-serial-host.warc.gz`, as NetarchiveSuite writes it.
+pub(crate) const FILE: &str =
+    r"^(?:[^-]+-)??(?<job>\d+)-(?<harvest>\d+)-\d{14}(?:\d{3})?-\d{5}-.+\.w?arc(?:\.gz|\.zst)?$";
+
+/// The same with words for job and harvest, as our own crawl may write them. The time has 17 digits then: it tells
+/// where the harvest ends.
+pub(crate) const WORDS: &str =
+    r"^(?:[^-]+-)??(?<job>[\w.]+)-(?<harvest>[\w.]+)-\d{17}-\d{5}-.+\.w?arc(?:\.gz|\.zst)?$";
+
+/// `[collection-]job-harvest-metadata-1.warc.gz`, with words for job and harvest.
+pub(crate) const METADATA_WORDS: &str =
+    r"^(?:[^-]+-)??(?<job>[\w.]+)-(?<harvest>[\w.]+)-metadata-\d+\.w?arc(?:\.gz|\.zst)?$";
+
+/// `[collection-]job[-harvest]-metadata-1.warc.gz`.
+pub(crate) const METADATA: &str =
+    r"^(?:[^-]+-)??(?<job>\d+)(?:-(?<harvest>\d+))?-metadata-\d+\.w?arc(?:\.gz|\.zst)?$";
+
+/// The name of a file is one word in an index line and in a PATH line.
+const LONGEST: usize = 200;
+
+/// What becomes of a file whose name no pattern knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OtherNames {
+    /// It is taken in without job and harvest.
+    Accept,
+    /// It is held.
+    Hold,
+}
+
+/// What a name tells.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) kind: &'static str,
+    pub(crate) job: Option<String>,
+    pub(crate) harvest: Option<String>,
+    pub(crate) collection: Option<String>,
+}
+
+/// The patterns.
+pub(crate) struct Names {
+    files: Vec<Regex>,
+    metadata: Vec<Regex>,
+    other: OtherNames,
+    collections: Vec<(String, Regex)>,
+}
+
+impl Names {
+    pub(crate) fn read(settings: &Settings) -> Result<Self, String> {
+        let all = |patterns: &[String]| -> Result<Vec<Regex>, String> {
+            let read = patterns.iter().map(|pattern| read(pattern));
+            read.collect()
+        };
+        let mut collections = Vec::new();
+        for collection in &settings.collections {
+            if !ecluse_config::is_stage_name(&collection.name)
+                || ["current", "generations"].contains(&collection.name.as_str())
+            {
+                return Err(format!(
+                    "stage.ingest.collections: {:?} cannot name an index",
+                    collection.name
+                ));
+            }
+            let whole = format!("^(?:{})$", collection.harvests);
+            collections.push((collection.name.clone(), read(&whole)?));
+        }
+        Ok(Self {
+            files: all(&settings.names)?,
+            metadata: all(&settings.metadata_names)?,
+            other: settings.other_names,
+            collections,
+        })
+    }
+
+    pub(crate) fn know(&self, name: &str) -> Result<Known, String> {
+        let kinds = [("metadata", &self.metadata), ("warc", &self.files)];
+        for (kind, patterns) in kinds {
+            for pattern in patterns {
+                let Some(found) = pattern.captures(name) else {
+                    continue;
+                };
+                let group = |group: &str| found.name(group).map(|text| text.as_str().to_owned());
+                let harvest = group("harvest");
+                return Ok(Known {
+                    kind,
+                    job: group("job"),
+                    collection: harvest.as_deref().and_then(|id| self.collection(id)),
+                    harvest,
+                });
+            }
+        }
+        match self.other {
+            OtherNames::Accept => Ok(Known {
+                kind: "warc",
+                job: None,
+                harvest: None,
+                collection: None,
+            }),
+            OtherNames::Hold => Err(format!(
+                "{name}: no pattern of stage.ingest.names knows this name"
+            )),
+        }
+    }
+
+    fn collection(&self, harvest: &str) -> Option<String> {
+        let mut collections = self.collections.iter();
+        let (name, _) = collections.find(|(_, pattern)| pattern.is_match(harvest))?;
+        Some(name.clone())
+    }
+}
+
+fn read(pattern: &str) -> Result<Regex, String> {
+    Regex::new(pattern).map_err(|error| format!("stage.ingest: bad pattern {pattern:?}: {error}"))
+}
+
+/// Says what keeps a name out of an index, if anything.
+pub(crate) fn problem_of(name: &[u8]) -> Option<String> {
+    let Ok(text) = std::str::from_utf8(name) else {
+        return Some("its name is not UTF-8 and cannot stand in an index".into());
+    };
+    if text.len() > LONGEST {
+        return Some(format!("its name is longer than {LONGEST} bytes"));
+    }
+    let odd = |c: char| c.is_control() || c.is_whitespace() || c == '"' || c == '\\';
+    if text.contains(odd) {
+        return Some(
+            "its name holds a space, a control character, a quote or a backslash and cannot stand in an index"
+                .into(),
+        );
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> Names {
+        let settings = Settings {
+            collections: vec![crate::Collection {
+                name: "elections".into(),
+                harvests: "9[0-9]".into(),
+            }],
+            ..Settings::default()
+        };
+        Names::read(&settings).unwrap()
+    }
+
+    fn know(name: &str) -> (&'static str, Option<String>, Option<String>, Option<String>) {
+        let known = names().know(name).unwrap();
+        (known.kind, known.job, known.harvest, known.collection)
+    }
+
+    #[test]
+    fn names_tell_job_and_harvest() {
+        let some = |text: &str| Some(text.to_owned());
+        let cases = [
+            (
+                "12-3-20261116120000123-00007-host.example.warc.gz",
+                ("warc", some("12"), some("3"), None),
+            ),
+            (
+                "BnF-12-91-20261116120000123-00007-h.warc",
+                ("warc", some("12"), some("91"), some("elections")),
+            ),
+            (
+                "12-3-20261116120000-00007-h.arc.gz",
+                ("warc", some("12"), some("3"), None),
+            ),
+            (
+                "12-metadata-1.warc.gz",
+                ("metadata", some("12"), None, None),
+            ),
+            (
+                "12-3-metadata-1.warc",
+                ("metadata", some("12"), some("3"), None),
+            ),
+            (
+                "lock.example-2026_a-20261116120000123-00007-my-host.warc.gz",
+                ("warc", some("lock.example"), some("2026_a"), None),
+            ),
+            (
+                "BnF-lock.example-91-20261116120000123-00007-h.warc.gz",
+                ("warc", some("lock.example"), some("91"), some("elections")),
+            ),
+            (
+                "BnF-lock.example-2026-metadata-1.warc.gz",
+                ("metadata", some("lock.example"), some("2026"), None),
+            ),
+            (
+                "BnF-12-metadata-1.warc.gz",
+                ("metadata", some("12"), None, None),
+            ),
+            ("site.warc.gz", ("warc", None, None, None)),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(know(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_no_pattern_knows_is_held_when_asked() {
+        let settings = Settings {
+            other_names: OtherNames::Hold,
+            ..Settings::default()
+        };
+        let names = Names::read(&settings).unwrap();
+        assert!(
+            names
+                .know("site.warc.gz")
+                .unwrap_err()
+                .contains("site.warc.gz")
+        );
+    }
+
+    #[test]
+    fn a_bad_pattern_or_index_name_is_named() {
+        let bad = Settings {
+            names: vec!["(".into()],
+            ..Settings::default()
+        };
+        assert!(Names::read(&bad).err().unwrap().contains("bad pattern"));
+        for name in ["current", "../x", "A b"] {
+            let bad = Settings {
+                collections: vec![crate::Collection {
+                    name: name.into(),
+                    harvests: "1".into(),
+                }],
+                ..Settings::default()
+            };
+            assert!(Names::read(&bad).err().unwrap().contains(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_that_break_a_line_are_refused() {
+        for name in [
+            &b"a\nb.warc.gz"[..],
+            b"\x1b[2J.warc",
+            b"\xff.warc",
+            b"a b.warc",
+            &[b'x'; 201],
+        ] {
+            assert!(problem_of(name).is_some(), "{name:?}");
+        }
+        assert_eq!(problem_of("été-1.warc.gz".as_bytes()), None);
+    }
+}

@@ -1,0 +1,332 @@
+//! The program as an operator runs it: what is taken in, what is left, what is held.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test stops where it fails, and makes its own mess"
+)]
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use ecluse_manifest::{Manifest, State};
+use ecluse_testkit::contract::Contract;
+use ecluse_testkit::root::{Root, until_so};
+
+const INGEST: &str = env!("CARGO_BIN_EXE_ecluse-ingest");
+
+/// A ticket whose file has become another one: consumed without a result.
+const CHANGED: &[u8] = br#"{"path":"/dev/null","shown":"/dev/null","name":"null","identity":{"bytes":1,"inode":1,"seconds":1,"nanoseconds":1}}"#;
+const IMPOSSIBLE: &[u8] = br#"{"path":"","shown":"x","name":"x","problem":"is a directory","identity":{"bytes":1,"inode":1,"seconds":1,"nanoseconds":1}}"#;
+
+#[test]
+fn ingest_keeps_the_contract() {
+    Contract {
+        stage: "ingest",
+        binary: Path::new(INGEST),
+        settings: "",
+        good: &[("harvested.json", CHANGED)],
+        bad: &[("harvested.json", IMPOSSIBLE)],
+    }
+    .keep();
+}
+
+fn root(more: &str) -> Root {
+    let root = Root::new();
+    configure(&root, more);
+    root
+}
+
+fn configure(root: &Root, more: &str) {
+    let table = format!("[stage.ingest]\nsettle = \"300ms\"\n{more}");
+    root.settings(&["ingest", "index"], &table);
+    fs::create_dir_all(root.path().join("harvested")).unwrap();
+}
+
+/// Puts a file that has been at rest for an hour.
+fn harvest(root: &Root, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = root.path().join("harvested").join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, bytes).unwrap();
+    let old = SystemTime::now() - Duration::from_secs(3600);
+    let file = fs::File::open(&path).unwrap();
+    file.set_modified(old).unwrap();
+    path
+}
+
+fn ingest(root: &Root) -> (i32, String) {
+    root.run(INGEST, &["--once"])
+}
+
+fn manifest(root: &Root) -> Manifest {
+    Manifest::open(&root.path().join("manifest.sqlite")).unwrap()
+}
+
+/// The names of the files that wait for a stage, sorted.
+fn waiting(root: &Root, stage: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for parcel in root.list(stage, "ready") {
+        let parcel = root.part(stage, "ready").join(parcel);
+        let manifest = fs::read(parcel.join("parcel.json")).unwrap();
+        let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+        for file in manifest["files"].as_array().unwrap() {
+            let name = file["name"].as_str().unwrap();
+            assert!(parcel.join(name).is_file());
+            names.push(name.to_owned());
+        }
+    }
+    names.sort();
+    names
+}
+
+fn held(root: &Root) -> Vec<String> {
+    let held = root.part("ingest", "held");
+    let mut reasons = Vec::new();
+    for name in root.list("ingest", "held") {
+        if name.ends_with(".why.json") {
+            let why = fs::read(held.join(name)).unwrap();
+            let why: serde_json::Value = serde_json::from_slice(&why).unwrap();
+            reasons.push(why["reason"].as_str().unwrap().to_owned());
+        }
+    }
+    reasons.sort();
+    reasons
+}
+
+#[test]
+fn a_file_at_rest_is_linked_and_stands_in_the_manifest() {
+    let root = root("");
+    let name = "12-3-20261116120000123-00007-h.warc.gz";
+    let path = harvest(&root, &format!("job-12/{name}"), b"bytes");
+    harvest(&root, "12-3-metadata-1.warc.gz", b"meta");
+    let (code, said) = ingest(&root);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(
+        waiting(&root, "index"),
+        [
+            "12-3-20261116120000123-00007-h.warc.gz",
+            "12-3-metadata-1.warc.gz"
+        ]
+    );
+    let row = manifest(&root).file(name).unwrap().unwrap();
+    assert_eq!(row.state, State::Ingested);
+    assert_eq!(
+        (row.job.as_deref(), row.harvest.as_deref()),
+        (Some("12"), Some("3"))
+    );
+    assert_eq!(row.kind.as_deref(), Some("warc"));
+    assert_eq!(row.source.as_deref(), path.to_str());
+    assert_eq!(
+        fs::metadata(&path).unwrap().nlink(),
+        2,
+        "linked, not copied"
+    );
+    // Once more: nothing is taken twice, nothing is touched.
+    let (code, said) = ingest(&root);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(waiting(&root, "index").len(), 2);
+    assert_eq!(fs::read(&path).unwrap(), b"bytes");
+}
+
+#[test]
+fn unfinished_and_hidden_files_are_left_alone() {
+    let root = root("");
+    for name in [
+        "a.warc.gz.open",
+        "b.warc.gz.lck",
+        "c.tmp",
+        ".d.warc.gz",
+        ".hidden/e.warc.gz",
+        "x.open/f.warc",
+        "notes.txt",
+    ] {
+        harvest(&root, name, b"x");
+    }
+    let (code, said) = ingest(&root);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(waiting(&root, "index"), [""; 0]);
+    assert_eq!(root.list("ingest", "held"), [""; 0]);
+}
+
+#[test]
+fn the_same_again_is_skipped_and_other_bytes_are_held() {
+    let root = root("");
+    harvest(&root, "one/a.warc.gz", b"first");
+    assert_eq!(ingest(&root).0, 0);
+    harvest(&root, "two/a.warc.gz", b"first");
+    assert_eq!(ingest(&root).0, 0);
+    assert_eq!(waiting(&root, "index"), ["a.warc.gz"]);
+    harvest(&root, "three/a.warc.gz", b"other");
+    harvest(&root, "three/b.warc.gz", b"neighbour");
+    let (code, said) = ingest(&root);
+    assert_eq!(code, 65, "{said}");
+    assert_eq!(waiting(&root, "index"), ["a.warc.gz", "b.warc.gz"]);
+    let reasons = held(&root);
+    assert_eq!(reasons.len(), 1);
+    assert!(
+        reasons[0].contains("three/a.warc.gz is known with other bytes"),
+        "{reasons:?}"
+    );
+    // Found again at the next start, it is not held a second time.
+    assert_eq!(ingest(&root).0, 0);
+    assert_eq!(held(&root).len(), 1);
+}
+
+#[test]
+fn what_is_no_plain_file_or_breaks_a_line_is_held() {
+    let root = root("");
+    let harvested = root.path().join("harvested");
+    fs::create_dir(harvested.join("directory.warc.gz")).unwrap();
+    fs::write(harvested.join("directory.warc.gz/inside.warc.gz"), b"x").unwrap();
+    let outside = tempfile::NamedTempFile::new().unwrap();
+    std::os::unix::fs::symlink(outside.path(), harvested.join("link.warc.gz")).unwrap();
+    harvest(&root, "new\nline\x1b[2J.warc.gz", b"x");
+    let invalid = std::ffi::OsStr::from_bytes(b"\xff\xfe.warc.gz");
+    fs::write(harvested.join(invalid), b"x").unwrap();
+    harvest(&root, "good.warc.gz", b"x");
+    let (code, said) = ingest(&root);
+    assert_eq!(code, 65, "{said}");
+    assert_eq!(waiting(&root, "index"), ["good.warc.gz"]);
+    let reasons = held(&root).join("\n");
+    for words in [
+        "directory.warc.gz: is a directory",
+        "link.warc.gz: is a symbolic link",
+        "new\\nline\\x1b[2J.warc.gz: its name",
+        "\\xff\\xfe.warc.gz: its name is not UTF-8",
+    ] {
+        assert!(reasons.contains(words), "{words}: {reasons}");
+    }
+    assert_eq!(held(&root).len(), 4);
+    assert!(!said.contains('\x1b'), "nothing raw on a terminal");
+}
+
+#[test]
+fn a_file_is_taken_when_it_is_closed_renamed_or_linked() {
+    // Long settle time: only the bell can tell that these are whole.
+    let root = Root::new();
+    root.settings(&["ingest", "index"], "[stage.ingest]\nsettle = \"1h\"\n");
+    let harvested = root.path().join("harvested");
+    fs::create_dir_all(&harvested).unwrap();
+    let elsewhere = root.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let mut program = root.start_ready(INGEST, "ingest", &[]);
+    fs::write(harvested.join("written.warc.gz"), b"w").unwrap();
+    until_so("the written file", || {
+        waiting(&root, "index") == ["written.warc.gz"]
+    });
+    fs::write(elsewhere.join("renamed"), b"r").unwrap();
+    fs::rename(elsewhere.join("renamed"), harvested.join("renamed.warc.gz")).unwrap();
+    until_so("the renamed file", || waiting(&root, "index").len() == 2);
+    let linked = elsewhere.join("linked");
+    fs::write(&linked, b"l").unwrap();
+    let old = SystemTime::now() - Duration::from_secs(7200);
+    fs::File::open(&linked).unwrap().set_modified(old).unwrap();
+    fs::hard_link(&linked, harvested.join("linked.warc.gz")).unwrap();
+    until_so("the linked file", || waiting(&root, "index").len() == 3);
+    // One that is still being written is not taken.
+    let open = fs::File::create(harvested.join("open.warc.gz")).unwrap();
+    fs::write(harvested.join("after.warc.gz"), b"a").unwrap();
+    until_so("the file after it", || waiting(&root, "index").len() == 4);
+    assert!(!waiting(&root, "index").contains(&"open.warc.gz".to_owned()));
+    drop(open);
+    until_so("the closed file", || waiting(&root, "index").len() == 5);
+    assert_eq!(program.stop(), 0, "{}", program.log());
+}
+
+#[test]
+fn a_file_that_came_before_is_taken_after_the_settle_time() {
+    let root = root("");
+    let path = root.path().join("harvested/new.warc.gz");
+    fs::write(&path, b"new").unwrap();
+    let future = SystemTime::now() + Duration::from_secs(7200);
+    let ahead = root.path().join("harvested/ahead.warc.gz");
+    fs::write(&ahead, b"ahead").unwrap();
+    fs::File::open(&ahead)
+        .unwrap()
+        .set_modified(future)
+        .unwrap();
+    let (code, said) = ingest(&root);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(
+        waiting(&root, "index"),
+        ["ahead.warc.gz", "new.warc.gz"],
+        "--once waits for them"
+    );
+}
+
+#[test]
+fn the_machine_with_the_fewest_waiting_gets_the_file() {
+    let root = root("next = [\"index@alpha\", \"index@beta\"]");
+    for number in 0..3 {
+        root.put("index@alpha", &format!("busy-{number}"), b"x");
+    }
+    for number in 0..5 {
+        harvest(&root, &format!("{number}.warc.gz"), b"x");
+    }
+    let (code, said) = ingest(&root);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(root.list("index@alpha", "ready").len(), 4);
+    assert_eq!(root.list("index@beta", "ready").len(), 4);
+    assert_eq!(root.list("index", "ready"), [""; 0]);
+}
+
+#[test]
+fn a_machine_over_its_limit_gets_nothing_while_another_has_room() {
+    let root = root("next = [\"index@alpha\", \"index@beta\"]\nhigh-mark = 2\nlow-mark = 1");
+    for number in 0..5 {
+        root.put("index@alpha", &format!("busy-{number}"), b"x");
+    }
+    harvest(&root, "a.warc.gz", b"x");
+    let (code, said) = ingest(&root);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(root.list("index@alpha", "ready").len(), 5);
+    assert_eq!(waiting(&root, "index@beta"), ["a.warc.gz"]);
+}
+
+#[test]
+fn a_collection_has_an_index_of_its_own() {
+    let root = root("collections = [{ name = \"elections\", harvests = \"9.*\" }]");
+    let name = "12-91-20261116120000123-00007-h.warc.gz";
+    harvest(&root, name, b"x");
+    assert_eq!(ingest(&root).0, 0);
+    let row = manifest(&root).file(name).unwrap().unwrap();
+    assert_eq!(row.collection.as_deref(), Some("elections"));
+}
+
+#[test]
+fn a_bad_pattern_touches_nothing() {
+    let root = root("names = [\"(\"]");
+    harvest(&root, "a.warc.gz", b"x");
+    let (code, said) = ingest(&root);
+    assert_eq!(code, 78, "{said}");
+    assert!(said.contains("bad pattern"), "{said}");
+    assert_eq!(root.list("ingest", "ready"), [""; 0]);
+}
+
+#[test]
+fn killed_at_any_moment_nothing_is_lost_or_taken_twice() {
+    let root = root("");
+    for number in 0..40 {
+        harvest(
+            &root,
+            &format!("{number:02}.warc.gz"),
+            format!("bytes of {number}").as_bytes(),
+        );
+    }
+    for round in 0..20 {
+        let mut program = root.start(INGEST, &["--once"]);
+        std::thread::sleep(Duration::from_millis(3 * round));
+        program.signal(rustix::process::Signal::KILL);
+        program.wait();
+    }
+    let (code, said) = ingest(&root);
+    assert_eq!(code, 0, "{said}");
+    let all: Vec<String> = (0..40)
+        .map(|number| format!("{number:02}.warc.gz"))
+        .collect();
+    assert_eq!(waiting(&root, "index"), all);
+    assert_eq!(manifest(&root).counts().unwrap(), [(State::Ingested, 40)]);
+    assert_eq!(root.list("ingest", "claim"), [""; 0]);
+}

@@ -1,0 +1,122 @@
+//! Merges the CDXJ and PATH pieces of many files into those of a day.
+//!
+//! * **Reads** a batch of parcels, each with `NAME.cdxj` and `NAME.path`, sorted.
+//! * **Writes** one parcel of kind `day` for each collection in the batch: `day.cdxj` and `day.path`, sorted, equal
+//!   lines once, and `day.files`; the members are consumed. Named files are merged to standard output instead.
+//! * **Never** holds the day in memory, has more files open than the settings say, or writes half a line.
+//! * **Holds** a parcel without CDXJ, or with a line out of order, cut short or of another shape: file and line are
+//!   named. It defers nothing: nothing it does depends on the world.
+//! * **Again**: the same batch gives the same bytes.
+
+mod day;
+mod pieces;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use ecluse_cdx::{LineShape, MergeError, MergeOptions, ReadError, Source, merge_pieces};
+use ecluse_config::Bytes;
+use ecluse_stage::{Exit, Failure, Home, Intake, Outbox, Parcel, Stage};
+use serde::Deserialize;
+
+/// The stage.
+pub struct Merge {
+    settings: Settings,
+    /// Where the runs of a merge in several rounds lie; they have no names.
+    temporary: PathBuf,
+    manifest: PathBuf,
+}
+
+/// What `[stage.merge]` may say of its own.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Settings {
+    /// How much memory the buffers take together.
+    pub memory: Bytes,
+    /// How many pieces are open at once; more are merged in rounds.
+    pub open_files: u32,
+    /// The manifest, asked for the digest of a file that the parcel does not tell.
+    pub manifest: PathBuf,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            memory: Bytes(64 << 20),
+            open_files: 256,
+            manifest: PathBuf::from("manifest.sqlite"),
+        }
+    }
+}
+
+impl Settings {
+    fn options(&self, shape: LineShape) -> MergeOptions {
+        MergeOptions {
+            shape,
+            memory_bytes: usize::try_from(self.memory.0).unwrap_or(usize::MAX),
+            open_files: self.open_files as usize,
+            ..MergeOptions::default()
+        }
+    }
+}
+
+impl Stage for Merge {
+    const NAME: &'static str = "merge";
+    const ABOUT: &'static str = "Merges the CDXJ and PATH pieces of many files into those of a day";
+    const INTAKE: Intake = Intake::Batch;
+    type Settings = Settings;
+    const FILTER: Option<&'static str> =
+        Some("Sorted CDXJ files: they are merged to standard output, equal lines once");
+
+    fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
+        if home.next.is_empty() {
+            return Err(Failure::config(
+                "merge has no stage after it: its days would go nowhere",
+            ));
+        }
+        Ok(Self {
+            manifest: home.path(&settings.manifest),
+            settings,
+            temporary: home.yard.stage(Self::NAME).tmp(),
+        })
+    }
+
+    fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {
+        self.process_batch(std::slice::from_ref(parcel), outbox)
+    }
+
+    fn process_batch(&mut self, batch: &[Parcel], outbox: &mut Outbox) -> Result<(), Failure> {
+        for day in day::days_of(batch) {
+            day.write(self, outbox)?;
+        }
+        Ok(())
+    }
+
+    fn filter(
+        settings: Settings,
+        files: &[PathBuf],
+        mut out: &mut dyn Write,
+    ) -> Result<Exit, Failure> {
+        let options = settings.options(LineShape::Capture);
+        let temporary = std::env::temp_dir();
+        let merged = merge_pieces(files, |file| open(file), &mut out, &temporary, &options);
+        match merged {
+            Ok(_) => Ok(Exit::Done),
+            // Whoever read along has seen enough.
+            Err(MergeError::Write { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {
+                Ok(Exit::Done)
+            }
+            Err(MergeError::Read(ReadError::Open { file, source })) => {
+                Err(Failure::hold(format!("cannot open {file}: {source}")))
+            }
+            Err(error) => Err(pieces::blame(&error)),
+        }
+    }
+}
+
+fn open(file: &Path) -> Result<Source, MergeError> {
+    if file == Path::new("-") {
+        return Ok(Source::new("standard input", io::stdin()));
+    }
+    Ok(Source::open(file)?)
+}

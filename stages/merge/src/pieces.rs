@@ -1,0 +1,94 @@
+//! Pieces of an index in the parcels of a batch, and who is at fault when they do not merge.
+
+use std::error::Error;
+use std::io;
+use std::path::Path;
+
+use ecluse_cdx::{LineShape, MergeError, MergeStats, ReadError, Source, merge_pieces};
+use ecluse_spool::SpoolError;
+use ecluse_stage::{Failure, OutFile, Outbox, Parcel};
+
+use crate::Settings;
+
+/// One sorted file of one parcel.
+pub(crate) struct Piece<'a> {
+    pub(crate) parcel: &'a Parcel,
+    pub(crate) name: &'a str,
+}
+
+/// Finds the files of these parcels that end so.
+pub(crate) fn pieces_of<'a>(members: &[&'a Parcel], suffix: &str) -> Vec<Piece<'a>> {
+    let mut pieces = Vec::new();
+    for parcel in members {
+        let files = parcel.manifest().files.iter();
+        let files = files.filter(|file| file.name.ends_with(suffix));
+        pieces.extend(files.map(|file| Piece {
+            parcel,
+            name: &file.name,
+        }));
+    }
+    pieces
+}
+
+/// Merges pieces into a file of the outbox.
+pub(crate) fn merge(
+    pieces: &[Piece<'_>],
+    shape: LineShape,
+    settings: &Settings,
+    temporary: &Path,
+    outbox: &Outbox,
+    out: &mut OutFile,
+) -> Result<MergeStats, Failure> {
+    let open = |piece: &Piece<'_>| {
+        if outbox.stop_asked() {
+            return Err(Stopped::Asked);
+        }
+        let source = piece.parcel.open(piece.name)?;
+        let name = format!("{}/{}", piece.parcel.id(), piece.name);
+        Ok(Source::new(name, source))
+    };
+    let options = settings.options(shape);
+    let merged = merge_pieces(pieces, open, out, temporary, &options);
+    merged.map_err(|stopped| match stopped {
+        Stopped::Asked => Failure::give_back(),
+        Stopped::Merge(error) => blame(&error),
+        Stopped::Spool(error) => error.into(),
+    })
+}
+
+/// Why a merge of pieces stopped.
+enum Stopped {
+    Asked,
+    Merge(MergeError),
+    Spool(SpoolError),
+}
+
+impl From<MergeError> for Stopped {
+    fn from(error: MergeError) -> Self {
+        Self::Merge(error)
+    }
+}
+
+impl From<SpoolError> for Stopped {
+    fn from(error: SpoolError) -> Self {
+        Self::Spool(error)
+    }
+}
+
+/// Says who is at fault: a piece for its lines, the machine for what it cannot read or write.
+pub(crate) fn blame(error: &MergeError) -> Failure {
+    let mut text = error.to_string();
+    if let Some(cause) = error.source() {
+        text = format!("{text}: {cause}");
+    }
+    match error {
+        MergeError::Read(ReadError::Open { source, .. } | ReadError::Read { source, .. }) => {
+            match source.kind() {
+                io::ErrorKind::IsADirectory => Failure::hold(text),
+                _ => Failure::halt(text),
+            }
+        }
+        MergeError::Read(_) => Failure::hold(text),
+        _ => Failure::halt(text),
+    }
+}

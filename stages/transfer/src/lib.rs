@@ -1,0 +1,175 @@
+//! Stores a file at its final place and proves the copy.
+//!
+//! * **Reads** a parcel with one archive file.
+//! * **Writes** the file into one of the locations, and `<file>.path` into the parcel: where it is.
+//! * **Never** fills a disk, never gives a name that another file has, and never calls a copy stored
+//!   that was not read back from the disk.
+//! * **Defers** when no location has room or is well. **Holds** a file that is not the one ingest
+//!   took, and one whose name another file has.
+//! * **Again**: a copy that is there is read again and counts; there is never a second one.
+
+mod errand;
+mod layout;
+mod settings;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use ecluse_cdx::path::{self, PathLine};
+use ecluse_fixity::{Fixity, Room, Shelf, ShelfFault, Source, payload};
+use ecluse_manifest::{Copy, Manifest};
+use ecluse_stage::{Failure, Home, Outbox, Parcel, Stage};
+
+use errand::{Errand, Open, Stored, order};
+pub use layout::{Layout, Words};
+pub use settings::{Choose, Location, Locations, Settings};
+
+/// The stage.
+pub struct Transfer {
+    settings: Settings,
+    root: PathBuf,
+    manifest: Manifest,
+    /// Which locations this worker has swept.
+    swept: Vec<bool>,
+    turn: usize,
+}
+
+impl Stage for Transfer {
+    const NAME: &'static str = "transfer";
+    const ABOUT: &'static str = "Stores a file at its final place and proves the copy";
+    type Settings = Settings;
+
+    fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
+        let swept = vec![false; settings.locations.as_slice().len()];
+        let manifest = home.path(Path::new("manifest.sqlite"));
+        Ok(Self {
+            settings,
+            manifest: Manifest::open(&manifest).map_err(Failure::halt)?,
+            // What goes into PATH must hold wherever it is read.
+            root: std::path::absolute(&home.root)?,
+            swept,
+            turn: 0,
+        })
+    }
+
+    fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {
+        let manifest = parcel.manifest();
+        let file = payload(manifest)?;
+        let wanted = Fixity::from(file);
+        let folder = self.settings.layout.folder(Words {
+            job: manifest.job.as_deref(),
+            harvest: manifest.harvest.as_deref(),
+            collection: manifest.collection.as_deref(),
+        })?;
+        let errand = Errand {
+            name: &file.name,
+            folder: &folder,
+            wanted: &wanted,
+            source: Source::Working(parcel, &file.name),
+        };
+        let going = || {
+            outbox.tick();
+            !outbox.stop_asked()
+        };
+        let mut complaints = Vec::new();
+        let open = open_locations(&self.settings, &self.root, &mut self.swept, &mut complaints);
+        let mut copies = errand.copies(&open, None, &mut complaints, &going)?;
+        if copies.is_empty() {
+            let order = order(self.settings.choose, &mut self.turn, &open);
+            let at = errand.store(&open, &order, &mut complaints, &going)?;
+            // Another worker may have stored the same name elsewhere at the same moment.
+            copies = errand.copies(&open, Some(at), &mut complaints, &going)?;
+        }
+        let lines = path_lines(&file.name, &copies)?;
+        for copy in &copies {
+            let stored = Copy {
+                target: &copy.location,
+                place: &copy.place.to_string_lossy(),
+                bytes: wanted.bytes,
+                sha256: &wanted.sha256,
+            };
+            let noted = self.manifest.stored(&file.name, &stored);
+            noted.map_err(Failure::halt)?;
+        }
+        let mut out = outbox.create(&format!("{}.path", file.name))?;
+        out.write_all(&lines)?;
+        outbox.attach(out)?;
+        let names: Vec<String> = copies.into_iter().map(|copy| copy.location).collect();
+        outbox.fact("locations", names);
+        Ok(())
+    }
+}
+
+/// Opens the locations that are well, and says what is wrong with the others.
+fn open_locations<'a>(
+    settings: &'a Settings,
+    root: &Path,
+    swept: &mut [bool],
+    complaints: &mut Vec<String>,
+) -> Vec<Open<'a>> {
+    let mut open = Vec::new();
+    for (location, swept) in settings.locations.as_slice().iter().zip(swept) {
+        match open_location(root, location, swept) {
+            Ok((shelf, room)) => open.push(Open {
+                location,
+                shelf,
+                free: room.free,
+                leave: location
+                    .leave_free
+                    .unwrap_or(settings.leave_free)
+                    .bytes_of(room.total),
+            }),
+            Err(fault) => {
+                tracing::warn!(location = location.name, %fault, "location skipped");
+                complaints.push(format!("{}: {fault}", location.name));
+            }
+        }
+    }
+    open
+}
+
+fn open_location(
+    root: &Path,
+    location: &Location,
+    swept: &mut bool,
+) -> Result<(Shelf, Room), ShelfFault> {
+    let shelf = if location.path.is_absolute() {
+        Shelf::open(&location.path, Transfer::NAME)?
+    } else {
+        Shelf::make(root, &location.path, Transfer::NAME)?
+    };
+    if !*swept {
+        let dead = shelf.sweep()?;
+        if dead > 0 {
+            tracing::info!(
+                location = location.name,
+                dead,
+                "half copies of dead workers swept"
+            );
+        }
+        *swept = true;
+    }
+    let room = shelf.room()?;
+    Ok((shelf, room))
+}
+
+fn path_lines(name: &str, copies: &[Stored]) -> Result<Vec<u8>, Failure> {
+    let mut places = Vec::new();
+    for copy in copies {
+        let place = copy.place.to_str();
+        places.push(place.ok_or_else(|| {
+            Failure::config(format!("location {} has no UTF-8 path", copy.location))
+        })?);
+    }
+    places.sort_unstable();
+    let mut lines = Vec::new();
+    for location in places {
+        let line = PathLine {
+            filename: name,
+            location,
+        };
+        path::write(line, &mut lines)
+            .map_err(|fault| Failure::config(format!("cannot write {location:?}: {fault}")))?;
+    }
+    Ok(lines)
+}

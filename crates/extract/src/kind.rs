@@ -1,0 +1,278 @@
+//! What a document is: by its header, its name and its first bytes, in this order.
+
+use url::Url;
+
+/// What a document is taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// HTML.
+    Html,
+    /// XHTML or SVG: the elements of HTML, the syntax of XML.
+    Xhtml,
+    /// A style sheet.
+    Css,
+    /// JavaScript.
+    Script,
+    /// JSON, a web manifest too.
+    Json,
+    /// A sitemap, or an index of them.
+    Sitemap,
+    /// XML: RSS, Atom and all other.
+    Xml,
+    /// `robots.txt`.
+    Robots,
+    /// A sitemap in plain text: one URL a line.
+    UrlList,
+    /// A media playlist (HLS).
+    Playlist,
+    /// Nothing that links are looked for in.
+    Other,
+}
+
+/// Returns what a document is; `start` is its first few thousand bytes, without a byte order mark, in an encoding like ASCII.
+pub(crate) fn kind_of(url: &Url, content_type: Option<&str>, start: &[u8]) -> Kind {
+    let essence = content_type.map(essence).unwrap_or_default();
+    match essence.as_str() {
+        "text/html" => match root(start) {
+            // Feeds and sitemaps are sent as HTML often enough that the MIME sniffing standard has a rule for it.
+            Some("urlset" | "sitemapindex") => Kind::Sitemap,
+            Some("rss" | "feed" | "RDF") => Kind::Xml,
+            _ => Kind::Html,
+        },
+        "application/xhtml+xml" | "application/vnd.wap.xhtml+xml" | "image/svg+xml" => Kind::Xhtml,
+        "text/css" => Kind::Css,
+        "application/vnd.apple.mpegurl"
+        | "application/x-mpegurl"
+        | "audio/mpegurl"
+        | "audio/x-mpegurl" => Kind::Playlist,
+        "text/plain" => plain(url, start),
+        ""
+        | "application/octet-stream"
+        | "binary/octet-stream"
+        | "unknown/unknown"
+        | "application/unknown"
+        | "application/x-unknown-content-type"
+        | "*/*" => unnamed(url, start),
+        other if is_script(other) => Kind::Script,
+        other if is_json(other) => Kind::Json,
+        "text/xml" | "application/xml" => xml(start),
+        other if other.ends_with("+xml") => xml(start),
+        _ => Kind::Other,
+    }
+}
+
+/// Returns the type and subtype of a `Content-Type`, in lower case.
+pub(crate) fn essence(content_type: &str) -> String {
+    content_type
+        .split([';', ','])
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase()
+}
+
+/// Tells the types of JavaScript, of which there have been many.
+pub(crate) fn is_script(essence: &str) -> bool {
+    let Some((top, name)) = essence.split_once('/') else {
+        return false;
+    };
+    let name = name.strip_prefix("x-").unwrap_or(name);
+    matches!(top, "text" | "application")
+        && (matches!(name, "ecmascript" | "jscript" | "livescript")
+            || name.starts_with("javascript"))
+}
+
+/// Tells the types of JSON.
+pub(crate) fn is_json(essence: &str) -> bool {
+    essence.ends_with("+json")
+        || essence.ends_with("/json")
+        || matches!(essence, "application/x-json" | "application/x-ndjson")
+}
+
+fn xml(start: &[u8]) -> Kind {
+    match root(start) {
+        Some("html" | "svg") => Kind::Xhtml,
+        Some("urlset" | "sitemapindex") => Kind::Sitemap,
+        _ => Kind::Xml,
+    }
+}
+
+fn plain(url: &Url, start: &[u8]) -> Kind {
+    let path = url.path();
+    if path == "/robots.txt" {
+        Kind::Robots
+    } else if path.ends_with(".txt") && path.contains("sitemap") {
+        Kind::UrlList
+    } else {
+        match by_name(url) {
+            // What a server calls plain text on purpose is not markup, whatever its name.
+            Some(kind @ (Kind::Css | Kind::Script | Kind::Json | Kind::Playlist)) => kind,
+            Some(Kind::Xml) => xml(start),
+            _ => Kind::Other,
+        }
+    }
+}
+
+fn unnamed(url: &Url, start: &[u8]) -> Kind {
+    let text = start.trim_ascii_start();
+    if is_binary(text) {
+        return Kind::Other;
+    }
+    if url.path() == "/robots.txt" {
+        return Kind::Robots;
+    }
+    match root(text) {
+        Some("urlset" | "sitemapindex") => Kind::Sitemap,
+        Some("svg") => Kind::Xhtml,
+        Some("html") if text.starts_with(b"<?xml") => Kind::Xhtml,
+        Some(_) if text.starts_with(b"<?xml") => Kind::Xml,
+        Some("rss" | "feed" | "RDF") => Kind::Xml,
+        Some(name) if is_html(name) => Kind::Html,
+        _ if doctype_is_html(text) => Kind::Html,
+        _ if text.starts_with(b"#EXTM3U") => Kind::Playlist,
+        _ => by_name(url).unwrap_or(Kind::Other),
+    }
+}
+
+fn by_name(url: &Url) -> Option<Kind> {
+    let name = url.path().rsplit('/').next()?;
+    let (_, extension) = name.rsplit_once('.')?;
+    Some(match extension.to_ascii_lowercase().as_str() {
+        "html" | "htm" | "shtml" | "php" | "asp" | "aspx" | "jsp" => Kind::Html,
+        "xhtml" | "xht" | "svg" => Kind::Xhtml,
+        "css" => Kind::Css,
+        "js" | "mjs" => Kind::Script,
+        "json" | "webmanifest" | "jsonld" | "geojson" => Kind::Json,
+        "xml" | "rss" | "atom" | "rdf" => Kind::Xml,
+        "m3u8" => Kind::Playlist,
+        _ => return None,
+    })
+}
+
+fn is_html(name: &str) -> bool {
+    const NAMES: [&str; 21] = [
+        "html", "head", "body", "title", "script", "iframe", "h1", "div", "font", "table", "a",
+        "style", "b", "br", "p", "meta", "link", "frameset", "img", "center", "span",
+    ];
+    NAMES.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+fn doctype_is_html(text: &[u8]) -> bool {
+    text.get(..14)
+        .is_some_and(|start| start.eq_ignore_ascii_case(b"<!doctype html"))
+}
+
+/// Bytes that text does not have, as the MIME sniffing standard lists them.
+fn is_binary(text: &[u8]) -> bool {
+    text.iter()
+        .take(1024)
+        .any(|byte| matches!(byte, 0..=8 | 0x0B | 0x0E..=0x1A | 0x1C..=0x1F))
+}
+
+/// Returns the name of the first element, without its prefix.
+fn root(start: &[u8]) -> Option<&str> {
+    let mut rest = start;
+    // A document that opens with ten comments is not worth an eleventh look.
+    for _ in 0..10 {
+        rest = rest.trim_ascii_start().strip_prefix(b"<")?;
+        let end: &[u8] = if rest.starts_with(b"!--") {
+            b"-->"
+        } else if rest.starts_with(b"?") || rest.starts_with(b"!") {
+            b">"
+        } else {
+            let end = rest
+                .iter()
+                .position(|byte| matches!(byte, b'>' | b'/') || byte.is_ascii_whitespace())
+                .unwrap_or(rest.len());
+            let name = str::from_utf8(&rest[..end]).ok()?;
+            let name = name.rsplit(':').next().unwrap_or(name);
+            return (!name.is_empty()).then_some(name);
+        };
+        let at = memchr::memmem::find(rest, end)?;
+        rest = &rest[at + end.len()..];
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(path: &str, content_type: Option<&str>, start: &str) -> Kind {
+        let url = Url::parse("http://lock.example").unwrap();
+        kind_of(&url.join(path).unwrap(), content_type, start.as_bytes())
+    }
+
+    #[test]
+    fn the_header_comes_first() {
+        for (content_type, start, expected) in [
+            ("text/html; charset=utf-8", "", Kind::Html),
+            ("TEXT/HTML", "var x", Kind::Html),
+            ("text/html", "<?xml version='1.0'?><rss>", Kind::Xml),
+            ("text/html", "<!-- x --><urlset>", Kind::Sitemap),
+            ("text/html", "<?xml version='1.0'?><html>", Kind::Html),
+            ("application/xhtml+xml", "", Kind::Xhtml),
+            ("image/svg+xml", "<svg>", Kind::Xhtml),
+            ("text/css", "<html>", Kind::Css),
+            ("application/javascript", "", Kind::Script),
+            ("text/x-javascript", "", Kind::Script),
+            ("text/javascript1.5", "", Kind::Script),
+            ("application/ld+json", "", Kind::Json),
+            ("application/manifest+json", "", Kind::Json),
+            ("application/json;x", "", Kind::Json),
+            (
+                "application/xml",
+                "<?xml?><sitemapindex xmlns='x'>",
+                Kind::Sitemap,
+            ),
+            ("text/xml", "<!DOCTYPE html><html>", Kind::Xhtml),
+            ("application/rss+xml", "<rss>", Kind::Xml),
+            ("application/vnd.apple.mpegurl", "", Kind::Playlist),
+            ("image/png", "<html>", Kind::Other),
+            ("application/pdf", "", Kind::Other),
+            ("text/plain", "<html>", Kind::Other),
+            ("nonsense", "", Kind::Other),
+        ] {
+            assert_eq!(
+                kind("/x", Some(content_type), start),
+                expected,
+                "{content_type}"
+            );
+        }
+    }
+
+    #[test]
+    fn without_a_header_the_bytes_speak_and_then_the_name() {
+        for (path, start, expected) in [
+            ("/", " <!DOCTYPE HTML>", Kind::Html),
+            ("/", "<HTML>", Kind::Html),
+            ("/", "<a href=x>", Kind::Html),
+            ("/", "<?xml version='1.0'?>\n<!-- x --><html>", Kind::Xhtml),
+            ("/", "<?xml version='1.0'?><x:feed>", Kind::Xml),
+            ("/", "#EXTM3U\n", Kind::Playlist),
+            ("/a.css", "a{}", Kind::Css),
+            ("/a.JS?x", "a{}", Kind::Script),
+            ("/a.css", "<!doctype html>", Kind::Html),
+            ("/a.js", "\0\u{1}", Kind::Other),
+            ("/robots.txt", "User-agent: *", Kind::Robots),
+            ("/", "words", Kind::Other),
+            ("/", "", Kind::Other),
+        ] {
+            assert_eq!(kind(path, None, start), expected, "{path} {start}");
+        }
+    }
+
+    #[test]
+    fn plain_text_is_looked_into_by_its_name() {
+        for (path, expected) in [
+            ("/robots.txt", Kind::Robots),
+            ("/a/robots.txt", Kind::Other),
+            ("/sitemap1.txt", Kind::UrlList),
+            ("/a.js", Kind::Script),
+            ("/a.html", Kind::Other),
+            ("/notes.txt", Kind::Other),
+        ] {
+            assert_eq!(kind(path, Some("text/plain"), "x"), expected, "{path}");
+        }
+    }
+}

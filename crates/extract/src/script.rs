@@ -1,0 +1,770 @@
+//! JavaScript: the string literals that look like URLs.
+//!
+//! A tokenizer that knows strings, templates, comments and regular expressions from each other, and of the code around a string only
+//! its neighbours: a key of an object, an argument of `replace`, or one part of a sum is not taken for a URL. Literals that are added up
+//! are joined. Whether a string looks like a URL is decided in `speculative.rs`; markup and JSON in strings are looked into.
+
+use std::borrow::Cow;
+
+use crate::collector::Collector;
+use crate::json;
+use crate::link::{Hop, Place};
+use crate::markup;
+use crate::speculative::{Ground, after_scheme, stands_alone, url_in};
+
+/// Templates in the holes of templates that are followed.
+const TEMPLATES: usize = 16;
+/// The longest word that matters, `getElementsByClassName`, and one byte more.
+const WORD: usize = 23;
+
+/// A script being read.
+#[derive(Debug)]
+pub(crate) struct Script {
+    depth: u8,
+    held: String,
+    state: State,
+    /// The last byte that was neither space nor comment; a letter for a word, a quote for a string.
+    last: u8,
+    word: Word,
+    /// The word before the parenthesis, equals sign or colon that came last.
+    subject: Word,
+    waiting: Option<Literal>,
+    /// For each template whose hole is being read, the braces open in it.
+    templates: Vec<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Code,
+    LineComment,
+    BlockComment,
+    /// A string too long to be looked at, until this quote.
+    LongString(u8),
+    /// The text of a template that has a hole or is too long.
+    Template,
+}
+
+/// What a word says of the string or slash after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Word {
+    Other,
+    /// An expression follows, so a slash begins a regular expression.
+    Operator,
+    /// A function that searches, splits or names: its arguments are patterns and names.
+    Pattern,
+    /// A link is assigned to it, or it takes one: `href`, `open`.
+    Link,
+    /// Modules come from URLs, relative to the script and not to the page.
+    Import,
+}
+
+/// A string that waits for what follows it.
+#[derive(Debug)]
+struct Literal {
+    text: String,
+    before: u8,
+    /// What it is given to.
+    subject: Word,
+    plus: bool,
+}
+
+enum Step {
+    To(usize),
+    Unfinished,
+}
+
+impl Script {
+    /// Returns a reader of a script that is `depth` documents deep in another.
+    pub(crate) fn new(depth: u8) -> Self {
+        Self {
+            depth,
+            held: String::new(),
+            state: State::Code,
+            last: b';',
+            word: Word::Other,
+            subject: Word::Other,
+            waiting: None,
+            templates: Vec::new(),
+        }
+    }
+
+    /// Reads a whole script.
+    pub(crate) fn read(text: &str, depth: u8, collector: &mut Collector<'_>) {
+        let mut script = Self::new(depth);
+        script.scan(text, true, collector);
+        script.settle(collector);
+    }
+
+    /// Reads a piece of the script.
+    pub(crate) fn push(&mut self, text: &str, collector: &mut Collector<'_>) {
+        if self.held.is_empty() {
+            let read = self.scan(text, false, collector);
+            self.held.push_str(&text[read..]);
+        } else {
+            let mut held = std::mem::take(&mut self.held);
+            held.push_str(text);
+            let read = self.scan(&held, false, collector);
+            held.drain(..read);
+            self.held = held;
+        }
+        if self.held.len() > collector.limits().token_bytes {
+            collector.passed_over = collector.passed_over.saturating_add(1);
+            self.state = match self.held.as_bytes().first() {
+                Some(b'`') => {
+                    self.open_template();
+                    State::Template
+                }
+                Some(&quote @ (b'"' | b'\'')) => State::LongString(quote),
+                _ => State::Code,
+            };
+            self.settle(collector);
+            self.after(b'"', Word::Other);
+            self.held.clear();
+        }
+    }
+
+    /// Reads what was held back; the next piece begins another script.
+    pub(crate) fn finish(&mut self, collector: &mut Collector<'_>) {
+        let held = std::mem::take(&mut self.held);
+        self.scan(&held, true, collector);
+        self.settle(collector);
+        *self = Self::new(self.depth);
+    }
+
+    fn scan(&mut self, text: &str, last: bool, collector: &mut Collector<'_>) -> usize {
+        let bytes = text.as_bytes();
+        let mut at = 0;
+        while at < bytes.len() && !collector.is_full() {
+            let step = match self.state {
+                State::Code => self.code(text, at, last, collector),
+                State::LineComment => Step::To(self.line_comment(bytes, at)),
+                State::BlockComment => match memchr::memmem::find(&bytes[at..], b"*/") {
+                    Some(end) => {
+                        self.state = State::Code;
+                        Step::To(at + end + 2)
+                    }
+                    None if last => Step::To(bytes.len()),
+                    None if at + 1 < bytes.len() => Step::To(boundary(text, bytes.len() - 1)),
+                    None => Step::Unfinished,
+                },
+                State::LongString(quote) => self.long_string(bytes, at, quote, last),
+                State::Template => self.template_text(bytes, at, last),
+            };
+            match step {
+                Step::To(next) => at = next,
+                Step::Unfinished => return at,
+            }
+        }
+        bytes.len()
+    }
+
+    fn line_comment(&mut self, bytes: &[u8], at: usize) -> usize {
+        match memchr::memchr2(b'\n', b'\r', &bytes[at..]) {
+            Some(end) => {
+                self.state = State::Code;
+                at + end + 1
+            }
+            None => bytes.len(),
+        }
+    }
+
+    fn long_string(&mut self, bytes: &[u8], at: usize, quote: u8, last: bool) -> Step {
+        match string_end(bytes, at, quote) {
+            End::Closed(end) => {
+                self.state = State::Code;
+                Step::To(end + 1)
+            }
+            End::Line(end) => {
+                self.state = State::Code;
+                Step::To(end)
+            }
+            End::Open if last => Step::To(bytes.len()),
+            // All but a backslash that may be half of an escape.
+            End::Open => match bytes[at..]
+                .iter()
+                .rev()
+                .take_while(|&&byte| byte == b'\\')
+                .count()
+            {
+                0 => Step::To(bytes.len()),
+                slashes if at + slashes == bytes.len() => Step::Unfinished,
+                slashes => Step::To(bytes.len() - slashes),
+            },
+        }
+    }
+
+    /// Reads the text of a template that is no literal, to its end or its next hole.
+    fn template_text(&mut self, bytes: &[u8], at: usize, last: bool) -> Step {
+        match template_end(bytes, at) {
+            Template::Closed(end) => {
+                self.state = State::Code;
+                self.templates.pop();
+                self.after(b'"', Word::Other);
+                Step::To(end + 1)
+            }
+            Template::Hole(end) => {
+                self.state = State::Code;
+                self.after(b'(', Word::Other);
+                Step::To(end + 2)
+            }
+            Template::Open if last => Step::To(bytes.len()),
+            // A dollar sign or a backslash at the end may be half of something.
+            Template::Open => {
+                let tail = bytes[at..]
+                    .iter()
+                    .rev()
+                    .take_while(|&&byte| matches!(byte, b'\\' | b'$'))
+                    .count();
+                if tail == 0 {
+                    Step::To(bytes.len())
+                } else if at + tail == bytes.len() {
+                    Step::Unfinished
+                } else {
+                    Step::To(bytes.len() - tail)
+                }
+            }
+        }
+    }
+
+    fn code(&mut self, text: &str, at: usize, last: bool, collector: &mut Collector<'_>) -> Step {
+        let bytes = text.as_bytes();
+        match bytes[at] {
+            byte if byte.is_ascii_whitespace() => Step::To(at + 1),
+            byte if is_word(byte) => self.word(bytes, at, last, collector),
+            quote @ (b'"' | b'\'') => match string_end(bytes, at + 1, quote) {
+                End::Closed(end) => {
+                    self.literal(&text[at + 1..end], collector);
+                    Step::To(end + 1)
+                }
+                // Not a string after all, or a broken one: the line end puts things right.
+                End::Line(end) => {
+                    self.settle(collector);
+                    Step::To(end)
+                }
+                End::Open if last => Step::To(bytes.len()),
+                End::Open => Step::Unfinished,
+            },
+            b'`' => self.template(text, at, last, collector),
+            b'/' => self.slash(bytes, at, last, collector),
+            b'<' if bytes[at..].starts_with(b"<!--") => {
+                self.state = State::LineComment;
+                Step::To(at + 4)
+            }
+            b'<' if !last && b"<!--".starts_with(&bytes[at..]) => Step::Unfinished,
+            b'+' if bytes.get(at + 1).is_none() && !last => Step::Unfinished,
+            b'+' if bytes.get(at + 1) == Some(&b'+') => {
+                self.settle(collector);
+                // `x++ / y` divides, `++/x/` does not exist.
+                self.after(b')', Word::Other);
+                Step::To(at + 2)
+            }
+            byte => {
+                self.punctuation(byte, collector);
+                Step::To(at + 1)
+            }
+        }
+    }
+
+    fn word(&mut self, bytes: &[u8], at: usize, last: bool, collector: &mut Collector<'_>) -> Step {
+        let end = bytes[at..]
+            .iter()
+            .position(|&byte| !is_word(byte))
+            .map_or(bytes.len(), |length| at + length);
+        if end == bytes.len() && !last {
+            if end - at <= WORD {
+                return Step::Unfinished;
+            }
+            // The rest of a word too long to matter is another one; the last bytes may be half a character.
+            self.settle(collector);
+            self.after(b'a', Word::Other);
+            return Step::To(bytes.len());
+        }
+        self.settle(collector);
+        self.after(b'a', word(&bytes[at..end]));
+        Step::To(end)
+    }
+
+    fn punctuation(&mut self, byte: u8, collector: &mut Collector<'_>) {
+        if let Some(literal) = &mut self.waiting {
+            if byte == b'+' && !literal.plus {
+                literal.plus = true;
+                self.after(b'+', Word::Other);
+                return;
+            }
+            if byte == b':' && !literal.plus && matches!(literal.before, b'{' | b',') {
+                let key = word(literal.text.as_bytes());
+                self.waiting = None;
+                self.after(b'a', key);
+            }
+            self.settle(collector);
+        }
+        match byte {
+            b'{' => {
+                if let Some(braces) = self.templates.last_mut() {
+                    *braces += 1;
+                }
+            }
+            b'}' => match self.templates.last_mut() {
+                Some(0) => {
+                    self.state = State::Template;
+                    return;
+                }
+                Some(braces) => *braces -= 1,
+                None => {}
+            },
+            b'(' | b'=' | b':' => {
+                self.subject = if self.last == b'a' {
+                    self.word
+                } else {
+                    Word::Other
+                };
+            }
+            _ => {}
+        }
+        self.after(byte, Word::Other);
+    }
+
+    fn after(&mut self, last: u8, word: Word) {
+        self.last = last;
+        self.word = word;
+    }
+
+    fn slash(
+        &mut self,
+        bytes: &[u8],
+        at: usize,
+        last: bool,
+        collector: &mut Collector<'_>,
+    ) -> Step {
+        match bytes.get(at + 1) {
+            None if !last => return Step::Unfinished,
+            Some(b'/') => {
+                self.state = State::LineComment;
+                return Step::To(at + 2);
+            }
+            Some(b'*') => {
+                self.state = State::BlockComment;
+                return Step::To(at + 2);
+            }
+            _ => {}
+        }
+        let divides = match self.last {
+            b'a' => self.word != Word::Operator,
+            b')' | b']' | b'"' => true,
+            _ => false,
+        };
+        if divides {
+            self.punctuation(b'/', collector);
+            return Step::To(at + 1);
+        }
+        self.settle(collector);
+        match pattern_end(bytes, at + 1) {
+            End::Closed(end) => {
+                self.after(b')', Word::Other);
+                Step::To(end + 1)
+            }
+            End::Line(_) => {
+                self.after(b'/', Word::Other);
+                Step::To(at + 1)
+            }
+            End::Open if last => Step::To(at + 1),
+            End::Open => Step::Unfinished,
+        }
+    }
+
+    fn open_template(&mut self) {
+        if self.templates.len() >= TEMPLATES {
+            // Nobody writes this; what follows may be misread, but is still read.
+            self.templates.clear();
+        }
+        self.templates.push(0);
+    }
+
+    fn template(
+        &mut self,
+        text: &str,
+        at: usize,
+        last: bool,
+        collector: &mut Collector<'_>,
+    ) -> Step {
+        match template_end(text.as_bytes(), at + 1) {
+            Template::Closed(end) => {
+                self.literal(&text[at + 1..end], collector);
+                Step::To(end + 1)
+            }
+            Template::Hole(_) => {
+                self.settle(collector);
+                self.open_template();
+                self.state = State::Template;
+                Step::To(at + 1)
+            }
+            Template::Open if last => Step::To(text.len()),
+            Template::Open => Step::Unfinished,
+        }
+    }
+
+    fn literal(&mut self, raw: &str, collector: &mut Collector<'_>) {
+        let limit = collector.limits().token_bytes;
+        let text = unescaped(raw);
+        match &mut self.waiting {
+            Some(literal) if literal.plus && literal.text.len() + text.len() <= limit => {
+                literal.text.push_str(&text);
+                literal.plus = false;
+            }
+            _ => {
+                self.settle(collector);
+                let subject = match self.last {
+                    b'(' | b'=' | b':' => self.subject,
+                    b'a' => self.word,
+                    _ => Word::Other,
+                };
+                self.waiting = Some(Literal {
+                    text: text.into_owned(),
+                    before: self.last,
+                    subject,
+                    plus: false,
+                });
+            }
+        }
+        self.after(b'"', Word::Other);
+    }
+
+    /// Decides on the string that waits, now that what follows it is known.
+    fn settle(&mut self, collector: &mut Collector<'_>) {
+        let Some(literal) = self.waiting.take() else {
+            return;
+        };
+        let text = literal.text.as_str();
+        if literal.subject == Word::Pattern || text.len() < 3 {
+            return;
+        }
+        if markup::is_markup(text) {
+            markup::read(text, collector);
+            return;
+        }
+        if json::is_json(text) {
+            let depth = self.depth.saturating_add(1);
+            collector.fragment(depth, |collector| json::Json::read(text, depth, collector));
+            return;
+        }
+        if literal.subject == Word::Import {
+            if let Ok(url) = url_in(text, Ground::Named) {
+                collector.offer_from_document(&url, Hop::Speculative, Place::SCRIPT);
+            }
+            return;
+        }
+        let ground = if literal.subject == Word::Link {
+            Ground::Named
+        } else {
+            Ground::Script
+        };
+        let Ok(url) = url_in(text, ground) else {
+            return;
+        };
+        let tail = literal.before == b'+' && after_scheme(&url).is_none();
+        let head = literal.plus && !stands_alone(&url);
+        if !tail && !head {
+            collector.offer(&url, Hop::Speculative, Place::SCRIPT);
+        }
+    }
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$') || byte >= 0x80
+}
+
+fn word(bytes: &[u8]) -> Word {
+    match bytes {
+        b"return" | b"typeof" | b"case" | b"in" | b"of" | b"delete" | b"void" | b"do" | b"else"
+        | b"instanceof" | b"new" | b"throw" | b"yield" | b"await" => Word::Operator,
+        b"split"
+        | b"replace"
+        | b"replaceAll"
+        | b"indexOf"
+        | b"lastIndexOf"
+        | b"includes"
+        | b"startsWith"
+        | b"endsWith"
+        | b"match"
+        | b"search"
+        | b"test"
+        | b"join"
+        | b"RegExp"
+        | b"querySelector"
+        | b"querySelectorAll"
+        | b"getElementById"
+        | b"getElementsByClassName"
+        | b"getAttribute"
+        | b"hasAttribute"
+        | b"createElement"
+        | b"createElementNS"
+        | b"setAttributeNS"
+        | b"addEventListener"
+        | b"closest"
+        | b"matches"
+        | b"log"
+        | b"warn"
+        | b"error"
+        | b"Error"
+        | b"require"
+        | b"define" => Word::Pattern,
+        b"import" | b"from" | b"importScripts" => Word::Import,
+        b"href" | b"src" | b"location" | b"open" | b"assign" | b"fetch" | b"getJSON"
+        | b"getScript" | b"ajax" | b"url" | b"Url" | b"URL" | b"iconUrl" | b"imageUrl"
+        | b"Worker" => Word::Link,
+        _ => Word::Other,
+    }
+}
+
+fn boundary(text: &str, at: usize) -> usize {
+    (at..=text.len())
+        .find(|&at| text.is_char_boundary(at))
+        .unwrap_or(text.len())
+}
+
+enum End {
+    /// The closing byte is here.
+    Closed(usize),
+    /// The line ends here, before it was closed.
+    Line(usize),
+    /// The text ends.
+    Open,
+}
+
+fn string_end(bytes: &[u8], from: usize, quote: u8) -> End {
+    let mut at = from;
+    while let Some(found) =
+        memchr::memchr3(quote, b'\\', b'\n', bytes.get(at..).unwrap_or_default())
+    {
+        at += found;
+        match bytes[at] {
+            b'\\' => at += 2,
+            b'\n' => return End::Line(at),
+            _ => return End::Closed(at),
+        }
+    }
+    End::Open
+}
+
+/// Finds the end of a regular expression; a slash in brackets does not end it.
+fn pattern_end(bytes: &[u8], from: usize) -> End {
+    let mut at = from;
+    let mut class = false;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' => at += 1,
+            b'[' => class = true,
+            b']' => class = false,
+            b'\n' | b'\r' => return End::Line(at),
+            b'/' if !class => return End::Closed(at),
+            _ => {}
+        }
+        at += 1;
+    }
+    End::Open
+}
+
+enum Template {
+    Closed(usize),
+    Hole(usize),
+    Open,
+}
+
+fn template_end(bytes: &[u8], from: usize) -> Template {
+    let mut at = from;
+    while let Some(found) = memchr::memchr3(b'`', b'\\', b'$', bytes.get(at..).unwrap_or_default())
+    {
+        at += found;
+        match bytes[at] {
+            b'\\' => at += 2,
+            b'$' if bytes.get(at + 1) == Some(&b'{') => return Template::Hole(at),
+            b'$' => at += 1,
+            _ => return Template::Closed(at),
+        }
+    }
+    Template::Open
+}
+
+/// Resolves the escapes of JavaScript, which are those of JSON and some more.
+pub(crate) fn unescaped(text: &str) -> Cow<'_, str> {
+    if memchr::memchr(b'\\', text.as_bytes()).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let mut result = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        result.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        let Some(letter) = rest.chars().next() else {
+            break;
+        };
+        rest = &rest[letter.len_utf8()..];
+        match letter {
+            'n' => result.push('\n'),
+            't' => result.push('\t'),
+            'r' => result.push('\r'),
+            'b' | 'f' | 'v' | '0' => result.push(' '),
+            'x' => rest = code_unit(rest, 2, &mut result),
+            'u' => rest = unicode(rest, &mut result),
+            '\n' => {}
+            '\r' => rest = rest.strip_prefix('\n').unwrap_or(rest),
+            other => result.push(other),
+        }
+    }
+    result.push_str(rest);
+    Cow::Owned(result)
+}
+
+fn unicode<'a>(rest: &'a str, result: &mut String) -> &'a str {
+    if let Some(inside) = rest.strip_prefix('{') {
+        let Some((digits, after)) = inside.split_once('}') else {
+            return rest;
+        };
+        let code = u32::from_str_radix(digits, 16)
+            .ok()
+            .and_then(char::from_u32);
+        result.push(code.unwrap_or(char::REPLACEMENT_CHARACTER));
+        return after;
+    }
+    // A character outside the basic plane is two escapes.
+    if let Some(high @ 0xD800..0xDC00) = hex(rest, 4)
+        && let Some(low @ 0xDC00..0xE000) = rest
+            .get(4..)
+            .and_then(|rest| rest.strip_prefix("\\u"))
+            .and_then(|rest| hex(rest, 4))
+    {
+        let code = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
+        result.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+        return &rest[10..];
+    }
+    code_unit(rest, 4, result)
+}
+
+fn code_unit<'a>(rest: &'a str, digits: usize, result: &mut String) -> &'a str {
+    match hex(rest, digits) {
+        Some(code) => {
+            result.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+            &rest[digits..]
+        }
+        None => rest,
+    }
+}
+
+fn hex(rest: &str, digits: usize) -> Option<u32> {
+    let digits = rest.get(..digits)?;
+    digits
+        .bytes()
+        .all(|byte| byte.is_ascii_hexdigit())
+        .then(|| u32::from_str_radix(digits, 16).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{collected, split_everywhere};
+
+    fn urls(script: &str) -> Vec<String> {
+        split_everywhere(script, |pieces| {
+            collected(|collector| {
+                let mut reader = Script::new(0);
+                for piece in pieces {
+                    reader.push(piece, collector);
+                }
+                reader.finish(collector);
+            })
+        })
+    }
+
+    #[test]
+    fn strings_are_found() {
+        for (script, expected) in [
+            ("x='/a/b.png'", &["a/b.png"] as &[&str]),
+            ("x=\"/a/b.png\";y='/c.html'", &["a/b.png", "c.html"]),
+            ("x=`/a/b.png`", &["a/b.png"]),
+            ("x={'k':'/a.png',k2:\"/b.png\"}", &["a.png", "b.png"]),
+            ("x='\\/a\\/b.png'", &["a/b.png"]),
+            ("x='\\x2fa\\u002fb.png'", &["a/b.png"]),
+            ("x='/a/'+'b.png'", &["a/b.png"]),
+            ("x='/a/' + // comment\n 'b' + '.png'", &["a/b.png"]),
+            (
+                "x='https://gate.example/a.js'+v",
+                &["https://gate.example/a.js"],
+            ),
+            ("import x from './a.js'", &["a.js"]),
+            ("import('./lazy')", &["lazy"]),
+            ("a?'/a.png':'/b.png'", &["a.png", "b.png"]),
+            ("/'/.test(x);y='/a.png'", &["a.png"]),
+            ("x=a/b;y='/a.png'/2", &["a.png"]),
+            ("return/[/'\"]/.exec('/a.png')", &["a.png"]),
+            ("x='don\\'t';y='/a.png'", &["a.png"]),
+            ("x='broken\ny='/a.png'", &["a.png"]),
+            ("<!-- hide's\nx='/a.png'\n// -->", &["a.png"]),
+            ("x=`${a}/b/${'/c.png'}`;y='/d.png'", &["c.png", "d.png"]),
+            (
+                "x=`a${f({a:`b${'/c.png'}`})}d`;y='/d.png'",
+                &["c.png", "d.png"],
+            ),
+            ("document.write('<img src=\"/a.png\">')", &["a.png"]),
+            (
+                "document.write('<scr'+'ipt src=\"/a.js\"></scr'+'ipt>')",
+                &["a.js"],
+            ),
+            ("x=JSON.parse('{\"url\":\"\\\\/a\\\\/b\"}')", &["a/b"]),
+            ("location.href='/next'", &["next"]),
+            ("window.open('/next')", &["next"]),
+            (
+                "x={url:'/next','href':'/last',path:'/no'}",
+                &["next", "last"],
+            ),
+            ("x='é/é.png'", &["%C3%A9/%C3%A9.png"]),
+        ] {
+            assert_eq!(urls(script), expected, "{script}");
+        }
+    }
+
+    #[test]
+    fn strings_that_are_no_urls_are_not() {
+        for script in [
+            "x={'/a.png':1,\"/b.png\":2}",
+            "x.replace('/a/b/','/')",
+            "x.split( '/a/b/' )",
+            "x.endsWith('a.png')",
+            "x='/a/'+b",
+            "x=b+'/a.png'",
+            "x='https://gate.example/?q='+q",
+            "x=`/a/${b}.png`",
+            "x=`/a/${b}/c.png`",
+            "// '/a.png'",
+            "/* '/a.png' */",
+            "x=/\\/a\\.png/",
+            "x='text/html'",
+            "x='/'",
+            "require('./a.js')",
+            "console.log('a/b.png')",
+            "x='/a.png\n'",
+            "`/a.png",
+            "'/a.png",
+        ] {
+            assert_eq!(urls(script), [] as [&str; 0], "{script}");
+        }
+    }
+
+    #[test]
+    fn a_string_over_the_limit_is_passed_over() {
+        for quote in ['"', '`', '\''] {
+            let found = collected(|collector| {
+                let mut script = Script::new(0);
+                script.push(&format!("x={quote}"), collector);
+                let piece = "A/b.png\\n ".repeat(4000);
+                for _ in 0..60 {
+                    script.push(&piece, collector);
+                    assert!(script.held.len() <= collector.limits().token_bytes);
+                }
+                script.push(&format!("{quote};y='/a.png'"), collector);
+                script.finish(collector);
+                assert!(collector.passed_over > 0);
+            });
+            assert_eq!(found, ["a.png"], "{quote}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What an operator may change while the frontier runs: settings, budgets, priorities, groups, queues.
+//!
+//! Each change becomes durable with the next commit, but for the settings, which the caller keeps.
+
+use crate::error::{FrontierError, Result};
+use crate::frontier::{Frontier, limits};
+use crate::item::Millis;
+use crate::key::{self, Id};
+use crate::record::{Place, QueueRecord, Record, Retired};
+use crate::settings::{Budget, Overrides, Settings};
+use crate::store::Space;
+
+/// Queues looked at in one go when all of them are.
+const SWEEP: usize = 10_000;
+
+impl Frontier {
+    /// The settings in force.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Takes new settings. A larger budget brings queues back that had spent theirs.
+    ///
+    /// # Errors
+    /// When a file is damaged or the machine refuses.
+    pub fn set_settings(&mut self, settings: Settings) -> Result<()> {
+        let reconsider = settings.budget != self.settings.budget;
+        self.store.set_limits(limits(&settings));
+        self.recent.resize(settings.memory.recent.max(1), [0; 16]);
+        self.settings = settings;
+        let groups: Vec<Id> = self.lanes.keys().copied().collect();
+        for group in groups {
+            self.place_lane(&group);
+        }
+        if reconsider && self.totals.retired_queues > 0 {
+            self.reconsider_retired()?;
+        }
+        Ok(())
+    }
+
+    /// Gives a queue a budget of its own, or the settings' one again.
+    ///
+    /// # Errors
+    /// When there is no such queue, a file is damaged or the machine refuses.
+    pub fn set_budget(&mut self, queue: &str, budget: Option<Budget>) -> Result<()> {
+        let id = self.existing(queue)?;
+        self.change_queue(&id, |queue| queue.budget = budget)?;
+        self.reconsider(&id)
+    }
+
+    /// Retires a queue: its URLs stay, and none of them is handed out.
+    ///
+    /// # Errors
+    /// When there is no such queue, a file is damaged or the machine refuses.
+    pub fn retire(&mut self, queue: &str) -> Result<()> {
+        let id = self.existing(queue)?;
+        self.retire_queue(&id, Retired::Operator)
+    }
+
+    /// Brings a retired queue back; one without budget retires again at its next turn.
+    ///
+    /// # Errors
+    /// When there is no such queue, a file is damaged or the machine refuses.
+    pub fn unretire(&mut self, queue: &str) -> Result<()> {
+        let id = self.existing(queue)?;
+        let record = self.queues.get(&mut self.store, &id)?;
+        match record.map(|record| record.place) {
+            Some(Place::Retired(_)) => {
+                self.withdraw(&id)?;
+                self.place_again(&id)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Sets a queue's priority: 0 is the best, 128 the usual. A better one goes before all worse ones.
+    ///
+    /// # Errors
+    /// When there is no such queue, a file is damaged or the machine refuses.
+    pub fn set_priority(&mut self, queue: &str, priority: u8) -> Result<()> {
+        let id = self.existing(queue)?;
+        self.anew(&id, |queue| queue.priority = priority)
+    }
+
+    /// Puts a queue into another group, from now on; what is in flight ends in the old one.
+    ///
+    /// # Errors
+    /// When there is no such queue, a file is damaged or the machine refuses.
+    pub fn set_group(&mut self, queue: &str, group: &str) -> Result<()> {
+        let id = self.existing(queue)?;
+        let record = self.queues.get(&mut self.store, &id)?;
+        if record.is_some_and(|record| record.group == group) {
+            return Ok(());
+        }
+        self.ensure_group(group)?;
+        self.anew(&id, |queue| group.clone_into(&mut queue.group))
+    }
+
+    /// Sets what differs in the manners towards a group.
+    ///
+    /// # Errors
+    /// When a file is damaged or the machine refuses.
+    pub fn set_overrides(&mut self, group: &str, overrides: Overrides) -> Result<()> {
+        let id = self.ensure_group(group)?;
+        self.change_group(&id, |group| group.overrides = overrides)?;
+        self.place_lane(&id);
+        Ok(())
+    }
+
+    /// Changes a queue while it is in no list, and gives it its place again.
+    fn anew(&mut self, id: &Id, change: impl FnOnce(&mut QueueRecord)) -> Result<()> {
+        let record = self.queues.get(&mut self.store, id)?;
+        match record.map(|record| record.place) {
+            Some(Place::Retired(_)) | None => self.change_queue(id, change),
+            Some(_) => {
+                self.withdraw(id)?;
+                self.change_queue(id, change)?;
+                self.place_again(id)
+            }
+        }
+    }
+
+    fn existing(&mut self, name: &str) -> Result<Id> {
+        let id = key::id(name);
+        match self.queues.get(&mut self.store, &id)? {
+            Some(_) => Ok(id),
+            None => Err(FrontierError::NoQueue {
+                name: name.to_owned(),
+            }),
+        }
+    }
+
+    /// Brings a queue back that was retired for a budget it now has.
+    fn reconsider(&mut self, id: &Id) -> Result<()> {
+        let (usual, now) = (self.settings.budget, self.now);
+        match self.queues.get(&mut self.store, id)? {
+            Some(queue) if comes_back(queue, &usual, now) => {
+                self.withdraw(id)?;
+                self.place_again(id)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn reconsider_retired(&mut self) -> Result<()> {
+        self.queues.save(&mut self.store)?;
+        let (usual, now) = (self.settings.budget, self.now);
+        let mut range = key::all(Space::Queue, &[]);
+        loop {
+            let mut back: Vec<Id> = Vec::new();
+            let mut last = None;
+            self.store.scan(range.clone(), |key, bytes| {
+                let returns = |queue: QueueRecord| comes_back(&queue, &usual, now);
+                if QueueRecord::decode(bytes).is_some_and(returns)
+                    && let Ok(id) = key.as_slice()[1..].try_into()
+                {
+                    back.push(id);
+                    last = Some(*key);
+                }
+                back.len() < SWEEP
+            })?;
+            for id in &back {
+                self.reconsider(id)?;
+            }
+            match last {
+                Some(last) if back.len() >= SWEEP => range.start = last,
+                _ => return Ok(()),
+            }
+            self.trim()?;
+            self.queues.save(&mut self.store)?;
+        }
+    }
+}
+
+fn comes_back(queue: &QueueRecord, usual: &Budget, now: Millis) -> bool {
+    match queue.place {
+        Place::Retired(Retired::Urls | Retired::Bytes | Retired::Time) => {
+            queue.exhausted(usual, 0, now).is_none()
+        }
+        Place::Retired(Retired::Operator)
+        | Place::Nowhere
+        | Place::Rotation(_)
+        | Place::Parked(_)
+        | Place::Sleeping { .. } => false,
+    }
+}

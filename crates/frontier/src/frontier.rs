@@ -1,0 +1,509 @@
+//! The frontier: candidates go in, items are handed out, outcomes come back, and a commit makes it last.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+
+use crate::active::Active;
+use crate::error::{FrontierError, Result};
+use crate::item::{Added, Candidate, Item, ItemId, Millis, Next, Precedence};
+use crate::key::{self, Id, Position, SHORT_ID_BYTES, UrlHash};
+use crate::lane::Lane;
+use crate::record::{
+    GroupRecord, META_VERSION, Place, QueueRecord, Seen, SeenState, StoredItem, Totals,
+};
+use crate::settings::Settings;
+use crate::store::{Limits, Store};
+use crate::table::{IdMap, Table};
+
+/// The open frontier of one job.
+pub struct Frontier {
+    pub(crate) store: Store,
+    pub(crate) settings: Settings,
+    pub(crate) totals: Totals,
+    checkpoint: Option<Vec<u8>>,
+    pub(crate) now: Millis,
+    /// The first time the caller told.
+    pub(crate) opened_at: Millis,
+    told: bool,
+    /// Whether the last process closed the frontier after its last commit.
+    pub(crate) opened_clean: bool,
+    pub(crate) queues: Table<QueueRecord>,
+    pub(crate) groups: Table<GroupRecord>,
+    pub(crate) active: IdMap<Active>,
+    pub(crate) lanes: IdMap<Lane>,
+    pub(crate) ready: BTreeSet<(u8, u64, Id)>,
+    pub(crate) timers: BTreeSet<(u64, Id)>,
+    /// The first queues of the rotation that are not active; those from `rotation_from` on are on disk.
+    pub(crate) rotation: BTreeMap<Position, Id>,
+    pub(crate) rotation_from: Option<Position>,
+    /// Active queues by priority.
+    pub(crate) priorities: Box<[u32; 256]>,
+    pub(crate) in_flight: HashMap<u64, InFlight>,
+    /// When the next sleeper wakes; the end of time if none sleeps.
+    pub(crate) next_due: u64,
+    turns: u64,
+    /// Hashes seen lately, each at the place it chooses; what is at a wrong place is only forgotten.
+    pub(crate) recent: Vec<[u8; 16]>,
+    buffer: Vec<u8>,
+}
+
+/// A URL that was handed out.
+#[derive(Clone, Copy)]
+pub(crate) struct InFlight {
+    pub(crate) queue: Id,
+    pub(crate) group: Id,
+    pub(crate) position: Position,
+    pub(crate) hash: UrlHash,
+    pub(crate) cost: u32,
+    pub(crate) attempts: u32,
+    pub(crate) since: Millis,
+}
+
+impl Frontier {
+    /// Opens the frontier in `dir` at its last commit, making it if there is none.
+    ///
+    /// # Errors
+    /// When another process has it open, it is of another version, a file is damaged, or the machine refuses.
+    pub fn open(dir: &Path, settings: Settings) -> Result<Self> {
+        let recovered = Store::open(dir, limits(&settings))?;
+        let mut store = recovered.store;
+        if let Some(found) = recovered.meta.first().copied()
+            && found != META_VERSION
+        {
+            return Err(FrontierError::Version {
+                dir: dir.to_owned(),
+                found,
+                known: META_VERSION,
+            });
+        }
+        let (mut totals, checkpoint) = match recovered.meta.is_empty() {
+            true => (Totals::default(), None),
+            false => Totals::decode(&recovered.meta).ok_or_else(|| store.bad_record())?,
+        };
+        let opened_clean = std::mem::take(&mut totals.clean);
+        totals.epoch += 1;
+        // Before anything is handed out: a process that dies before its first commit leaves this trace.
+        store.commit(&totals.encode(checkpoint.as_deref()))?;
+        let recent = vec![[0; 16]; settings.memory.recent.max(1)];
+        let mut frontier = Self {
+            store,
+            settings,
+            totals,
+            checkpoint,
+            now: Millis(0),
+            opened_at: Millis(0),
+            told: false,
+            opened_clean,
+            queues: Table::new(),
+            groups: Table::new(),
+            active: IdMap::default(),
+            lanes: IdMap::default(),
+            ready: BTreeSet::new(),
+            timers: BTreeSet::new(),
+            rotation: BTreeMap::new(),
+            rotation_from: Some((0, 0)),
+            priorities: Box::new([0; 256]),
+            in_flight: HashMap::new(),
+            next_due: 0,
+            turns: 0,
+            recent,
+            buffer: Vec::new(),
+        };
+        frontier.find_next_due()?;
+        Ok(frontier)
+    }
+
+    /// The caller's checkpoint of the last commit, if it ever made one.
+    #[must_use]
+    pub fn checkpoint(&self) -> Option<&[u8]> {
+        self.checkpoint.as_deref()
+    }
+
+    /// Queues a URL unless it is known.
+    ///
+    /// A forced one is queued again once it was finished; one that is queued or in flight is not queued twice.
+    ///
+    /// # Errors
+    /// When a string is longer than the settings allow, or the machine refuses.
+    pub fn add(&mut self, candidate: &Candidate<'_>) -> Result<Added> {
+        self.check_lengths(candidate)?;
+        let hash = key::url_hash(candidate.key);
+        if !candidate.force && self.is_recent(&hash) {
+            return Ok(Added::Seen);
+        }
+        let seen_key = key::seen(&hash);
+        let known = self.store.get(&seen_key)?;
+        self.note_recent(&hash);
+        if let Some(bytes) = &known {
+            let seen = Seen::decode(bytes).ok_or_else(|| self.store.bad_record())?;
+            if !candidate.force || seen.state == SeenState::Queued {
+                return Ok(Added::Seen);
+            }
+        } else {
+            self.totals.known += 1;
+        }
+        let id = key::id(candidate.queue);
+        self.trim()?;
+        self.ensure_queue(&id, candidate)?;
+        let seen = Seen {
+            state: SeenState::Queued,
+            attempts: 0,
+            status: 0,
+            queue: short(&id),
+        };
+        self.store.put(seen_key, &seen.encode())?;
+        let mut retired = false;
+        self.change_queue(&id, |queue| {
+            queue.queued += 1;
+            retired = matches!(queue.place, Place::Retired(_));
+        })?;
+        self.totals.queued += 1;
+        self.totals.retired_items += u64::from(retired);
+        let mut item = std::mem::take(&mut self.buffer);
+        item.clear();
+        StoredItem::encode_candidate(&hash, candidate, &mut item);
+        let inserted = self.insert_item(&id, candidate.precedence.0, &item);
+        self.buffer = item;
+        inserted.map(|()| Added::New)
+    }
+
+    fn check_lengths(&self, candidate: &Candidate<'_>) -> Result<()> {
+        let limit = self.settings.longest_string;
+        let Candidate {
+            url,
+            queue,
+            group,
+            via,
+            hops,
+            source,
+            ..
+        } = *candidate;
+        let fields = [
+            ("URL", url),
+            ("queue name", queue),
+            ("group name", group),
+            ("via", via),
+            ("hop path", hops),
+            ("source tag", source),
+        ];
+        match fields.iter().find(|(_, field)| field.len() > limit) {
+            None => Ok(()),
+            Some((what, field)) => Err(FrontierError::TooLong {
+                what,
+                bytes: field.len(),
+                limit,
+            }),
+        }
+    }
+
+    fn ensure_queue(&mut self, id: &Id, candidate: &Candidate<'_>) -> Result<()> {
+        if self.queues.get(&mut self.store, id)?.is_some() {
+            return Ok(());
+        }
+        let group = match candidate.group {
+            "" => candidate.queue,
+            group => group,
+        };
+        self.ensure_group(group)?;
+        self.queues
+            .insert(*id, QueueRecord::new(candidate.queue, group));
+        self.totals.queues += 1;
+        Ok(())
+    }
+
+    pub(crate) fn ensure_group(&mut self, name: &str) -> Result<Id> {
+        let id = key::id(name);
+        if self.groups.get(&mut self.store, &id)?.is_none() {
+            self.groups.insert(id, GroupRecord::new(name));
+            self.totals.groups += 1;
+        }
+        Ok(id)
+    }
+
+    /// Puts a URL into its queue and sees to it that the queue has a place.
+    pub(crate) fn insert_item(&mut self, id: &Id, precedence: u8, item: &[u8]) -> Result<()> {
+        let position = (precedence, self.number());
+        self.store.put_fresh(key::item(id, position), item)?;
+        let mut place = Place::Nowhere;
+        self.change_queue(id, |queue| {
+            place = queue.place;
+            queue.head = queue.head.min(position);
+        })?;
+        let share = self.share();
+        if let Some(active) = self.active.get_mut(id) {
+            active.insert(position, item, share);
+            self.list(id);
+            return Ok(());
+        }
+        match place {
+            Place::Nowhere => self.enlist(id),
+            Place::Rotation(_) | Place::Parked(_) | Place::Sleeping { .. } | Place::Retired(_) => {
+                Ok(())
+            }
+        }
+    }
+
+    /// Says what to do now.
+    ///
+    /// # Errors
+    /// When a file is damaged or the machine refuses.
+    pub fn next(&mut self, now: Millis) -> Result<Next> {
+        self.tell(now);
+        self.trim()?;
+        self.wake()?;
+        loop {
+            self.expire_timers();
+            self.fill()?;
+            let Some((_, _, group)) = self.ready.first().copied() else {
+                return Ok(self.nothing_ready());
+            };
+            if let Some(item) = self.hand_out(&group)? {
+                return Ok(Next::Fetch(item));
+            }
+        }
+    }
+
+    fn nothing_ready(&self) -> Next {
+        let timer = self.timers.first().map_or(u64::MAX, |(due, _)| *due);
+        let due = timer.min(self.next_due);
+        if due < u64::MAX {
+            Next::Wait(Millis(due))
+        } else if self.in_flight.is_empty() {
+            Next::Empty
+        } else {
+            Next::Idle
+        }
+    }
+
+    /// Hands out the next URL of a ready group; none if its queue turned out to have spent its budget.
+    fn hand_out(&mut self, group: &Id) -> Result<Option<Item>> {
+        let first = self.lanes.get(group).and_then(|lane| lane.ready.first());
+        let Some((_, _, id)) = first.copied() else {
+            self.place_lane(group);
+            return Ok(None);
+        };
+        self.unlist(&id);
+        let Some(queue) = self.queues.get(&mut self.store, &id)? else {
+            return Err(self.store.bad_record());
+        };
+        if let Some(why) = queue.exhausted(&self.settings.budget, 0, self.now) {
+            self.retire_queue(&id, why)?;
+            return Ok(None);
+        }
+        let (queue_name, group_name) = (queue.name.clone(), queue.group.clone());
+        let turn = self.turn();
+        let Some(active) = self.active.get_mut(&id) else {
+            return Ok(None);
+        };
+        let Some((position, bytes)) = active.pop() else {
+            return Ok(None);
+        };
+        let item = StoredItem::decode(&bytes).ok_or_else(|| self.store.bad_record())?;
+        active.turn = turn;
+        active.flying.push(position);
+        active.flying_cost += u64::from(item.cost);
+        let flight = InFlight {
+            queue: id,
+            group: *group,
+            position,
+            hash: item.hash,
+            cost: item.cost,
+            attempts: item.attempts,
+            since: self.now,
+        };
+        self.in_flight.insert(position.1, flight);
+        if let Some(lane) = self.lanes.get_mut(group) {
+            lane.in_flight += 1;
+        }
+        let (manners, now) = (self.settings.manners, self.now);
+        self.change_group(group, |group| {
+            let manners = group.overrides.over(&manners);
+            group.pace.begins(&manners, now, position.1);
+        })?;
+        self.refill(&id)?;
+        self.list(&id);
+        self.place_lane(group);
+        Ok(Some(Item {
+            id: ItemId(position.1),
+            url: item.url,
+            via: item.via,
+            hops: item.hops,
+            source: item.source,
+            queue: queue_name,
+            group: group_name,
+            precedence: Precedence(position.0),
+            cost: item.cost,
+            attempts: item.attempts,
+            force: item.force,
+        }))
+    }
+
+    /// Makes everything since the last commit durable, with the caller's checkpoint, as one.
+    ///
+    /// What is in flight then is handed out again if it is not finished before a later commit.
+    ///
+    /// # Errors
+    /// When the machine refuses; the frontier must then be opened again, and is at its last commit.
+    pub fn commit(&mut self, checkpoint: &[u8]) -> Result<()> {
+        self.queues.save(&mut self.store)?;
+        self.groups.save(&mut self.store)?;
+        self.store.commit(&self.totals.encode(Some(checkpoint)))?;
+        self.checkpoint = Some(checkpoint.to_vec());
+        Ok(())
+    }
+
+    /// Commits, and notes that nothing was asked since: the next opening need not wait before it asks.
+    ///
+    /// # Errors
+    /// When the machine refuses.
+    pub fn close(mut self, checkpoint: &[u8]) -> Result<()> {
+        // What is in flight may have been asked already.
+        self.totals.clean = self.in_flight.is_empty();
+        self.commit(checkpoint)
+    }
+
+    /// The number of changes' bytes and other sizes of the store.
+    #[must_use]
+    pub fn store_size(&self) -> crate::StoreSize {
+        self.store.size()
+    }
+
+    /// Queues in the rotation that are not active.
+    pub(crate) fn waiting_queues(&self) -> u64 {
+        self.totals
+            .rotating
+            .saturating_sub(self.active.len() as u64)
+    }
+
+    /// Time never goes back here, whatever the caller says.
+    pub(crate) fn tell(&mut self, now: Millis) {
+        self.now = self.now.max(now);
+        if !std::mem::replace(&mut self.told, true) {
+            self.opened_at = self.now;
+        }
+    }
+
+    pub(crate) fn trim(&mut self) -> Result<()> {
+        let limit = self.settings.memory.records / 2;
+        self.queues.trim(&mut self.store, limit)?;
+        self.groups.trim(&mut self.store, limit)
+    }
+
+    /// A number that was never used before.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.totals.sequence += 1;
+        self.totals.sequence
+    }
+
+    pub(crate) fn turn(&mut self) -> u64 {
+        self.turns += 1;
+        self.turns
+    }
+
+    pub(crate) fn change_queue(
+        &mut self,
+        id: &Id,
+        change: impl FnOnce(&mut QueueRecord),
+    ) -> Result<()> {
+        if let Some(queue) = self.queues.change(&mut self.store, id)? {
+            change(queue);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn change_group(
+        &mut self,
+        id: &Id,
+        change: impl FnOnce(&mut GroupRecord),
+    ) -> Result<()> {
+        if let Some(group) = self.groups.change(&mut self.store, id)? {
+            change(group);
+        }
+        Ok(())
+    }
+
+    fn is_recent(&self, hash: &UrlHash) -> bool {
+        self.recent[self.recent_place(hash)] == hash[4..]
+    }
+
+    fn note_recent(&mut self, hash: &UrlHash) {
+        let place = self.recent_place(hash);
+        self.recent[place].copy_from_slice(&hash[4..]);
+    }
+
+    fn recent_place(&self, hash: &UrlHash) -> usize {
+        let mut low = [0; 8];
+        low.copy_from_slice(&hash[12..]);
+        (u64::from_le_bytes(low) % self.recent.len() as u64) as usize
+    }
+}
+
+pub(crate) fn limits(settings: &Settings) -> Limits {
+    Limits {
+        changes: settings.memory.changes.max(4096),
+        filters: settings.memory.filters,
+        blocks: settings.memory.blocks,
+    }
+}
+
+pub(crate) fn short(id: &Id) -> [u8; SHORT_ID_BYTES] {
+    let mut short = [0; SHORT_ID_BYTES];
+    short.copy_from_slice(&id[..SHORT_ID_BYTES]);
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::item::Outcome;
+
+    #[test]
+    fn another_version_is_refused_by_its_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(dir.path(), limits(&Settings::default()))
+            .unwrap()
+            .store;
+        store.commit(&[1, 0]).unwrap();
+        drop(store);
+        let refused = Frontier::open(dir.path(), Settings::default()).err();
+        assert!(matches!(
+            refused,
+            Some(FrontierError::Version { found: 1, .. })
+        ));
+    }
+
+    #[test]
+    fn inactive_queues_are_on_disk_only() {
+        let mut settings = Settings {
+            active_queues: 8,
+            ..Settings::default()
+        };
+        settings.memory.records = 128;
+        settings.memory.changes = 1 << 16;
+        settings.manners.min_delay = std::time::Duration::ZERO;
+        settings.manners.max_delay = std::time::Duration::ZERO;
+        let dir = tempfile::tempdir().unwrap();
+        let mut frontier = Frontier::open(dir.path(), settings).unwrap();
+        for number in 0..6000 {
+            let queue = format!("host{}", number % 3000);
+            let url = format!("http://{queue}/{number}");
+            frontier.add(&Candidate::new(&url, &queue)).unwrap();
+            assert!(frontier.queues.len() <= 66 && frontier.groups.len() <= 66);
+        }
+        assert!(frontier.rotation.len() <= 512);
+        let mut done = 0;
+        while let Next::Fetch(item) = frontier.next(Millis(1)).unwrap() {
+            let outcome = Outcome::done(200, 1, std::time::Duration::ZERO);
+            frontier.finish(Millis(1), item.id, &outcome).unwrap();
+            assert!(frontier.active.len() <= 8 && frontier.lanes.len() <= 8);
+            assert!(frontier.queues.len() <= 80 && frontier.groups.len() <= 80);
+            done += 1;
+        }
+        assert_eq!(done, 6000);
+        assert_eq!(frontier.counts().queued, 0);
+        assert!(
+            frontier.lanes.is_empty() && frontier.timers.is_empty() && frontier.ready.is_empty()
+        );
+        assert_eq!(frontier.waiting_queues(), 0);
+    }
+}

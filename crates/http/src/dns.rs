@@ -1,0 +1,581 @@
+//! Asks the DNS for addresses, and keeps the answer as text for the `dns:` record.
+//!
+//! Answers are remembered for as long as they say, within bounds, and so is that a name does not exist. Failures are
+//! not: a server that fails now may not in a minute. Only NXDOMAIN and NODATA say something about the name.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::{Duration, SystemTime};
+
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig};
+use hickory_resolver::lookup::Lookup;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::net::{DnsError as HickoryDnsError, NetError};
+use hickory_resolver::proto::op::ResponseCode;
+use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
+
+/// What bounds a resolver.
+#[derive(Debug, Clone)]
+pub struct ResolverSettings {
+    /// Whom to ask.
+    pub servers: Servers,
+    /// What to ask for.
+    pub families: Families,
+    /// How long to wait for one answer.
+    pub timeout: Duration,
+    /// How often to ask.
+    pub attempts: usize,
+    /// The shortest time that an answer is remembered.
+    pub shortest: Duration,
+    /// The longest.
+    pub longest: Duration,
+    /// How many names are remembered, at most.
+    pub names: usize,
+}
+
+impl Default for ResolverSettings {
+    fn default() -> Self {
+        Self {
+            servers: Servers::System,
+            families: Families::Both,
+            timeout: Duration::from_secs(5),
+            attempts: 2,
+            shortest: Duration::from_secs(60),
+            longest: Duration::from_secs(6 * 3600),
+            names: 100_000,
+        }
+    }
+}
+
+/// Whom to ask.
+#[derive(Debug, Clone)]
+pub enum Servers {
+    /// Those of the system, and its hosts file.
+    System,
+    /// These.
+    Given(Vec<SocketAddr>),
+}
+
+/// Which addresses to ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Families {
+    /// IPv4.
+    V4,
+    /// IPv4 and IPv6; IPv4 comes first.
+    Both,
+}
+
+/// The addresses of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// The name that was asked for.
+    pub name: String,
+    /// Its addresses, IPv4 first. Never empty.
+    pub addresses: Vec<IpAddr>,
+    /// The records of the answer, aliases included, one a line; empty for a name that is an address.
+    pub records: String,
+    /// When the answer came.
+    pub at: SystemTime,
+    /// Until when it is remembered.
+    pub until: SystemTime,
+}
+
+impl Resolved {
+    /// Returns the block of the `dns:` record, as Heritrix writes it: the time, then the records.
+    #[must_use]
+    pub fn block(&self) -> String {
+        let time = jiff::Timestamp::try_from(self.at).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+        format!("{}\n{}", time.strftime("%Y%m%d%H%M%S"), self.records)
+    }
+}
+
+/// Where an answer comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerSource {
+    /// The DNS, now: worth a `dns:` record.
+    Asked,
+    /// Memory.
+    Remembered,
+    /// The name is an address.
+    Literal,
+}
+
+/// Why a name has no address.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DnsError {
+    /// It is no name.
+    #[error("{name:?} is no name: {detail}")]
+    BadName {
+        /// What was asked for.
+        name: String,
+        /// What the library said.
+        detail: String,
+    },
+    /// NXDOMAIN: it does not exist.
+    #[error("{name} does not exist")]
+    NoSuchName {
+        /// What was asked for.
+        name: String,
+    },
+    /// NODATA: it exists, without an address.
+    #[error("{name} has no address")]
+    NoAddress {
+        /// What was asked for.
+        name: String,
+    },
+    /// A server answered with an error: SERVFAIL, REFUSED, …
+    #[error("{code} for {name}")]
+    ServerFailed {
+        /// What was asked for.
+        name: String,
+        /// The code, by its name.
+        code: String,
+    },
+    /// No server answered in time.
+    #[error("no answer for {name} in time")]
+    Timeout {
+        /// What was asked for.
+        name: String,
+    },
+    /// Anything else.
+    #[error("cannot resolve {name}: {detail}")]
+    Other {
+        /// What was asked for.
+        name: String,
+        /// What the library said.
+        detail: String,
+    },
+}
+
+impl DnsError {
+    /// Returns the status that crawl.log has for it, as Heritrix numbers them.
+    #[must_use]
+    pub fn code(&self) -> i32 {
+        match self {
+            Self::BadName { .. } => -7,
+            Self::NoSuchName { .. }
+            | Self::NoAddress { .. }
+            | Self::ServerFailed { .. }
+            | Self::Timeout { .. }
+            | Self::Other { .. } => -1,
+        }
+    }
+
+    /// Tells whether it says something about the name, and not only about servers.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        matches!(
+            self,
+            Self::BadName { .. } | Self::NoSuchName { .. } | Self::NoAddress { .. }
+        )
+    }
+}
+
+/// Asks the DNS.
+pub struct Resolver {
+    inner: TokioResolver,
+    settings: ResolverSettings,
+    memory: Mutex<Memory>,
+}
+
+impl std::fmt::Debug for Resolver {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Resolver")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why no resolver could be made.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot set up the resolver: {detail}")]
+pub struct ResolverError {
+    /// What the library said.
+    pub detail: String,
+}
+
+impl Resolver {
+    /// Makes a resolver.
+    pub fn new(settings: ResolverSettings) -> Result<Self, ResolverError> {
+        let failed = |error: NetError| ResolverError {
+            detail: error.to_string(),
+        };
+        let mut builder = match &settings.servers {
+            Servers::System => TokioResolver::builder_tokio().map_err(failed)?,
+            Servers::Given(servers) => {
+                let servers = servers.iter().map(name_server).collect();
+                let config = ResolverConfig::from_name_servers(servers);
+                TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
+            }
+        };
+        let options = builder.options_mut();
+        options.timeout = settings.timeout;
+        options.attempts = settings.attempts;
+        options.preserve_intermediates = true;
+        if matches!(settings.servers, Servers::Given(_)) {
+            options.use_hosts_file = ResolveHosts::Never;
+        }
+        // What is remembered is remembered here, by the caller's clock.
+        options.cache_size = 0;
+        Ok(Self {
+            inner: builder.build().map_err(failed)?,
+            memory: Mutex::new(Memory::new(settings.names)),
+            settings,
+        })
+    }
+
+    /// Returns the addresses of a host, and where the answer comes from.
+    pub async fn resolve(
+        &self,
+        host: &str,
+        now: SystemTime,
+    ) -> Result<(Arc<Resolved>, AnswerSource), DnsError> {
+        if let Ok(address) = host.trim_matches(['[', ']']).parse::<IpAddr>() {
+            return Ok((Arc::new(literal(host, address, now)), AnswerSource::Literal));
+        }
+        let name = host.trim_end_matches('.').to_ascii_lowercase();
+        if let Some(known) = self.memory().find(&name, now) {
+            return known.map(|resolved| (resolved, AnswerSource::Remembered));
+        }
+        let absolute = Name::from_ascii(format!("{name}."))
+            .ok()
+            .filter(|_| !name.is_empty())
+            .ok_or_else(|| DnsError::BadName {
+                name: name.clone(),
+                detail: "not a domain name".to_owned(),
+            })?;
+        let v4 = self.inner.lookup(absolute.clone(), RecordType::A);
+        let v6 = async {
+            match self.settings.families {
+                Families::V4 => None,
+                Families::Both => Some(self.inner.lookup(absolute, RecordType::AAAA).await),
+            }
+        };
+        let (v4, v6) = both(v4, v6).await;
+        let answer = self.combine(&name, v4, v6, now);
+        self.memory().keep(name, &answer);
+        answer.found.map(|resolved| (resolved, AnswerSource::Asked))
+    }
+
+    fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn combine(
+        &self,
+        name: &str,
+        v4: Result<Lookup, NetError>,
+        v6: Option<Result<Lookup, NetError>>,
+        now: SystemTime,
+    ) -> Answer {
+        let mut answers: Vec<&Record> = Vec::new();
+        for lookup in [Some(&v4), v6.as_ref()].into_iter().flatten().flatten() {
+            for record in lookup.answers() {
+                if !answers.contains(&record) {
+                    answers.push(record);
+                }
+            }
+        }
+        let addresses: Vec<IpAddr> = answers
+            .iter()
+            .filter_map(|record| match &record.data {
+                RData::A(address) => Some(IpAddr::V4(address.0)),
+                RData::AAAA(address) => Some(IpAddr::V6(address.0)),
+                _ => None,
+            })
+            .collect();
+        if addresses.is_empty() {
+            let errors: Vec<NetError> = [v4.err(), v6.and_then(Result::err)]
+                .into_iter()
+                .flatten()
+                .collect();
+            let until = now + self.bounded(negative_ttl(&errors));
+            let found = Err(worst(name, &errors));
+            return Answer { found, until };
+        }
+        let ttl = answers.iter().map(|record| record.ttl).min().unwrap_or(0);
+        let until = now + self.bounded(Duration::from_secs(u64::from(ttl)));
+        let found = Ok(Arc::new(Resolved {
+            name: name.to_owned(),
+            addresses,
+            records: answers.iter().map(|record| line(record)).collect(),
+            at: now,
+            until,
+        }));
+        Answer { found, until }
+    }
+
+    fn bounded(&self, ttl: Duration) -> Duration {
+        ttl.max(self.settings.shortest).min(self.settings.longest)
+    }
+}
+
+fn name_server(address: &SocketAddr) -> NameServerConfig {
+    let on_port = |mut connection: ConnectionConfig| {
+        connection.port = address.port();
+        connection
+    };
+    let mut server = NameServerConfig::udp_and_tcp(address.ip());
+    server.connections = vec![
+        on_port(ConnectionConfig::udp()),
+        on_port(ConnectionConfig::tcp()),
+    ];
+    server
+}
+
+fn literal(host: &str, address: IpAddr, now: SystemTime) -> Resolved {
+    Resolved {
+        name: host.to_owned(),
+        addresses: vec![address],
+        records: String::new(),
+        at: now,
+        until: now,
+    }
+}
+
+/// Writes a record as dnsjava does, and so Heritrix: tabs between the parts, more of them behind a short name.
+fn line(record: &Record) -> String {
+    let mut line = record.name.to_string();
+    if line.len() < 8 {
+        line.push('\t');
+    }
+    if line.len() < 16 {
+        line.push('\t');
+    }
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        line,
+        "\t{}\t{}\t{}\t{}",
+        record.ttl,
+        record.dns_class,
+        record.record_type(),
+        record.data
+    );
+    line
+}
+
+fn negative_ttl(errors: &[NetError]) -> Duration {
+    let ttls = errors.iter().filter_map(|error| match error {
+        NetError::Dns(HickoryDnsError::NoRecordsFound(none)) => none.negative_ttl,
+        _ => None,
+    });
+    Duration::from_secs(u64::from(ttls.min().unwrap_or(0)))
+}
+
+/// Returns what the errors say together: a name that does not exist has neither kind of address; one that has no
+/// address of one kind may have the other, if only its server answered.
+fn worst(name: &str, errors: &[NetError]) -> DnsError {
+    let mut errors = errors.iter().map(|error| classify(name, error));
+    let Some(first) = errors.next() else {
+        return DnsError::NoAddress {
+            name: name.to_owned(),
+        };
+    };
+    errors.fold(first, |worst, error| match (&worst, &error) {
+        (DnsError::NoSuchName { .. }, _) => worst,
+        (_, DnsError::NoSuchName { .. }) | (DnsError::NoAddress { .. }, _) => error,
+        _ => worst,
+    })
+}
+
+fn classify(name: &str, error: &NetError) -> DnsError {
+    let name = name.to_owned();
+    match error {
+        NetError::Dns(HickoryDnsError::NoRecordsFound(none)) => match none.response_code {
+            ResponseCode::NXDomain => DnsError::NoSuchName { name },
+            ResponseCode::NoError => DnsError::NoAddress { name },
+            code => DnsError::ServerFailed {
+                name,
+                code: code.to_str().to_owned(),
+            },
+        },
+        NetError::Dns(HickoryDnsError::ResponseCode(code)) => DnsError::ServerFailed {
+            name,
+            code: code.to_str().to_owned(),
+        },
+        NetError::Timeout => DnsError::Timeout { name },
+        NetError::Io(source) if source.kind() == std::io::ErrorKind::TimedOut => {
+            DnsError::Timeout { name }
+        }
+        other => DnsError::Other {
+            name,
+            detail: other.to_string(),
+        },
+    }
+}
+
+/// Waits for two things at once.
+async fn both<First: Future, Second: Future>(
+    first: First,
+    second: Second,
+) -> (First::Output, Second::Output) {
+    let (mut first, mut second) = (pin!(first), pin!(second));
+    let (mut one, mut two) = (None, None);
+    std::future::poll_fn(|context| {
+        if one.is_none()
+            && let Poll::Ready(output) = first.as_mut().poll(context)
+        {
+            one = Some(output);
+        }
+        if two.is_none()
+            && let Poll::Ready(output) = second.as_mut().poll(context)
+        {
+            two = Some(output);
+        }
+        match (one.take(), two.take()) {
+            (Some(one), Some(two)) => Poll::Ready((one, two)),
+            (left, right) => {
+                (one, two) = (left, right);
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+/// What is known of a name, and until when.
+#[derive(Debug, Clone)]
+struct Answer {
+    found: Result<Arc<Resolved>, DnsError>,
+    until: SystemTime,
+}
+
+/// What is remembered, in two generations: when the young one is full it becomes the old one, which is forgotten.
+#[derive(Debug)]
+struct Memory {
+    young: HashMap<String, Answer>,
+    old: HashMap<String, Answer>,
+    names_each: usize,
+}
+
+impl Memory {
+    fn new(names: usize) -> Self {
+        Self {
+            young: HashMap::new(),
+            old: HashMap::new(),
+            names_each: (names / 2).max(1),
+        }
+    }
+
+    fn find(&mut self, name: &str, now: SystemTime) -> Option<Result<Arc<Resolved>, DnsError>> {
+        if !self.young.contains_key(name) {
+            let (name, answer) = self.old.remove_entry(name)?;
+            self.insert(name, answer);
+        }
+        let answer = self.young.get(name)?;
+        if answer.until > now {
+            return Some(answer.found.clone());
+        }
+        self.young.remove(name);
+        None
+    }
+
+    /// Remembers what says something about the name.
+    fn keep(&mut self, name: String, answer: &Answer) {
+        if answer.found.as_ref().err().is_none_or(DnsError::is_final) {
+            self.insert(name, answer.clone());
+        }
+    }
+
+    fn insert(&mut self, name: String, answer: Answer) {
+        if self.young.len() >= self.names_each {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(name, answer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hickory_resolver::proto::rr::rdata::{A, CNAME};
+
+    use super::*;
+
+    fn record(name: &str, ttl: u32, data: RData) -> Record {
+        Record::from_rdata(Name::from_ascii(name).unwrap(), ttl, data)
+    }
+
+    #[test]
+    fn lines_are_those_of_heritrix() {
+        let address = || RData::A(A::new(192, 0, 2, 7));
+        assert_eq!(
+            line(&record("www.example.org.", 589, address())),
+            "www.example.org.\t589\tIN\tA\t192.0.2.7\n"
+        );
+        // dnsjava fills short names up to the third tab stop.
+        assert_eq!(
+            line(&record("a.test.", 5, address())),
+            "a.test.\t\t\t5\tIN\tA\t192.0.2.7\n"
+        );
+        assert_eq!(
+            line(&record("abcd.test.", 5, address())),
+            "abcd.test.\t\t5\tIN\tA\t192.0.2.7\n"
+        );
+        let alias = RData::CNAME(CNAME(Name::from_ascii("b.example.org.").unwrap()));
+        assert_eq!(
+            line(&record("www.example.org.", 60, alias)),
+            "www.example.org.\t60\tIN\tCNAME\tb.example.org.\n"
+        );
+    }
+
+    #[test]
+    fn memory_is_bounded_and_forgets() {
+        let start = SystemTime::UNIX_EPOCH;
+        let answer = |seconds| Answer {
+            found: Err(DnsError::NoSuchName {
+                name: String::new(),
+            }),
+            until: start + Duration::from_secs(seconds),
+        };
+        let mut memory = Memory::new(10);
+        for index in 0..100 {
+            memory.keep(format!("n{index}"), &answer(50));
+            assert!(memory.young.len() + memory.old.len() <= 10);
+            // What is asked for again and again stays.
+            assert!(memory.find("n0", start).is_some());
+        }
+        assert!(memory.find("n1", start).is_none());
+        assert!(memory.find("n0", start + Duration::from_secs(50)).is_none());
+
+        let failed = Answer {
+            found: Err(DnsError::Timeout {
+                name: String::new(),
+            }),
+            ..answer(50)
+        };
+        memory.keep("failed".to_owned(), &failed);
+        assert!(memory.find("failed", start).is_none());
+    }
+
+    #[test]
+    fn what_two_errors_say_together() {
+        let none = |code| {
+            NetError::Dns(HickoryDnsError::NoRecordsFound(
+                hickory_resolver::net::NoRecords::new(
+                    hickory_resolver::proto::op::Query::default(),
+                    code,
+                ),
+            ))
+        };
+        let no_name = || none(ResponseCode::NXDomain);
+        let no_data = || none(ResponseCode::NoError);
+        let failed = || NetError::Dns(HickoryDnsError::ResponseCode(ResponseCode::ServFail));
+        let is = |errors: &[NetError]| worst("n", errors).to_string();
+        assert_eq!(is(&[no_name(), no_name()]), "n does not exist");
+        assert_eq!(is(&[failed(), no_name()]), "n does not exist");
+        assert_eq!(is(&[no_data(), no_data()]), "n has no address");
+        assert_eq!(is(&[no_data(), failed()]), "Server Failure for n");
+        assert_eq!(is(&[failed(), no_data()]), "Server Failure for n");
+        assert_eq!(
+            is(&[NetError::Timeout, no_data()]),
+            "no answer for n in time"
+        );
+        assert_eq!(is(&[]), "n has no address");
+    }
+}

@@ -1,0 +1,40 @@
+//! What the crawl writes beside the frontier's own state, with the same commit.
+
+use std::collections::BTreeMap;
+
+use ecluse_report::Tally;
+use serde::{Deserialize, Serialize};
+
+use crate::warcs::WarcState;
+
+/// Everything the engine needs to go on where it was.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub(crate) struct Checkpoint {
+    /// The files.
+    pub(crate) warc: WarcState,
+    /// Lengths of the logs, in the order of [`crate::logs`].
+    pub(crate) logs: [u64; 4],
+    /// What was fetched.
+    pub(crate) tally: Tally,
+    /// Links not followed, by rule.
+    pub(crate) rejected: BTreeMap<String, u64>,
+    /// When the job was begun, in milliseconds since 1970.
+    pub(crate) begun: u64,
+    /// Milliseconds of work on it.
+    pub(crate) busy: u64,
+    /// URLs that count against the job's budget: prerequisites do not.
+    pub(crate) fetched: u64,
+    /// The seeds are all queued.
+    pub(crate) seeded: bool,
+    /// How it ended, and when.
+    pub(crate) ended: Option<Ended>,
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ended {
+    pub(crate) how: String,
+    /// In milliseconds since 1970.
+    pub(crate) at: u64,
+}

@@ -1,0 +1,262 @@
+//! What was captured before, in this job and in earlier ones: by payload, and by URL.
+//!
+//! Within the job it stands in the frontier's notes, so that it is as old or as new as everything else there: a capture
+//! that was cut off after a kill is never referred to. When a job is finished its notes go into a database that all jobs
+//! of the archive share; until then no other job sees them.
+
+use std::path::Path;
+
+use ecluse_frontier::{Frontier, NoteKind};
+use ecluse_http::Sha1Digest;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::notes;
+
+/// The first capture of a payload: what a revisit refers to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Original {
+    /// Its URL.
+    pub(crate) url: String,
+    /// Its date, in seconds since 1970, as its record has it.
+    pub(crate) seconds: u64,
+}
+
+/// The last capture of a URL that nothing was linked from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LastCapture {
+    /// The capture whose payload it was.
+    pub(crate) original: Original,
+    pub(crate) digest: Sha1Digest,
+    pub(crate) etag: Vec<u8>,
+    pub(crate) last_modified: Vec<u8>,
+}
+
+impl Original {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.seconds.to_be_bytes().to_vec();
+        bytes.extend_from_slice(self.url.as_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (seconds, url) = bytes.split_first_chunk::<8>()?;
+        Some(Self {
+            url: std::str::from_utf8(url).ok()?.to_owned(),
+            seconds: u64::from_be_bytes(*seconds),
+        })
+    }
+}
+
+impl LastCapture {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.digest.bytes().to_vec();
+        for value in [&self.etag, &self.last_modified] {
+            let length = u16::try_from(value.len()).unwrap_or(0);
+            bytes.extend_from_slice(&length.to_be_bytes());
+            bytes.extend_from_slice(&value[..usize::from(length)]);
+        }
+        bytes.extend_from_slice(&self.original.encode());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (digest, mut rest) = bytes.split_first_chunk::<20>()?;
+        let mut value = || {
+            let (length, behind) = rest.split_first_chunk::<2>()?;
+            let (value, behind) = behind.split_at_checked(u16::from_be_bytes(*length).into())?;
+            rest = behind;
+            Some(value.to_vec())
+        };
+        let (etag, last_modified) = (value()?, value()?);
+        Some(Self {
+            digest: Sha1Digest::from_bytes(*digest),
+            etag,
+            last_modified,
+            original: Original::decode(rest)?,
+        })
+    }
+}
+
+/// The database of earlier jobs.
+pub(crate) struct Earlier {
+    database: Option<Connection>,
+}
+
+const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS payload (digest BLOB PRIMARY KEY, original BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS capture (url BLOB PRIMARY KEY, last BLOB NOT NULL) WITHOUT ROWID;
+";
+
+/// Rows of one transaction when a job's notes are added.
+const ROWS: usize = 10_000;
+
+impl Earlier {
+    /// Opens the database if there is one: the first job of an archive has nothing to look up.
+    pub(crate) fn open(path: &Path) -> rusqlite::Result<Self> {
+        if !path.is_file() {
+            return Ok(Self { database: None });
+        }
+        Ok(Self {
+            database: Some(connect(path)?),
+        })
+    }
+
+    /// Returns the first capture of a payload.
+    pub(crate) fn original(&self, digest: &Sha1Digest) -> rusqlite::Result<Option<Original>> {
+        let found = self.blob(
+            "SELECT original FROM payload WHERE digest = ?1",
+            digest.bytes(),
+        )?;
+        Ok(found.as_deref().and_then(Original::decode))
+    }
+
+    /// Returns the last capture of a URL, if asking for a change can make sense.
+    pub(crate) fn last(&self, url_key: &[u8]) -> rusqlite::Result<Option<LastCapture>> {
+        let found = self.blob("SELECT last FROM capture WHERE url = ?1", url_key)?;
+        Ok(found.as_deref().and_then(LastCapture::decode))
+    }
+
+    fn blob(&self, query: &str, key: &[u8]) -> rusqlite::Result<Option<Vec<u8>>> {
+        let Some(database) = &self.database else {
+            return Ok(None);
+        };
+        let mut query = database.prepare_cached(query)?;
+        query.query_row([key], |row| row.get(0)).optional()
+    }
+
+    /// Adds what a finished job captured. Doing it again changes nothing.
+    pub(crate) fn add_job(
+        path: &Path,
+        frontier: &mut Frontier,
+        going: &mut dyn FnMut(),
+    ) -> Result<(), String> {
+        let database = connect(path).map_err(|error| shown(path, &error))?;
+        database
+            .execute_batch(SCHEMA)
+            .map_err(|error| shown(path, &error))?;
+        // The first capture of a payload stays what others refer to; the last one of a URL is the newest.
+        let payloads = "INSERT OR IGNORE INTO payload VALUES (?1, ?2)";
+        let captures = "INSERT OR REPLACE INTO capture VALUES (?1, ?2)";
+        for (kind, insert) in [(notes::PAYLOAD, payloads), (notes::CAPTURE, captures)] {
+            copy(&database, insert, frontier, kind, going).map_err(|error| match error {
+                CopyError::Database(error) => shown(path, &error),
+                CopyError::Frontier(error) => error.to_string(),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+enum CopyError {
+    Database(rusqlite::Error),
+    Frontier(ecluse_frontier::FrontierError),
+}
+
+/// Copies the notes of a kind in the order of their keys: neighbours in the database are written together.
+fn copy(
+    database: &Connection,
+    insert: &str,
+    frontier: &mut Frontier,
+    kind: NoteKind,
+    going: &mut dyn FnMut(),
+) -> Result<(), CopyError> {
+    let mut failed = None;
+    let mut rows = 0;
+    let mut one = |key: &[u8], value: &[u8]| -> rusqlite::Result<()> {
+        if rows == 0 {
+            database.execute_batch("BEGIN IMMEDIATE")?;
+        }
+        database
+            .prepare_cached(insert)?
+            .execute(params![key, value])?;
+        rows += 1;
+        if rows == ROWS {
+            rows = 0;
+            going();
+            database.execute_batch("COMMIT")?;
+        }
+        Ok(())
+    };
+    let walked = frontier.notes(kind, |key, value| match one(key, value) {
+        Ok(()) => true,
+        Err(error) => {
+            failed = Some(error);
+            false
+        }
+    });
+    if let Some(error) = failed {
+        return Err(CopyError::Database(error));
+    }
+    walked.map_err(CopyError::Frontier)?;
+    if rows > 0 {
+        let commit = database.execute_batch("COMMIT");
+        commit.map_err(CopyError::Database)?;
+    }
+    Ok(())
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let database = Connection::open(path)?;
+    database.busy_timeout(std::time::Duration::from_secs(60))?;
+    database.pragma_update(None, "journal_mode", "wal")?;
+    database.pragma_update(None, "synchronous", "normal")?;
+    database.set_prepared_statement_cache_capacity(8);
+    Ok(database)
+}
+
+fn shown(path: &Path, error: &rusqlite::Error) -> String {
+    format!("{}: {error}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn original(url: &str) -> Original {
+        Original {
+            url: url.to_owned(),
+            seconds: 1_700_000_000,
+        }
+    }
+
+    #[test]
+    fn notes_read_back() {
+        let first = original("http://lock.example/");
+        assert_eq!(Original::decode(&first.encode()), Some(first.clone()));
+        let last = LastCapture {
+            original: first,
+            digest: Sha1Digest::of(b"x"),
+            etag: b"\"1\"".to_vec(),
+            last_modified: Vec::new(),
+        };
+        let bytes = last.encode();
+        assert_eq!(LastCapture::decode(&bytes), Some(last));
+        for cut in 0..24 {
+            assert_eq!(LastCapture::decode(&bytes[..cut]), None);
+        }
+    }
+
+    #[test]
+    fn a_finished_job_is_seen_by_the_next_and_the_first_original_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("earlier.sqlite");
+        assert!(Earlier::open(&path).unwrap().database.is_none());
+        let digest = Sha1Digest::of(b"page");
+        for job in ["one", "two"] {
+            let settings = ecluse_frontier::Settings::default();
+            let mut frontier = Frontier::open(&dir.path().join(job), settings).unwrap();
+            let value = original(&format!("http://{job}.example/")).encode();
+            frontier
+                .note(notes::PAYLOAD, digest.bytes(), &value)
+                .unwrap();
+            for _ in 0..2 {
+                Earlier::add_job(&path, &mut frontier, &mut || {}).unwrap();
+            }
+        }
+        let earlier = Earlier::open(&path).unwrap();
+        let found = earlier.original(&digest).unwrap().unwrap();
+        assert_eq!(found.url, "http://one.example/");
+        assert_eq!(earlier.original(&Sha1Digest::of(b"other")).unwrap(), None);
+        assert_eq!(earlier.last(b"0123456789abcdef").unwrap(), None);
+    }
+}

@@ -1,0 +1,481 @@
+//! The engine of a job: hands URLs out, takes captures in, and commits both together.
+//!
+//! One thread owns the frontier, the file being written and the logs, and runs all fetches; a few others look for links
+//! and pack. A URL is finished in the frontier only after its records stand in the file, and a commit makes both
+//! durable at once: killed at any moment, the job is where its last commit was.
+
+mod settle;
+mod upkeep;
+
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ecluse_extract::Limits as ExtractLimits;
+use ecluse_frontier::{Frontier, FrontierError, Millis, Next, Precedence};
+use ecluse_http::{Client, Jar, Settings as ClientSettings};
+use ecluse_report::{Moment, Progress, SeedTally};
+use ecluse_scope::{Compression, Order, Seed};
+use ecluse_stage::{Failure, Metrics, Outbox};
+use ecluse_warc::{Packer, Packing};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::checkpoint::{Checkpoint, Ended};
+use crate::earlier::Earlier;
+use crate::errand::{self, Errand, Shared, now};
+use crate::job::Job;
+use crate::logs::Logs;
+use crate::manners::{Capacity, frontier_settings, set_groups};
+use crate::notes;
+use crate::pool::{Pool, PoolOrder, Processed};
+use crate::robots::Robots;
+use crate::sieve::{FoundBy, Sieve};
+use crate::status::{JobState, Rates};
+use crate::warcs::{Naming, Warcs};
+
+pub(crate) use upkeep::{SOFTWARE, why_slow, word};
+
+/// What the stage gives every job.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) harvested: std::path::PathBuf,
+    pub(crate) digests: std::path::PathBuf,
+    pub(crate) capacity: Capacity,
+    pub(crate) threads: usize,
+    pub(crate) commit_every: Duration,
+    /// Free space below which nothing is fetched.
+    pub(crate) floor: ecluse_config::Free,
+    pub(crate) host: String,
+    pub(crate) outbox: &'a Outbox,
+    pub(crate) metrics: Metrics,
+    /// Tells whether a more urgent job waits for a worker.
+    pub(crate) is_in_the_way: &'a dyn Fn() -> bool,
+}
+
+/// How a job was left.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// Everything is fetched that will be.
+    Ended,
+    /// It was asked to stop, or made way for a more urgent one.
+    Stopped,
+}
+
+/// What comes back to the engine.
+enum Event {
+    Errand(Box<Errand>),
+    Processed(Box<Processed>),
+}
+
+/// Why nothing more is handed out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Ending {
+    Stop,
+    Enough(String),
+}
+
+/// How long what is in flight may take when the job is asked to stop; then it is fetched again another time.
+const STOP_PATIENCE: Duration = Duration::from_secs(20);
+/// How a job ends that fetched everything.
+const FINISHED: &str = "finished";
+/// How often the engine looks around.
+const LOOK_AROUND: Duration = Duration::from_millis(100);
+/// Captures taken in before the engine looks around again.
+const AT_A_TIME: usize = 64;
+
+pub(crate) struct Engine<'a> {
+    job: &'a Job,
+    around: &'a Surroundings<'a>,
+    order: Rc<Order>,
+    /// Where seeds lead to: seeds too, beside those of the job.
+    led_to: Vec<Seed>,
+    shared: Rc<Shared>,
+    pub(crate) frontier: Frontier,
+    sieve: Sieve,
+    warcs: Warcs,
+    logs: Logs,
+    packer: Packer,
+    pool: Pool,
+    pool_order: Arc<PoolOrder>,
+    events: UnboundedReceiver<Event>,
+    sender: UnboundedSender<Event>,
+    pub(crate) checkpoint: Checkpoint,
+    state: JobState,
+    why: Option<String>,
+    ending: Option<Ending>,
+    /// When it was asked to stop.
+    asked: Option<Instant>,
+    in_flight: usize,
+    /// Nothing waits and nothing is in flight.
+    is_drained: bool,
+    /// Queues whose budget was looked at.
+    budgeted: HashSet<String>,
+    started: Instant,
+    busy_before: u64,
+    timers: upkeep::Timers,
+    rates: Rates,
+    progress: Option<Progress>,
+    last_url: String,
+    /// Bytes of the file at the last commit.
+    committed_bytes: u64,
+    changed: bool,
+    /// A server asked for patience: a kill must not make us forget it.
+    is_told_to_wait: bool,
+}
+
+impl<'a> Engine<'a> {
+    /// Opens everything of a job. Must be called inside the runtime.
+    ///
+    /// # Errors
+    /// Defers while another process has the job, halts when the machine refuses.
+    pub(crate) fn open(job: &'a Job, around: &'a Surroundings<'a>) -> Result<Self, Failure> {
+        let order = Rc::new(job.order.clone());
+        let settings = frontier_settings(&order, around.capacity);
+        let mut frontier = Frontier::open(&job.dir.frontier(), settings).map_err(blame)?;
+        let checkpoint: Checkpoint = match frontier.checkpoint() {
+            Some(bytes) => serde_json::from_slice(bytes)
+                .map_err(|error| Failure::hold(format!("checkpoint of the job: {error}")))?,
+            None => Checkpoint {
+                begun: now().0,
+                ..Checkpoint::default()
+            },
+        };
+        set_groups(&order, &mut frontier).map_err(blame)?;
+        let led_to = led_to(&frontier)?;
+        let seeds = [&job.seeds.seeds[..], &led_to];
+        let mut sieve =
+            Sieve::new(&order, &seeds, year(checkpoint.begun)).map_err(Failure::hold)?;
+        sieve.rejected.clone_from(&checkpoint.rejected);
+        let naming = naming(&order, &around.host);
+        let warcs = Warcs::resume(&around.harvested, naming, checkpoint.warc.clone())?;
+        let logs = Logs::open(&job.dir.logs(), checkpoint.logs)?;
+        let shared = Rc::new(share(job, around, &order)?);
+        let (sender, events) = unbounded_channel();
+        let done = {
+            let sender = sender.clone();
+            move |processed| {
+                let _ = sender.send(Event::Processed(Box::new(processed)));
+            }
+        };
+        Ok(Self {
+            packer: Packer::new(packing(&order)),
+            pool: Pool::start(around.threads, done)?,
+            pool_order: Arc::new(pool_order(&order, job)),
+            busy_before: checkpoint.busy,
+            committed_bytes: warcs.all_bytes(),
+            job,
+            around,
+            order,
+            led_to,
+            shared,
+            frontier,
+            sieve,
+            warcs,
+            logs,
+            events,
+            sender,
+            checkpoint,
+            state: JobState::Starting,
+            why: None,
+            ending: None,
+            asked: None,
+            in_flight: 0,
+            is_drained: false,
+            budgeted: HashSet::new(),
+            started: Instant::now(),
+            timers: upkeep::Timers::new(),
+            rates: Rates::default(),
+            progress: None,
+            last_url: String::new(),
+            changed: true,
+            is_told_to_wait: false,
+        })
+    }
+
+    /// Works until the job is over, or until it is asked to stop.
+    ///
+    /// # Errors
+    /// When the machine fails; the job is then at its last commit.
+    pub(crate) async fn live(&mut self) -> Result<Left, Failure> {
+        if self.checkpoint.ended.is_some() {
+            return Ok(Left::Ended);
+        }
+        self.job.count_start(self.checkpoint.tally.totals.urls)?;
+        self.sow()?;
+        self.note_change("started")?;
+        self.state = JobState::Running;
+        loop {
+            self.look_around()?;
+            let wake = self.send_out()?;
+            if let Some(left) = self.is_over()? {
+                return Ok(left);
+            }
+            let wait = wake.min(LOOK_AROUND);
+            let first = tokio::select! {
+                biased;
+                event = self.events.recv() => event,
+                () = tokio::time::sleep(wait) => None,
+            };
+            if let Some(event) = first {
+                self.take(event)?;
+                for _ in 1..AT_A_TIME {
+                    let Ok(event) = self.events.try_recv() else {
+                        break;
+                    };
+                    self.take(event)?;
+                }
+            }
+        }
+    }
+
+    /// Queues the seeds, once.
+    fn sow(&mut self) -> Result<(), Failure> {
+        if self.checkpoint.seeded {
+            return Ok(());
+        }
+        for (number, seed) in self.job.seeds.seeds.iter().enumerate() {
+            let number = (number as u64).to_be_bytes();
+            let tally = SeedTally {
+                url: seed.url.to_string(),
+                tag: seed.tag.clone(),
+                status: 0,
+                redirect: None,
+            };
+            let key = notes::key_of(&self.order.same_url.key(&seed.url));
+            let noted = self.frontier.note(notes::SEED, &number, &tally.encode());
+            noted.map_err(blame)?;
+            let noted = self.frontier.note(notes::SEED_NUMBER, &key, &number);
+            noted.map_err(blame)?;
+            let found = FoundBy {
+                via: "",
+                hops: "",
+                source: &seed.tag,
+                precedence: Precedence::SEED,
+                force: false,
+            };
+            let order = Rc::clone(&self.order);
+            self.sieve
+                .queue(&order, &mut self.frontier, &seed.url, &found)
+                .map_err(blame)?;
+            self.around.outbox.tick();
+        }
+        self.checkpoint.seeded = true;
+        self.commit()
+    }
+
+    /// Hands out what may be fetched now, and says how long there is nothing more.
+    fn send_out(&mut self) -> Result<Duration, Failure> {
+        self.is_drained = false;
+        self.check_budget();
+        let most = usize::try_from(self.order.manners.connections).unwrap_or(usize::MAX);
+        while self.ending.is_none()
+            && self.state == JobState::Running
+            && self.in_flight < most.max(1)
+        {
+            if self.is_budget_handed_out() {
+                break;
+            }
+            let at = Millis(now().0);
+            match self.frontier.next(at).map_err(blame)? {
+                Next::Fetch(item) => {
+                    self.set_exception(&item)?;
+                    self.in_flight += 1;
+                    let (shared, sender) = (Rc::clone(&self.shared), self.sender.clone());
+                    tokio::task::spawn_local(async move {
+                        let errand = errand::run(shared, item).await;
+                        let _ = sender.send(Event::Errand(Box::new(errand)));
+                    });
+                }
+                Next::Wait(until) => return Ok(until.since(at)),
+                Next::Idle => break,
+                Next::Empty => {
+                    self.is_drained = self.in_flight == 0;
+                    break;
+                }
+            }
+        }
+        Ok(LOOK_AROUND)
+    }
+
+    /// Tells whether as many URLs are out as the job may still fetch.
+    fn is_budget_handed_out(&self) -> bool {
+        let limit = self.order.budget.urls.get();
+        limit.is_some_and(|limit| self.checkpoint.fetched + self.in_flight as u64 >= limit)
+            && self.in_flight > 0
+    }
+
+    fn take(&mut self, event: Event) -> Result<(), Failure> {
+        self.changed = true;
+        match event {
+            Event::Errand(errand) => self.settle_errand(*errand),
+            Event::Processed(processed) => self.settle_processed(*processed),
+        }
+    }
+
+    /// Says whether the job is over, or may be left.
+    fn is_over(&mut self) -> Result<Option<Left>, Failure> {
+        if self.in_flight > 0 {
+            let patience = self
+                .asked
+                .is_some_and(|asked| asked.elapsed() > STOP_PATIENCE);
+            if !patience {
+                return Ok(None);
+            }
+        }
+        match self.ending.clone() {
+            Some(Ending::Stop) => {
+                self.leave()?;
+                Ok(Some(Left::Stopped))
+            }
+            Some(Ending::Enough(how)) => self.end(&how).map(Some),
+            None if self.is_drained => self.end(FINISHED).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Ends the job: what is fetched is all there will be.
+    fn end(&mut self, how: &str) -> Result<Left, Failure> {
+        self.state = JobState::Finishing;
+        self.close_file()?;
+        self.note_change(&format!("ended: {how}"))?;
+        self.checkpoint.ended = Some(Ended {
+            how: how.to_owned(),
+            at: now().0,
+        });
+        self.commit()?;
+        self.tell()?;
+        Ok(Left::Ended)
+    }
+
+    /// Says that the job cannot go on for now.
+    pub(crate) fn tell_failed(&mut self, why: &str) {
+        self.state = JobState::Stopped;
+        self.why = Some(why.to_owned());
+        let _ = self.tell();
+    }
+
+    /// Says that everything is done.
+    pub(crate) fn tell_finished(&mut self) {
+        self.state = JobState::Finished;
+        // The status is for the eye.
+        let _ = self.tell();
+    }
+
+    /// Leaves the job so that it can be taken up again.
+    fn leave(&mut self) -> Result<(), Failure> {
+        self.note_change("stopped")?;
+        self.commit()?;
+        self.save_cookies();
+        self.job.forget_starts()?;
+        self.state = JobState::Stopped;
+        self.tell()?;
+        Ok(())
+    }
+}
+
+impl Drop for Engine<'_> {
+    fn drop(&mut self) {
+        // Whatever becomes of the job, it is not running here any more.
+        let job = format!("{}-{}", self.order.job, self.order.harvest);
+        self.around.metrics.crawl(&job, None);
+    }
+}
+
+fn led_to(frontier: &Frontier) -> Result<Vec<Seed>, Failure> {
+    let mut seeds = Vec::new();
+    let walked = frontier.notes(notes::SEED_TARGET, |_, value| {
+        let text = String::from_utf8_lossy(value);
+        if let Ok(url) = url::Url::parse(&text) {
+            seeds.push(Seed {
+                url,
+                tag: String::new(),
+                reach: None,
+            });
+        }
+        true
+    });
+    walked.map_err(blame)?;
+    Ok(seeds)
+}
+
+fn share(job: &Job, around: &Surroundings<'_>, order: &Rc<Order>) -> Result<Shared, Failure> {
+    let agent = order.user_agent(&job.contact).map_err(Failure::hold)?;
+    Ok(Shared {
+        client: Rc::new(client(job, order)?).into(),
+        grouping: Rc::new(order.grouping()).into(),
+        user_agent: std::cell::RefCell::new(agent.into()),
+        resolver: errand::resolver(order).map_err(Failure::hold)?,
+        robots: Robots::default().into(),
+        jar: upkeep::read_cookies(&job.dir)
+            .unwrap_or_else(|| Jar::new(Default::default()))
+            .into(),
+        earlier: Earlier::open(&around.digests)
+            .map_err(Failure::halt)?
+            .into(),
+        order: Rc::clone(order).into(),
+    })
+}
+
+/// The client that an order asks for. How many fetches there are at once is the engine's to say.
+fn client(job: &Job, order: &Order) -> Result<Client, Failure> {
+    let mut settings = ClientSettings::new(&job.dir.spool());
+    settings.connections = usize::MAX >> 4;
+    settings.kept_connections = usize::try_from(order.manners.connections)
+        .unwrap_or(500)
+        .max(64);
+    settings.bytes_per_second = order.manners.bandwidth.get().map(|bytes| bytes.get());
+    settings.spooling.memory_bytes =
+        usize::try_from(order.limits.memory.get()).unwrap_or(256 << 10);
+    Client::new(settings).map_err(Failure::halt)
+}
+
+fn pool_order(order: &Order, job: &Job) -> PoolOrder {
+    PoolOrder {
+        packing: packing(order),
+        limits: ExtractLimits {
+            document_bytes: order.extract.size.get(),
+            links: order.extract.links as usize,
+            url_bytes: order.scope.url_length as usize,
+            ..ExtractLimits::default()
+        },
+        speculative: order.extract.speculative,
+        sitemaps: order.extract.sitemaps,
+        robots_bytes: order.robots.size.get(),
+        spool: job.dir.spool(),
+    }
+}
+
+fn packing(order: &Order) -> Packing {
+    match order.warc.compression {
+        Compression::Gzip => Packing::Gzip(order.warc.gzip_level),
+        Compression::None => Packing::None,
+    }
+}
+
+fn naming(order: &Order, host: &str) -> Naming {
+    let front = match order.warc.prefix.as_str() {
+        "" => format!("{}-{}", order.job, order.harvest),
+        prefix => format!("{prefix}-{}-{}", order.job, order.harvest),
+    };
+    Naming {
+        front,
+        host: host.to_owned(),
+        end: match order.warc.compression {
+            Compression::Gzip => ".warc.gz",
+            Compression::None => ".warc",
+        },
+    }
+}
+
+fn year(at: u64) -> u32 {
+    Moment(at).digits14()[..4].parse().unwrap_or(2026)
+}
+
+/// Who is at fault when the frontier fails.
+pub(crate) fn blame(error: FrontierError) -> Failure {
+    match error {
+        FrontierError::Locked { .. } => Failure::defer(error),
+        FrontierError::Damaged { .. } => Failure::hold(error),
+        other => Failure::halt(other),
+    }
+}

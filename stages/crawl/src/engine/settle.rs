@@ -1,0 +1,693 @@
+//! What becomes of a URL: what an errand found, and what a capture brought.
+
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
+
+use ecluse_extract::Hop;
+use ecluse_frontier::{Added, Disposition, Finished, Item, Millis, Outcome, Precedence};
+use ecluse_http::{Place, Shape};
+use ecluse_report::{Fetched, HostTally, Kept, Moment, SeedTally, UriError};
+use ecluse_scope::{Answer, Seed};
+use ecluse_stage::Failure;
+use url::Url;
+
+use super::{Engine, blame};
+use crate::earlier::{LastCapture, Original};
+use crate::errand::{Errand, Result as Found, authority, now};
+use crate::manners::{exception, retry_delay};
+use crate::notes;
+use crate::pool::{Processed, Work, causes};
+use crate::records::{Capture, pack_dns};
+use crate::robots::{KeptAnswer, Led, authority_of};
+use crate::sieve::FoundBy;
+
+/// Until a URL is asked again that waits for a robots.txt elsewhere.
+const ROBOTS_WAIT: Duration = Duration::from_millis(500);
+/// Queues that are remembered for having their budget.
+const BUDGETED: usize = 100_000;
+
+/// A URL that is finished, or tried, without a capture.
+struct Missed<'a> {
+    status: i32,
+    why: &'a str,
+    disposition: Disposition,
+    took: Option<Duration>,
+    crawl_delay: Option<Duration>,
+}
+
+impl Engine<'_> {
+    /// Draws the consequences of an errand.
+    pub(super) fn settle_errand(&mut self, errand: Errand) -> Result<(), Failure> {
+        if let Some(answer) = &errand.dns {
+            self.store_dns(answer, &errand)?;
+        }
+        let (item, begun) = (errand.item, errand.begun);
+        let later = Disposition::Retry {
+            after: retry_delay(&self.order),
+        };
+        match errand.result {
+            Found::Fetched {
+                exchange,
+                last,
+                crawl_delay,
+            } => {
+                let Some(url) = errand.url else {
+                    return self.put_back(&item, ROBOTS_WAIT);
+                };
+                let capture = Capture {
+                    item,
+                    url,
+                    begun,
+                    exchange,
+                    original: None,
+                    last,
+                    keep: true,
+                    crawl_delay,
+                };
+                self.settle_fetched(capture)
+            }
+            Found::Regroup { group } => {
+                let moved = self.frontier.set_group(&item.queue, &group);
+                moved.map_err(blame)?;
+                self.put_back(&item, Duration::ZERO)
+            }
+            Found::NeedsRobots => self.fetch_robots_first(&item, errand.url.as_ref()),
+            Found::Bad { status, why } => {
+                self.miss(&item, begun, &Missed::of(status, &why, Disposition::Failed))
+            }
+            Found::Forbidden { why } => {
+                let why = format!("robots:{why}");
+                self.miss(&item, begun, &Missed::of(-9998, &why, Disposition::Failed))
+            }
+            Found::Unknown { why, wait } => {
+                let later = Disposition::Retry {
+                    after: wait.max(Duration::from_millis(100)),
+                };
+                self.miss(&item, begun, &Missed::of(-61, &why, later))
+            }
+            Found::Unresolved { error } => {
+                let disposition = match error.is_final() {
+                    true => Disposition::Failed,
+                    false => later,
+                };
+                self.settle_robots_failure(errand.url.as_ref(), &error.to_string());
+                let why = error.to_string();
+                self.miss(&item, begun, &Missed::of(error.code(), &why, disposition))
+            }
+            Found::Unanswered {
+                error,
+                took,
+                crawl_delay,
+            } => {
+                let code = error.code();
+                if code == -5 {
+                    return Err(Failure::halt(causes(&error)));
+                }
+                let is_robots = self.settle_robots_failure(errand.url.as_ref(), &error.to_string());
+                let missed = Missed {
+                    status: code,
+                    why: &causes(&error),
+                    // What waits for a robots.txt asks for it again by itself.
+                    disposition: match code {
+                        -4..=-2 if !is_robots => later,
+                        _ => Disposition::Failed,
+                    },
+                    took: (code != -5001).then_some(took),
+                    crawl_delay,
+                };
+                self.miss(&item, begun, &missed)
+            }
+        }
+    }
+
+    /// Puts a URL back as if it had never been handed out.
+    fn put_back(&mut self, item: &Item, after: Duration) -> Result<(), Failure> {
+        self.in_flight -= 1;
+        let at = Millis(now().0);
+        let outcome = Outcome::put_back(after);
+        self.frontier.finish(at, item.id, &outcome).map_err(blame)?;
+        Ok(())
+    }
+
+    /// Queues robots.txt before everything else of its queue, unless an answer is still good.
+    fn fetch_robots_first(&mut self, item: &Item, url: Option<&Url>) -> Result<(), Failure> {
+        let Some(robots) = url.and_then(|url| url.join("/robots.txt").ok()) else {
+            return self.put_back(item, ROBOTS_WAIT);
+        };
+        let authority = authority_of(&robots);
+        let key = notes::key_of(authority.as_bytes());
+        if let Some(kept) = self.frontier.noted(notes::ROBOTS, &key).map_err(blame)?
+            && let Some(kept) = KeptAnswer::decode(&kept)
+        {
+            let keep = self.order.robots.keep.get();
+            let at = Duration::from_millis(kept.at);
+            if Duration::from_millis(now().0) < at + keep {
+                let answer = Answer::Response {
+                    status: kept.status,
+                    body: &kept.body,
+                };
+                let mut book = self.shared.robots.borrow_mut();
+                book.learn(&self.order, &authority, answer, at);
+                drop(book);
+                return self.put_back(item, Duration::ZERO);
+            }
+        }
+        let hops = format!("{}P", item.hops);
+        let found = FoundBy {
+            via: &item.url,
+            hops: &hops,
+            source: &item.source,
+            precedence: Precedence::SEED,
+            force: true,
+        };
+        let order = Rc::clone(&self.order);
+        let added = self
+            .sieve
+            .queue(&order, &mut self.frontier, &robots, &found);
+        let wait = match added.map_err(blame)? {
+            Added::New => Duration::ZERO,
+            // It is on its way already, maybe in another queue.
+            Added::Seen => ROBOTS_WAIT,
+        };
+        self.put_back(item, wait)
+    }
+
+    /// Notes that a robots.txt could not be had, if that is what was asked for.
+    fn settle_robots_failure(&mut self, url: Option<&Url>, why: &str) -> bool {
+        let Some(url) = url else { return false };
+        let mut book = self.shared.robots.borrow_mut();
+        if !book.is_awaited(url) {
+            return false;
+        }
+        let at = Duration::from_millis(now().0);
+        for follower in book.followers(url) {
+            book.learn(&self.order, &follower.authority, Answer::Failed { why }, at);
+        }
+        true
+    }
+
+    /// A URL that brought nothing: tried again, or given up and logged.
+    fn miss(&mut self, item: &Item, begun: Moment, missed: &Missed<'_>) -> Result<(), Failure> {
+        self.in_flight -= 1;
+        let outcome = Outcome {
+            status: missed.status,
+            bytes: 0,
+            fetch_duration: missed.took,
+            retry_after: None,
+            crawl_delay: missed.crawl_delay,
+            overloaded: false,
+            disposition: missed.disposition,
+        };
+        let at = now();
+        let finished = self
+            .frontier
+            .finish(Millis(at.0), item.id, &outcome)
+            .map_err(blame)?;
+        if matches!(finished, Finished::Retrying { .. } | Finished::PutBack) {
+            return Ok(());
+        }
+        let annotations = [missed.why.to_owned(), tries(item)];
+        let annotations: Vec<String> = annotations.into_iter().filter(|a| !a.is_empty()).collect();
+        let host = host_of(&item.url);
+        self.count(&Fetched {
+            logged: at,
+            status: missed.status,
+            size: None,
+            url: &item.url,
+            hops: &item.hops,
+            via: &item.via,
+            mime: "",
+            thread: 1,
+            begun: Some(begun),
+            took_ms: missed.took.map(millis),
+            digest: None,
+            source: &item.source,
+            annotations: &annotations,
+            extra: None,
+            host: &host,
+            wire_bytes: 0,
+            kind: Kept::Nothing,
+        })?;
+        self.settle_seed(item, missed.status, None)?;
+        let error = UriError {
+            logged: at,
+            status: missed.status,
+            url: &item.url,
+            queue: &item.queue,
+            attempts: item.attempts + 1,
+            reason: missed.why,
+        };
+        Ok(self.logs.errors.append(&error.line())?)
+    }
+
+    /// Decides as what a response is kept, and gives it to the threads.
+    fn settle_fetched(&mut self, mut capture: Capture) -> Result<(), Failure> {
+        if self.order.agent.cookies
+            && let Some(authority) = authority(&capture.url)
+        {
+            let place = Place {
+                scheme: authority.scheme,
+                host: &authority.host,
+                path: capture.url.path(),
+            };
+            let seconds = i64::try_from(now().0 / 1000).unwrap_or(i64::MAX);
+            let mut jar = self.shared.jar.borrow_mut();
+            jar.take(place, &capture.exchange.head, seconds);
+        }
+        let is_robots = self.shared.robots.borrow().is_awaited(&capture.url);
+        // What is tried again anyway is not kept; the last try is.
+        capture.keep =
+            is_robots || !self.is_overloaded(&capture) || self.is_last_try(&capture.item);
+        if capture.keep {
+            capture.original = self.original_of(&capture)?;
+        }
+        self.pool.give(Work {
+            capture,
+            order: std::sync::Arc::clone(&self.pool_order),
+            wants_body: is_robots,
+        });
+        Ok(())
+    }
+
+    fn is_overloaded(&self, capture: &Capture) -> bool {
+        let statuses = &self.order.manners.back_off.statuses;
+        let status = u16::try_from(capture.exchange.code());
+        status.is_ok_and(|status| statuses.contains(&status))
+    }
+
+    fn is_last_try(&self, item: &Item) -> bool {
+        item.attempts >= self.frontier.settings().retries
+    }
+
+    /// Looks for an earlier capture of the same payload.
+    fn original_of(&mut self, capture: &Capture) -> Result<Option<Original>, Failure> {
+        let exchange = &capture.exchange;
+        let dedup = &self.order.dedup;
+        let is_whole = exchange.shape == Shape::Http && exchange.truncation.is_none();
+        let is_large = exchange.payload_bytes > 0 && exchange.payload_bytes >= dedup.min_size.get();
+        if !is_whole || !is_large || !(200..300).contains(&exchange.code()) {
+            return Ok(None);
+        }
+        let digest = exchange.payload_digest;
+        if dedup.within_job {
+            let noted = self.frontier.noted(notes::PAYLOAD, digest.bytes());
+            if let Some(noted) = noted.map_err(blame)? {
+                return Ok(Original::decode(&noted));
+            }
+        }
+        if dedup.across_jobs {
+            let earlier = self.shared.earlier.borrow().original(&digest);
+            return earlier.map_err(Failure::halt);
+        }
+        Ok(None)
+    }
+
+    /// Writes a capture down, everywhere at once: file, log, counts, frontier.
+    pub(super) fn settle_processed(&mut self, processed: Processed) -> Result<(), Failure> {
+        let Processed {
+            capture,
+            links,
+            mut annotations,
+            body,
+            parts,
+        } = processed;
+        let parts = parts
+            .map_err(|why| Failure::halt(format!("cannot record {}: {why}", capture.item.url)))?;
+        if !parts.is_empty() {
+            self.ensure_file()?;
+            self.warcs.append(parts)?;
+        }
+        self.in_flight -= 1;
+        if let Some(body) = body {
+            self.settle_robots(&capture, &body)?;
+        }
+        let finished = self.finish_capture(&capture)?;
+        let is_over = !matches!(finished, Finished::Retrying { .. } | Finished::PutBack);
+        if is_over {
+            annotations.splice(0..0, capture.exchange.annotations());
+            self.log_capture(&capture, annotations)?;
+            self.note_capture(&capture, links.is_empty())?;
+            let redirect = links.iter().find(|link| link.hop == Hop::Redirect);
+            let target = redirect.map(|link| link.url.as_str());
+            self.settle_seed(&capture.item, capture.exchange.code(), target)?;
+            if !capture.item.hops.ends_with('P') {
+                self.checkpoint.fetched += 1;
+            }
+            self.last_url.clone_from(&capture.item.url);
+            let order = Rc::clone(&self.order);
+            for link in &links {
+                self.sieve
+                    .offer(&order, &mut self.frontier, &capture.item, link)
+                    .map_err(blame)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish_capture(&mut self, capture: &Capture) -> Result<Finished, Failure> {
+        let exchange = &capture.exchange;
+        let status = exchange.code();
+        let overloaded = self.is_overloaded(capture);
+        let retry_after = overloaded.then(|| retry_after(capture)).flatten();
+        self.is_told_to_wait |= overloaded;
+        let disposition = match status {
+            // robots.txt is asked for again by those who wait for it.
+            _ if overloaded && capture.item.hops.ends_with('P') => Disposition::Failed,
+            _ if overloaded => Disposition::Retry {
+                after: retry_after.unwrap_or_default(),
+            },
+            ..=0 => Disposition::Failed,
+            _ => Disposition::Done,
+        };
+        let outcome = Outcome {
+            status,
+            bytes: exchange.block.bytes(),
+            fetch_duration: Some(exchange.timings.total),
+            retry_after,
+            crawl_delay: capture.crawl_delay,
+            overloaded,
+            disposition,
+        };
+        let at = Millis(now().0);
+        self.frontier
+            .finish(at, capture.item.id, &outcome)
+            .map_err(blame)
+    }
+
+    fn log_capture(
+        &mut self,
+        capture: &Capture,
+        mut annotations: Vec<String>,
+    ) -> Result<(), Failure> {
+        let kept = capture.kept();
+        match kept {
+            Kept::Revisit => annotations.push("warcRevisit:digest".to_owned()),
+            Kept::NotModified => annotations.push("warcRevisit:notModified".to_owned()),
+            Kept::Stored | Kept::Nothing => {}
+        }
+        annotations.push(tries(&capture.item));
+        annotations.retain(|annotation| !annotation.is_empty());
+        let host = host_of(&capture.item.url);
+        let digest = capture.digest().to_string();
+        let mime = capture.mime();
+        self.count(&Fetched {
+            logged: now(),
+            status: capture.exchange.code(),
+            size: Some(capture.exchange.payload_bytes),
+            url: &capture.item.url,
+            hops: &capture.item.hops,
+            via: &capture.item.via,
+            mime: &mime,
+            thread: 1,
+            begun: Some(capture.begun),
+            took_ms: Some(millis(capture.exchange.timings.total)),
+            digest: Some(&digest),
+            source: &capture.item.source,
+            annotations: &annotations,
+            extra: None,
+            host: &host,
+            wire_bytes: capture.exchange.block.bytes(),
+            kind: kept,
+        })
+    }
+
+    /// Logs a finished URL and counts it for the job and its host.
+    fn count(&mut self, fetched: &Fetched<'_>) -> Result<(), Failure> {
+        self.logs.crawl.append(&fetched.line())?;
+        self.checkpoint.tally.count(fetched);
+        let key = notes::key_of(fetched.host.as_bytes());
+        let noted = self.frontier.noted(notes::HOST, &key).map_err(blame)?;
+        let noted = noted.and_then(|bytes| HostTally::decode(&bytes).ok());
+        let mut host = noted.unwrap_or_else(|| HostTally::new(fetched.host));
+        host.count(fetched);
+        let noted = self.frontier.note(notes::HOST, &key, &host.encode());
+        noted.map_err(blame)
+    }
+
+    /// Notes where a payload stands now, and what a later job may ask the server.
+    fn note_capture(&mut self, capture: &Capture, is_leaf: bool) -> Result<(), Failure> {
+        let exchange = &capture.exchange;
+        let is_whole = exchange.shape == Shape::Http && exchange.truncation.is_none();
+        if !is_whole || !capture.keep || !(200..300).contains(&exchange.code()) {
+            return Ok(());
+        }
+        let here = Original {
+            url: capture.item.url.clone(),
+            seconds: capture.begun.0 / 1000,
+        };
+        if capture.original.is_none() && exchange.payload_bytes > 0 {
+            let digest = exchange.payload_digest;
+            let noted = self
+                .frontier
+                .note(notes::PAYLOAD, digest.bytes(), &here.encode());
+            noted.map_err(blame)?;
+        }
+        let value = |name: &str| {
+            exchange
+                .head
+                .first(name)
+                .map(|field| field.value().into_owned())
+        };
+        let (etag, last_modified) = (value("ETag"), value("Last-Modified"));
+        // A page that leads somewhere is always fetched whole: an unchanged one would lead nowhere.
+        if self.order.dedup.across_jobs && is_leaf && (etag.is_some() || last_modified.is_some()) {
+            let last = LastCapture {
+                original: capture.original.clone().unwrap_or(here),
+                digest: exchange.payload_digest,
+                etag: etag.unwrap_or_default(),
+                last_modified: last_modified.unwrap_or_default(),
+            };
+            let key = notes::key_of(&self.order.same_url.key(&capture.url));
+            let noted = self.frontier.note(notes::CAPTURE, &key, &last.encode());
+            noted.map_err(blame)?;
+        }
+        Ok(())
+    }
+
+    /// Takes in a robots.txt for all who wait for it, or follows it on.
+    fn settle_robots(&mut self, capture: &Capture, body: &[u8]) -> Result<(), Failure> {
+        let exchange = &capture.exchange;
+        let at = Duration::from_millis(now().0);
+        let status = exchange.head.status().unwrap_or(0);
+        let mut book = self.shared.robots.borrow_mut();
+        let followers = book.followers(&capture.url);
+        if (300..400).contains(&status) && status != 304 {
+            let target = exchange.head.text("Location");
+            let target = target.and_then(|target| capture.url.join(&target).ok());
+            let target = target.filter(|url| matches!(url.scheme(), "http" | "https"));
+            let (led, lost) = book.follow(followers, target);
+            for follower in lost {
+                let answer = Answer::RedirectedTooOften;
+                book.learn(&self.order, &follower.authority, answer, at);
+            }
+            drop(book);
+            return match led {
+                Led::To(url) => self.queue_led(&capture.item, &url),
+                Led::Nowhere => Ok(()),
+            };
+        }
+        let answer = match exchange.shape {
+            Shape::Http => Answer::Response { status, body },
+            _ => Answer::Failed { why: "no HTTP" },
+        };
+        for follower in followers {
+            book.learn(&self.order, &follower.authority, answer, at);
+            if exchange.shape == Shape::Http && status != 429 && status < 500 {
+                let kept = KeptAnswer {
+                    at: now().0,
+                    status,
+                    body: body.to_vec(),
+                };
+                let key = notes::key_of(follower.authority.as_bytes());
+                let noted = self.frontier.note(notes::ROBOTS, &key, &kept.encode());
+                noted.map_err(blame)?;
+            }
+            let standing = book.standing(&follower.authority, at);
+            self.is_told_to_wait |= standing.is_some_and(|known| known.crawl_delay().is_some());
+        }
+        Ok(())
+    }
+
+    fn queue_led(&mut self, item: &Item, url: &Url) -> Result<(), Failure> {
+        let hops = format!("{}P", item.hops.trim_end_matches('P'));
+        let found = FoundBy {
+            via: &item.url,
+            hops: &hops,
+            source: &item.source,
+            precedence: Precedence::SEED,
+            force: true,
+        };
+        let order = Rc::clone(&self.order);
+        let queued = self.sieve.queue(&order, &mut self.frontier, url, &found);
+        queued.map(|_| ()).map_err(blame)
+    }
+
+    /// Writes down what became of a seed, and lets the scope follow where it leads.
+    fn settle_seed(
+        &mut self,
+        item: &Item,
+        status: i32,
+        target: Option<&str>,
+    ) -> Result<(), Failure> {
+        if !item.hops.bytes().all(|hop| hop == b'R') {
+            return Ok(());
+        }
+        let target = target.and_then(|target| Url::parse(target).ok());
+        if item.hops.is_empty() {
+            let Ok(url) = Url::parse(&item.url) else {
+                return Ok(());
+            };
+            let key = notes::key_of(&self.order.same_url.key(&url));
+            let number = self
+                .frontier
+                .noted(notes::SEED_NUMBER, &key)
+                .map_err(blame)?;
+            if let Some(number) = number {
+                let tally = SeedTally {
+                    url: item.url.clone(),
+                    tag: item.source.clone(),
+                    status,
+                    redirect: target.as_ref().map(ToString::to_string),
+                };
+                let noted = self.frontier.note(notes::SEED, &number, &tally.encode());
+                noted.map_err(blame)?;
+            }
+        }
+        if let Some(url) = target.filter(|_| self.order.scope.seed_redirects) {
+            let key = notes::key_of(url.as_str().as_bytes());
+            let value = url.as_str().as_bytes();
+            let noted = self.frontier.note(notes::SEED_TARGET, &key, value);
+            noted.map_err(blame)?;
+            let seed = Seed {
+                url,
+                tag: item.source.clone(),
+                reach: None,
+            };
+            self.sieve.scope.add_seed(&seed);
+            self.led_to.push(seed);
+        }
+        Ok(())
+    }
+
+    /// Stores an answer of the DNS.
+    fn store_dns(
+        &mut self,
+        answer: &ecluse_http::Resolved,
+        errand: &Errand,
+    ) -> Result<(), Failure> {
+        let since = |at: SystemTime| {
+            at.duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap_or_default()
+        };
+        let (at, until) = (
+            Moment(millis(since(answer.at))),
+            millis(since(answer.until)),
+        );
+        let key = notes::key_of(answer.name.as_bytes());
+        let noted = self.frontier.noted(notes::DNS, &key).map_err(blame)?;
+        let holds = noted
+            .and_then(|bytes| bytes.try_into().ok())
+            .map(u64::from_be_bytes);
+        if holds.is_some_and(|holds| at.0 < holds) {
+            // Asked again after a restart; the answer that is stored still holds.
+            return Ok(());
+        }
+        let noted = self.frontier.note(notes::DNS, &key, &until.to_be_bytes());
+        noted.map_err(blame)?;
+        let part = pack_dns(&mut self.packer, answer, at).map_err(|error| {
+            Failure::halt(format!(
+                "cannot record dns:{}: {}",
+                answer.name,
+                causes(&error)
+            ))
+        })?;
+        self.ensure_file()?;
+        self.warcs.append(vec![part])?;
+        let url = format!("dns:{}", answer.name);
+        let hops = format!("{}P", errand.item.hops);
+        let digest = ecluse_http::Sha1Digest::of(answer.block().as_bytes()).to_string();
+        let line = Fetched {
+            logged: now(),
+            status: 1,
+            size: Some(answer.block().len() as u64),
+            url: &url,
+            hops: &hops,
+            via: &errand.item.url,
+            mime: "text/dns",
+            thread: 1,
+            begun: Some(at),
+            took_ms: Some(0),
+            digest: Some(&digest),
+            source: &errand.item.source,
+            annotations: &[],
+            extra: None,
+            host: "dns:",
+            wire_bytes: 0,
+            kind: Kept::Stored,
+        };
+        self.logs.crawl.append(&line.line())?;
+        Ok(())
+    }
+
+    /// Gives a queue the budget that the order has for its host.
+    pub(super) fn set_exception(&mut self, item: &Item) -> Result<(), Failure> {
+        if self.order.budget.exceptions.is_empty() || self.budgeted.contains(&item.queue) {
+            return Ok(());
+        }
+        if self.budgeted.len() >= BUDGETED {
+            self.budgeted.clear();
+        }
+        self.budgeted.insert(item.queue.clone());
+        match exception(&self.order, &host_of(&item.url)) {
+            Some(budget) => {
+                let set = self.frontier.set_budget(&item.queue, Some(budget));
+                set.map_err(blame)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl<'a> Missed<'a> {
+    /// One for which no server was asked.
+    fn of(status: i32, why: &'a str, disposition: Disposition) -> Self {
+        Self {
+            status,
+            why,
+            disposition,
+            took: None,
+            crawl_delay: None,
+        }
+    }
+}
+
+fn retry_after(capture: &Capture) -> Option<Duration> {
+    let value = capture.exchange.head.text("Retry-After")?;
+    let value = value.trim();
+    if let Ok(seconds) = value.parse::<u64>() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let when = jiff::fmt::rfc2822::DateTimeParser::new()
+        .parse_timestamp(value)
+        .ok()?;
+    let seconds = when.as_second() - i64::try_from(now().0 / 1000).ok()?;
+    u64::try_from(seconds).ok().map(Duration::from_secs)
+}
+
+/// How often a URL was tried, as Heritrix notes it.
+fn tries(item: &Item) -> String {
+    match item.attempts {
+        0 => String::new(),
+        attempts => format!("{}t", attempts + 1),
+    }
+}
+
+fn host_of(url: &str) -> String {
+    let parsed = Url::parse(url).ok();
+    let host = parsed.as_ref().and_then(Url::host_str);
+    host.unwrap_or("-").to_owned()
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,536 @@
+//! What the engine does beside fetching: files, commits, status, control, and a look at the disk.
+
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ecluse_frontier::Millis;
+use ecluse_http::Jar;
+use ecluse_report::{Moment, Progress, progress_note};
+use ecluse_scope::{Order, Priority};
+use ecluse_stage::Failure;
+use ecluse_warc::Packer;
+
+use super::{Ending, Engine, blame, client, packing, pool_order, year};
+use crate::control::{self, Request};
+use crate::errand::now;
+use crate::explain::{Explanation, Known};
+use crate::manners::{frontier_settings, set_groups};
+use crate::notes;
+use crate::place::{JobDir, write_quick, write_whole};
+use crate::records::pack_warcinfo;
+use crate::status::{JobState, JobStatus, STATUS_FILE, Slowest};
+
+/// A jar larger than this is not kept beyond a process.
+const COOKIE_BYTES: usize = 16 << 20;
+/// The shortest time between two commits.
+const FIRST_COMMIT: Duration = Duration::from_millis(200);
+const STATUS_EVERY: Duration = Duration::from_millis(500);
+const CONTROL_EVERY: Duration = Duration::from_millis(500);
+const DISK_EVERY: Duration = Duration::from_secs(2);
+const PROGRESS_EVERY: Duration = Duration::from_secs(20);
+const WAY_EVERY: Duration = Duration::from_secs(1);
+const COOKIES_EVERY: Duration = Duration::from_secs(60);
+
+/// When each thing is due.
+pub(super) struct Timers {
+    commit: Instant,
+    status: Instant,
+    control: Instant,
+    disk: Instant,
+    progress: Instant,
+    way: Instant,
+    cookies: Instant,
+}
+
+impl Timers {
+    pub(super) fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            commit: now,
+            status: now,
+            control: now,
+            disk: now,
+            progress: now,
+            way: now + WAY_EVERY,
+            cookies: now + COOKIES_EVERY,
+        }
+    }
+}
+
+/// Tells whether something is due, and when it is next.
+fn is_due(timer: &mut Instant, every: Duration) -> bool {
+    let now = Instant::now();
+    if now < *timer {
+        return false;
+    }
+    *timer = now + every;
+    true
+}
+
+impl Engine<'_> {
+    /// Does what is due.
+    pub(super) fn look_around(&mut self) -> Result<(), Failure> {
+        self.around.outbox.tick();
+        if self.around.outbox.stop_asked() && self.ending != Some(Ending::Stop) {
+            self.ask_to_stop();
+        }
+        if is_due(&mut self.timers.disk, DISK_EVERY) {
+            self.watch_disk()?;
+        }
+        if is_due(&mut self.timers.control, CONTROL_EVERY) {
+            self.heed_control()?;
+        }
+        if is_due(&mut self.timers.way, WAY_EVERY) && (self.around.is_in_the_way)() {
+            tracing::info!(job = self.order.job, "makes way for a more urgent job");
+            self.ask_to_stop();
+        }
+        let sync_bytes = self.order.warc.sync.get();
+        let is_much = self.warcs.all_bytes() - self.committed_bytes >= sync_bytes;
+        let is_late = Instant::now() >= self.timers.commit;
+        if is_much || self.is_told_to_wait || (is_late && self.changed) {
+            self.commit()?;
+        }
+        let age = self.order.warc.age.get().map(|span| millis(span.get()));
+        if self.warcs.is_full(self.order.warc.size.get(), age, now()) {
+            self.close_file()?;
+        }
+        if is_due(&mut self.timers.status, STATUS_EVERY) {
+            self.tell()?;
+        }
+        if is_due(&mut self.timers.progress, PROGRESS_EVERY) {
+            self.log_progress()?;
+        }
+        if is_due(&mut self.timers.cookies, COOKIES_EVERY) {
+            self.save_cookies();
+        }
+        Ok(())
+    }
+
+    fn ask_to_stop(&mut self) {
+        self.ending = Some(Ending::Stop);
+        self.asked = Some(Instant::now());
+    }
+
+    /// Ends the job when it has had enough.
+    pub(super) fn check_budget(&mut self) {
+        if self.ending.is_some() {
+            return;
+        }
+        let budget = &self.order.budget;
+        let bytes = self.checkpoint.tally.totals.wire_bytes;
+        let over = [
+            (
+                "urls",
+                budget
+                    .urls
+                    .get()
+                    .is_some_and(|most| self.checkpoint.fetched >= most),
+            ),
+            (
+                "bytes",
+                budget.bytes.get().is_some_and(|most| bytes >= most.get()),
+            ),
+            (
+                "time",
+                budget
+                    .time
+                    .get()
+                    .is_some_and(|most| self.busy() >= most.get()),
+            ),
+        ];
+        if let Some((what, _)) = over.iter().find(|(_, over)| *over) {
+            self.ending = Some(Ending::Enough(format!("budget of {what} spent")));
+        }
+    }
+
+    fn busy(&self) -> Duration {
+        Duration::from_millis(self.busy_before) + self.started.elapsed()
+    }
+
+    /// Makes everything durable, as one.
+    pub(super) fn commit(&mut self) -> Result<(), Failure> {
+        self.warcs.sync()?;
+        self.checkpoint.logs = self.logs.sync()?;
+        self.checkpoint.warc.clone_from(&self.warcs.state);
+        self.checkpoint.rejected.clone_from(&self.sieve.rejected);
+        self.checkpoint.busy = millis(self.busy());
+        let bytes = serde_json::to_vec(&self.checkpoint)
+            .map_err(|error| Failure::halt(format!("cannot write a checkpoint: {error}")))?;
+        self.frontier.commit(&bytes).map_err(blame)?;
+        self.committed_bytes = self.warcs.all_bytes();
+        self.changed = false;
+        self.is_told_to_wait = false;
+        self.timers.commit = Instant::now() + self.commit_wait();
+        Ok(())
+    }
+
+    /// How long until the next commit. Soon after a start it is short: a job that is killed again and again gets on.
+    fn commit_wait(&self) -> Duration {
+        let young = (self.started.elapsed() / 2).max(FIRST_COMMIT);
+        self.around.commit_every.min(young)
+    }
+
+    /// Sees to it that there is a file to write to.
+    pub(super) fn ensure_file(&mut self) -> Result<(), Failure> {
+        if self.warcs.is_open() {
+            return Ok(());
+        }
+        let at = now();
+        self.warcs.reserve(at);
+        // The name is durable before the file is there: nothing is ever left over.
+        self.commit()?;
+        self.warcs.create()?;
+        let name = self.warcs.name().unwrap_or_default().to_owned();
+        let lines = self.warcinfo();
+        let part = pack_warcinfo(&mut self.packer, &name, at, &lines)
+            .map_err(|error| Failure::halt(format!("cannot begin {name}: {error}")))?;
+        Ok(self.warcs.append(vec![part])?)
+    }
+
+    /// Closes the file being written; it has its name when this returns.
+    pub(super) fn close_file(&mut self) -> Result<(), Failure> {
+        let Some(closed) = self.warcs.begin_close(now())? else {
+            return Ok(());
+        };
+        let key = self.warcs.state.files.to_be_bytes();
+        let value = serde_json::to_vec(&closed).unwrap_or_default();
+        let noted = self.frontier.note(notes::FILE, &key, &value);
+        noted.map_err(blame)?;
+        self.commit()?;
+        self.warcs.finish_close()?;
+        tracing::info!(file = closed.name, bytes = closed.bytes, "file closed");
+        Ok(())
+    }
+
+    fn warcinfo(&self) -> String {
+        let order = &self.order;
+        let mut lines = String::new();
+        let mut put = |name: &str, value: &str| {
+            let clean: String = value.chars().filter(|c| !c.is_control()).collect();
+            if !clean.is_empty() {
+                lines.push_str(&format!("{name}: {clean}\r\n"));
+            }
+        };
+        put("software", SOFTWARE);
+        put("format", "WARC file version 1.1");
+        put(
+            "conformsTo",
+            "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/",
+        );
+        put("hostname", &self.around.host);
+        put("operator", &self.job.contact);
+        put("publisher", &self.job.organization);
+        put("isPartOf", &format!("{}-{}", order.job, order.harvest));
+        put("description", &order.description);
+        put("robots", word(&order.robots.policy));
+        put("http-header-user-agent", &self.shared.user_agent.borrow());
+        put("http-header-from", &order.agent.from);
+        put("harvestInfo.version", "0.6");
+        put("harvestInfo.jobId", &order.job);
+        put("harvestInfo.origHarvestDefinitionID", &order.harvest);
+        put("harvestInfo.priority", word_of(order.priority));
+        put("harvestInfo.orderXMLName", "order.toml");
+        put(
+            "harvestInfo.maxBytesPerDomain",
+            &order.budget.queue.bytes.to_string(),
+        );
+        put(
+            "harvestInfo.maxObjectsPerDomain",
+            &order.budget.queue.urls.to_string(),
+        );
+        lines
+    }
+
+    /// Pauses while the disks are full, and goes on by itself.
+    fn watch_disk(&mut self) -> Result<(), Failure> {
+        if !matches!(self.state, JobState::Running | JobState::Paused) {
+            return Ok(());
+        }
+        let mut short = None;
+        for dir in [self.around.harvested.as_path(), self.job.dir.path()] {
+            let stat = rustix::fs::statvfs(dir).map_err(std::io::Error::from)?;
+            let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+            let floor = self
+                .around
+                .floor
+                .bytes_of(stat.f_blocks.saturating_mul(stat.f_frsize));
+            if free < floor {
+                short = Some(format!(
+                    "{} bytes free at {}, {floor} are to stay free",
+                    free,
+                    dir.display()
+                ));
+            }
+        }
+        let paused = short.is_some();
+        if paused != (self.state == JobState::Paused) {
+            self.state = if paused {
+                JobState::Paused
+            } else {
+                JobState::Running
+            };
+            let note = match &short {
+                Some(why) => format!("paused: {why}"),
+                None => "resumed".to_owned(),
+            };
+            tracing::warn!(job = self.order.job, "{note}");
+            self.why = short;
+            self.commit()?;
+        }
+        Ok(())
+    }
+
+    /// Writes a line into the log of changes.
+    pub(super) fn note_change(&mut self, what: &str) -> Result<(), Failure> {
+        Ok(self.logs.changes.append(&progress_note(now(), what))?)
+    }
+
+    fn log_progress(&mut self) -> Result<(), Failure> {
+        let counts = self.frontier.counts();
+        let progress = Progress {
+            at: now(),
+            busy_ms: millis(self.busy()),
+            discovered: counts.known,
+            queued: counts.queued,
+            downloaded: counts.done,
+            bytes: counts.bytes,
+            failures: counts.failed,
+            busy: counts.in_flight,
+            memory_kb: memory_kib(),
+            memory_limit_kb: 0,
+            congestion: 0.0,
+            deepest: 0,
+            average_depth: counts.queued / counts.queues.max(1),
+        };
+        let line = progress.line(self.progress.as_ref());
+        self.progress = Some(progress);
+        self.logs.progress.append(&line)?;
+        Ok(())
+    }
+
+    /// Writes the status for others to read.
+    pub(super) fn tell(&mut self) -> Result<(), Failure> {
+        let status = self.status();
+        let job = format!("{}-{}", status.job, status.harvest);
+        self.around.metrics.crawl(&job, Some(status.figures()));
+        let bytes = serde_json::to_vec_pretty(&status).unwrap_or_default();
+        let path = self.job.dir.path().join(STATUS_FILE);
+        if let Err(error) = write_quick(&path, &bytes) {
+            // The status is for the eye: a full disk that takes no new one stops nothing by that.
+            tracing::warn!(%error, "cannot write the status");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn status(&mut self) -> JobStatus {
+        let counts = self.frontier.counts();
+        let totals = self.checkpoint.tally.totals;
+        self.rates.see(counts.done, counts.bytes);
+        let at = now();
+        JobStatus {
+            job: self.order.job.clone(),
+            harvest: self.order.harvest.clone(),
+            priority: word_of(self.order.priority).to_owned(),
+            state: self.state,
+            why: self.why.clone().or_else(|| self.ended_early()),
+            pid: std::process::id(),
+            begun: Moment(self.checkpoint.begun).iso(),
+            updated: at.iso(),
+            seconds: self.busy().as_secs_f64(),
+            known: counts.known,
+            queued: counts.queued,
+            in_flight: counts.in_flight,
+            done: counts.done,
+            failed: counts.failed.saturating_sub(totals.forbidden),
+            forbidden: totals.forbidden,
+            captures: totals.novel.urls,
+            revisits: totals.duplicate.urls + totals.not_modified.urls,
+            bytes: counts.bytes,
+            files: self.warcs.state.files + u64::from(self.warcs.is_open()),
+            file_bytes: self.warcs.all_bytes(),
+            queues: counts.queues,
+            active_queues: counts.active_queues,
+            waiting_queues: counts.inactive_queues + counts.parked_queues + counts.snoozed_queues,
+            retired_queues: counts.retired_queues,
+            retired_urls: counts.retired_urls,
+            urls_per_second: self.rates.urls_per_second(),
+            bytes_per_second: self.rates.bytes_per_second(),
+            slowest: self.slowest(Millis(at.0)),
+            last_url: self.last_url.clone(),
+        }
+    }
+
+    /// How the job ended, if not because everything was fetched.
+    fn ended_early(&self) -> Option<String> {
+        let how = self
+            .checkpoint
+            .ended
+            .as_ref()
+            .map(|ended| ended.how.clone());
+        how.filter(|how| how != super::FINISHED)
+    }
+
+    fn slowest(&self, at: Millis) -> Option<Slowest> {
+        let group = self.frontier.slowest_group()?;
+        Some(Slowest {
+            why: why_slow(group.why).to_owned(),
+            waits: group.next_allowed.since(at).as_secs_f64(),
+            delay: group.delay.as_secs_f64(),
+            queues: group.queues,
+            group: group.name,
+        })
+    }
+
+    /// Heeds what an operator put into the control directory.
+    fn heed_control(&mut self) -> Result<(), Failure> {
+        for request in control::requests(&self.job.dir)? {
+            match request {
+                Request::Amend { name, text } => self.amend(&name, &text)?,
+                Request::Ask { name, url } => {
+                    let answer = self.explain(&url);
+                    control::answer(&self.job.dir, &name, &answer)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a change over the order, and puts it in force if it makes sense.
+    fn amend(&mut self, name: &str, text: &str) -> Result<(), Failure> {
+        let amended = match self.order.amend(text, name, &self.job.contact) {
+            Ok(amended) => amended,
+            Err(error) => return self.refuse(name, &error.to_string()),
+        };
+        let order = Rc::new(amended.order);
+        let began = year(self.checkpoint.begun);
+        if let Err(error) =
+            self.sieve
+                .changed(&order, &[&self.job.seeds.seeds, &self.led_to], began)
+        {
+            return self.refuse(name, &error.to_string());
+        }
+        let changes: Vec<String> = amended.changes.iter().map(ToString::to_string).collect();
+        let text = toml::to_string(&*order)
+            .map_err(|error| Failure::halt(format!("cannot write the changed order: {error}")))?;
+        write_whole(&self.job.dir.order(), text.as_bytes())?;
+        self.put_in_force(order)?;
+        for change in &changes {
+            tracing::info!(job = self.order.job, change, "order changed");
+            self.note_change(&format!("{name}: {change}"))?;
+        }
+        self.commit()?;
+        Ok(control::done(&self.job.dir, name, &changes, &[])?)
+    }
+
+    fn refuse(&mut self, name: &str, why: &str) -> Result<(), Failure> {
+        tracing::warn!(job = self.order.job, name, why, "change refused");
+        self.note_change(&format!("{name} refused: {why}"))?;
+        let problems: Vec<String> = why.lines().map(str::to_owned).collect();
+        Ok(control::done(&self.job.dir, name, &[], &problems)?)
+    }
+
+    fn put_in_force(&mut self, order: Rc<Order>) -> Result<(), Failure> {
+        let settings = frontier_settings(&order, self.around.capacity);
+        self.frontier.set_settings(settings).map_err(blame)?;
+        set_groups(&order, &mut self.frontier).map_err(blame)?;
+        self.budgeted.clear();
+        self.packer = Packer::new(packing(&order));
+        self.pool_order = Arc::new(pool_order(&order, self.job));
+        let agent = order.user_agent(&self.job.contact).map_err(Failure::hold)?;
+        self.shared.user_agent.replace(agent.into());
+        self.shared.grouping.replace(Rc::new(order.grouping()));
+        self.shared.robots.borrow_mut().forget();
+        self.shared
+            .client
+            .replace(Rc::new(client(self.job, &order)?));
+        self.shared.order.replace(Rc::clone(&order));
+        self.order = order;
+        Ok(())
+    }
+
+    fn explain(&mut self, url: &str) -> Result<Explanation, String> {
+        let robots = self.shared.robots.borrow();
+        let known = Known {
+            order: &self.order,
+            scope: &self.sieve.scope,
+            robots: &robots,
+            logs: &self.job.dir.logs(),
+            now: Duration::from_millis(now().0),
+        };
+        known.explain(&mut self.frontier, url)
+    }
+
+    pub(super) fn save_cookies(&self) {
+        let jar = self.shared.jar.borrow();
+        if jar.is_empty() {
+            return;
+        }
+        match serde_json::to_vec(&*jar) {
+            Ok(bytes) if bytes.len() <= COOKIE_BYTES => {
+                if let Err(error) = write_whole(&self.job.dir.cookies(), &bytes) {
+                    tracing::warn!(%error, "cannot keep the cookies");
+                }
+            }
+            Ok(_) => tracing::debug!("too many cookies to keep"),
+            Err(error) => tracing::warn!(%error, "cannot keep the cookies"),
+        }
+    }
+}
+
+/// Reads the cookies of an earlier process.
+pub(super) fn read_cookies(dir: &JobDir) -> Option<Jar> {
+    let bytes = std::fs::read(dir.cookies()).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+/// The program, as the files have it.
+pub(crate) const SOFTWARE: &str = concat!("ecluse/", env!("CARGO_PKG_VERSION"));
+
+/// The word by which an order names a policy.
+pub(crate) fn word(value: &impl serde::Serialize) -> &'static str {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) if word == "ignore" => "ignore",
+        Ok(serde_json::Value::String(word)) if word == "requisites" => "requisites",
+        _ => "obey",
+    }
+}
+
+pub(crate) fn word_of(priority: Priority) -> &'static str {
+    match priority {
+        Priority::Low => "low",
+        Priority::Normal => "normal",
+        Priority::High => "high",
+    }
+}
+
+pub(crate) fn why_slow(reason: ecluse_frontier::Reason) -> &'static str {
+    use ecluse_frontier::Reason;
+    match reason {
+        Reason::New => "not asked yet",
+        Reason::MinDelay => "the shortest delay",
+        Reason::Duration => "a multiple of the last fetch",
+        Reason::MaxDelay => "the longest delay",
+        Reason::CrawlDelay => "its robots.txt asks for it",
+        Reason::Backoff => "it is overloaded or fails",
+        Reason::RetryAfter => "it asked for it (Retry-After)",
+        Reason::Restart => "the crawl was restarted",
+        Reason::Bandwidth => "its share of bandwidth",
+    }
+}
+
+/// Memory of this process, in KiB.
+fn memory_kib() -> u64 {
+    let text = std::fs::read_to_string(Path::new("/proc/self/statm")).unwrap_or_default();
+    let pages = text
+        .split_whitespace()
+        .nth(1)
+        .and_then(|pages| pages.parse::<u64>().ok());
+    // Pages of 4 KiB: so it is on every machine this runs on.
+    pages.unwrap_or(0) * 4
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,381 @@
+//! One URL on its way: its host's address, its group, robots.txt, then the fetch itself.
+//!
+//! An errand decides nothing for good. It says what it found, and the engine, which alone holds the frontier, draws the
+//! consequences.
+
+use std::cell::RefCell;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ecluse_frontier::Item;
+use ecluse_http::{
+    AddressPolicy, AnswerSource, Authority, CertificatePolicy, Client, DnsError, Exchange,
+    FetchError, Head, Jar, Limits, Place, Request, Resolved, Resolver, ResolverSettings, Scheme,
+    Servers, Tap, is_public,
+};
+use ecluse_report::Moment;
+use ecluse_scope::{Grouping, InvalidCertificates, Order, RobotsPolicy, RobotsReason};
+use url::Url;
+
+use crate::earlier::{Earlier, LastCapture};
+use crate::robots::{Robots, authority_of};
+
+/// What all errands of a job share. All of them run in one thread.
+pub(crate) struct Shared {
+    pub(crate) order: RefCell<Rc<Order>>,
+    pub(crate) grouping: RefCell<Rc<Grouping>>,
+    pub(crate) user_agent: RefCell<Rc<str>>,
+    pub(crate) client: RefCell<Rc<Client>>,
+    pub(crate) resolver: Resolver,
+    pub(crate) robots: RefCell<Robots>,
+    pub(crate) jar: RefCell<Jar>,
+    pub(crate) earlier: RefCell<Earlier>,
+}
+
+/// What an errand found.
+pub(crate) enum Result {
+    /// It can never be fetched.
+    Bad { status: i32, why: String },
+    /// Its queue belongs to another group, now that the address is known.
+    Regroup { group: String },
+    /// robots.txt must be fetched first.
+    NeedsRobots,
+    /// robots.txt forbids it.
+    Forbidden { why: String },
+    /// robots.txt cannot be had, and so forbids everything for so long.
+    Unknown { why: String, wait: Duration },
+    /// The name has no address, for good or for now.
+    Unresolved { error: DnsError },
+    /// The server gave no answer.
+    Unanswered {
+        error: FetchError,
+        took: Duration,
+        crawl_delay: Option<Duration>,
+    },
+    /// It was fetched.
+    Fetched {
+        exchange: Box<Exchange>,
+        last: Option<Box<LastCapture>>,
+        crawl_delay: Option<Duration>,
+    },
+}
+
+/// An errand that is over.
+pub(crate) struct Errand {
+    pub(crate) item: Item,
+    pub(crate) url: Option<Url>,
+    pub(crate) begun: Moment,
+    /// An answer of the DNS that was not known before.
+    pub(crate) dns: Option<Arc<Resolved>>,
+    pub(crate) result: Result,
+}
+
+/// The time as the wall clock has it.
+pub(crate) fn now() -> Moment {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    Moment(
+        since
+            .unwrap_or_default()
+            .as_millis()
+            .try_into()
+            .unwrap_or(u64::MAX),
+    )
+}
+
+/// Makes the resolver that an order asks for.
+///
+/// # Errors
+/// When there is none to be had; in words.
+pub(crate) fn resolver(order: &Order) -> std::result::Result<Resolver, String> {
+    let mut servers = Vec::new();
+    for text in &order.network.resolvers {
+        let address = text.parse::<SocketAddr>();
+        servers.push(address.map_err(|error| format!("resolver {text:?}: {error}"))?);
+    }
+    let settings = ResolverSettings {
+        servers: match servers.is_empty() {
+            true => Servers::System,
+            false => Servers::Given(servers),
+        },
+        ..ResolverSettings::default()
+    };
+    Resolver::new(settings).map_err(|error| error.to_string())
+}
+
+/// Runs an errand to its end.
+pub(crate) async fn run(shared: Rc<Shared>, item: Item) -> Errand {
+    let begun = now();
+    let mut errand = Errand {
+        url: Url::parse(&item.url).ok(),
+        item,
+        begun,
+        dns: None,
+        result: Result::NeedsRobots,
+    };
+    errand.result = match errand.url.clone() {
+        Some(url) => go(&shared, &mut errand, &url).await,
+        None => Result::Bad {
+            status: -7,
+            why: "not a URL".to_owned(),
+        },
+    };
+    errand
+}
+
+async fn go(shared: &Shared, errand: &mut Errand, url: &Url) -> Result {
+    let Some(authority) = authority(url) else {
+        let why = format!("cannot fetch the scheme {:?}", url.scheme());
+        return Result::Bad { status: -7, why };
+    };
+    let addresses = match resolve(shared, &authority.host, errand).await {
+        Ok(addresses) => addresses,
+        Err(error) => return Result::Unresolved { error },
+    };
+    let allow_private = shared.order.borrow().network.allow_private;
+    if !allow_private && !addresses.iter().copied().any(is_public) {
+        // Said here, or its robots.txt would seem to be what is wrong.
+        let why = format!("no address of {} is public", authority.host);
+        return Result::Bad { status: -5001, why };
+    }
+    if let Some(regroup) = regroup(shared, &errand.item, &authority.host, &addresses) {
+        return regroup;
+    }
+    let crawl_delay = match ask_robots(shared, &errand.item, url) {
+        Ok(crawl_delay) => crawl_delay,
+        Err(result) => return result,
+    };
+    errand.begun = now();
+    let last = last_capture(shared, &errand.item, url);
+    let request = request(
+        shared,
+        &errand.item,
+        url,
+        authority,
+        &addresses,
+        last.as_deref(),
+    );
+    let client = Rc::clone(&shared.client.borrow());
+    let started = Instant::now();
+    let mut gate = Gate {
+        limit: shared
+            .order
+            .borrow()
+            .scope
+            .size
+            .get()
+            .map(|size| size.get()),
+    };
+    match client.fetch(&request, &mut gate).await {
+        Ok(exchange) => Result::Fetched {
+            exchange: Box::new(exchange),
+            last,
+            crawl_delay,
+        },
+        Err(error) => Result::Unanswered {
+            error,
+            took: started.elapsed(),
+            crawl_delay,
+        },
+    }
+}
+
+/// Lets no body in that is larger than the scope wants, where the server says so before it comes.
+struct Gate {
+    limit: Option<u64>,
+}
+
+impl Tap for Gate {
+    fn head(&mut self, head: &Head) -> ControlFlow<()> {
+        let length = head.text("Content-Length");
+        let length = length.and_then(|length| length.trim().parse::<u64>().ok());
+        match (length, self.limit) {
+            (Some(length), Some(limit)) if length > limit => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Whom to ask for a URL; none for a scheme that is not spoken.
+pub(crate) fn authority(url: &Url) -> Option<Authority> {
+    let scheme = match url.scheme() {
+        "http" => Scheme::Http,
+        "https" => Scheme::Https,
+        _ => return None,
+    };
+    Some(Authority {
+        scheme,
+        host: url.host_str()?.trim_matches(['[', ']']).to_owned(),
+        port: url.port_or_known_default()?,
+    })
+}
+
+async fn resolve(
+    shared: &Shared,
+    host: &str,
+    errand: &mut Errand,
+) -> std::result::Result<Vec<IpAddr>, DnsError> {
+    let bare = host.trim_end_matches('.');
+    if bare == "localhost" || bare.ends_with(".localhost") {
+        // RFC 6761: these names mean this machine, and no server is asked for them.
+        return Ok(vec![
+            IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ]);
+    }
+    let (resolved, source) = shared.resolver.resolve(host, SystemTime::now()).await?;
+    if source == AnswerSource::Asked {
+        errand.dns = Some(Arc::clone(&resolved));
+    }
+    Ok(resolved.addresses.clone())
+}
+
+/// Says to which group a queue belongs once its address is known. A queue that has a group by address keeps it: names
+/// with many addresses would wander otherwise.
+fn regroup(shared: &Shared, item: &Item, host: &str, addresses: &[IpAddr]) -> Option<Result> {
+    let grouping = Rc::clone(&shared.grouping.borrow());
+    let assigned = grouping.group_of(&item.queue, host, addresses.first().copied());
+    let stays =
+        item.group == assigned.name || (assigned.number.is_none() && item.group.starts_with("ip:"));
+    (!stays).then(|| Result::Regroup {
+        group: assigned.name.into_owned(),
+    })
+}
+
+/// Asks robots.txt, as far as the policy wants it asked; gives the delay it asks for.
+fn ask_robots(
+    shared: &Shared,
+    item: &Item,
+    url: &Url,
+) -> std::result::Result<Option<Duration>, Result> {
+    let order = shared.order.borrow();
+    let host = url.host_str().unwrap_or_default();
+    let policy = order.robots.policy_of(host);
+    let robots = shared.robots.borrow();
+    if policy == RobotsPolicy::Ignore {
+        return Ok(None);
+    }
+    let at = Duration::from_millis(now().0);
+    let standing = robots.standing(&authority_of(url), at);
+    if robots.is_awaited(url) {
+        return Ok(standing.and_then(|standing| standing.crawl_delay()));
+    }
+    let Some(standing) = standing else {
+        return Err(Result::NeedsRobots);
+    };
+    let verdict = standing.judge(url.as_str()).under(policy, &item.hops);
+    if verdict.allowed {
+        return Ok(standing.crawl_delay());
+    }
+    let why = verdict.why.to_string();
+    Err(match verdict.why {
+        RobotsReason::Absent(_) => Result::Unknown {
+            why,
+            wait: standing.until.saturating_sub(at),
+        },
+        _ => Result::Forbidden { why },
+    })
+}
+
+fn last_capture(shared: &Shared, item: &Item, url: &Url) -> Option<Box<LastCapture>> {
+    let order = shared.order.borrow();
+    if !order.dedup.conditional || !order.dedup.across_jobs || item.hops.ends_with('P') {
+        return None;
+    }
+    let key = crate::notes::key_of(&order.same_url.key(url));
+    shared
+        .earlier
+        .borrow()
+        .last(&key)
+        .inspect_err(|error| tracing::warn!(%error, "cannot look up an earlier capture"))
+        .ok()?
+        .map(Box::new)
+}
+
+fn request(
+    shared: &Shared,
+    item: &Item,
+    url: &Url,
+    authority: Authority,
+    addresses: &[IpAddr],
+    last: Option<&LastCapture>,
+) -> Request {
+    let order = shared.order.borrow();
+    let place_host = authority.host.clone();
+    let scheme = authority.scheme;
+    let target = match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
+    };
+    let at = SystemTime::now();
+    let mut request = Request::get(authority, &target, addresses, at)
+        .with("User-Agent", shared.user_agent.borrow().as_bytes())
+        .with("Accept", "*/*");
+    let agent = &order.agent;
+    for (name, value) in [
+        ("Accept-Encoding", &agent.accept_encoding),
+        ("Accept-Language", &agent.accept_language),
+        ("From", &agent.from),
+    ] {
+        if !value.is_empty() {
+            request = request.with(name, value);
+        }
+    }
+    if agent.referer && item.via.starts_with("http") && !leaks(&item.via, scheme) {
+        request = request.with("Referer", &item.via);
+    }
+    if agent.cookies {
+        let place = Place {
+            scheme,
+            host: &place_host,
+            path: url.path(),
+        };
+        let seconds = i64::try_from(now().0 / 1000).unwrap_or(i64::MAX);
+        if let Some(cookies) = shared.jar.borrow_mut().field(place, seconds) {
+            request = request.with("Cookie", cookies);
+        }
+    }
+    if let Some(last) = last {
+        request = request.unless_unchanged(Some(&last.etag), Some(&last.last_modified));
+    }
+    request.limits = limits(&order);
+    request.address_policy = match order.network.allow_private {
+        true => AddressPolicy::Any,
+        false => AddressPolicy::PublicOnly,
+    };
+    request.certificate_policy = match order.tls.invalid_certificates {
+        InvalidCertificates::Record => CertificatePolicy::Record,
+        InvalidCertificates::Refuse => CertificatePolicy::Refuse,
+    };
+    request
+}
+
+/// A page that was fetched in secret is not named in the open; browsers do the same.
+fn leaks(via: &str, scheme: Scheme) -> bool {
+    scheme == Scheme::Http && via.starts_with("https:")
+}
+
+fn limits(order: &Order) -> Limits {
+    let limits = &order.limits;
+    let bytes =
+        |limit: ecluse_scope::Limit<ecluse_config::Bytes>| limit.get().map(|bytes| bytes.get());
+    let first_byte = limits
+        .idle
+        .get()
+        .max(limits.connect.get())
+        .saturating_mul(3);
+    Limits {
+        connect: limits.connect.get(),
+        tls: limits.connect.get(),
+        first_byte: first_byte.min(limits.time.get()),
+        idle: limits.idle.get(),
+        total: limits.time.get(),
+        slowest_bytes_per_second: bytes(limits.min_rate).unwrap_or(0),
+        bytes_per_second: bytes(limits.rate),
+        head_bytes: usize::try_from(limits.head.get()).unwrap_or(usize::MAX),
+        body_bytes: bytes(limits.size).unwrap_or(u64::MAX),
+        ..Limits::default()
+    }
+}

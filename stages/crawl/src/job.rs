@@ -1,0 +1,235 @@
+//! A job as it is taken up: its order, its seeds, its directory.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+
+use ecluse_scope::{Order, Priority, SeedList};
+use ecluse_stage::{Failure, Home, Parcel};
+use serde::{Deserialize, Serialize};
+
+use crate::Settings;
+use crate::place::{JobDir, write_whole};
+
+/// Starts in a row that may bring nothing: a job that kills its worker is held after these.
+const BARREN_STARTS: u32 = 50;
+/// An order larger than this is none.
+const ORDER_BYTES: u64 = 16 << 20;
+
+/// A job.
+pub(crate) struct Job {
+    pub(crate) dir: JobDir,
+    pub(crate) order: Order,
+    pub(crate) seeds: SeedList,
+    /// That of the site, where the order has none.
+    pub(crate) contact: String,
+    pub(crate) organization: String,
+    /// The files that stand for the order in the metadata.
+    pub(crate) seed_files: Vec<String>,
+}
+
+impl Job {
+    /// Takes up the job of a parcel: begins it, or finds it as it was left.
+    ///
+    /// # Errors
+    /// Holds an order that makes no sense or contradicts the job of its name.
+    pub(crate) fn open(parcel: &Parcel, settings: &Settings, home: &Home) -> Result<Self, Failure> {
+        let name = order_file(parcel)?;
+        let text = read_text(parcel, &name)?;
+        let contact = home.site.contact.clone();
+        let given = Order::parse(&text, &name, &contact).map_err(Failure::hold)?;
+        for warning in &given.warnings {
+            tracing::warn!(%warning, "order");
+        }
+        let order = given.order;
+        let dir = JobDir::of(&home.path(&settings.jobs), &order.job, &order.harvest);
+        dir.make()?;
+        keep_given(&dir, &text)?;
+        let seed_files = keep_seed_files(parcel, &dir, &order)?;
+        Self::read(dir, order, &contact, &home.site.organization, seed_files)
+    }
+
+    /// Reads the job in a directory.
+    pub(crate) fn at(dir: &Path, contact: &str, organization: &str) -> Result<Self, Failure> {
+        let dir = JobDir::at(dir);
+        let text = fs::read_to_string(dir.given_order())?;
+        let given = Order::parse(&text, "order-given.toml", contact).map_err(Failure::hold)?;
+        let files = given
+            .order
+            .seeds
+            .iter()
+            .filter_map(|seeds| seeds.file.clone());
+        let files = files.collect();
+        Self::read(dir, given.order, contact, organization, files)
+    }
+
+    fn read(
+        dir: JobDir,
+        given: Order,
+        contact: &str,
+        organization: &str,
+        seed_files: Vec<String>,
+    ) -> Result<Self, Failure> {
+        let order = match fs::read_to_string(dir.order()) {
+            Ok(text) => {
+                let changed = Order::parse(&text, "order.toml", contact);
+                changed.map_err(Failure::hold)?.order
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => given,
+            Err(error) => return Err(error.into()),
+        };
+        let mut seeds = order.seed_list();
+        for source in &order.seeds {
+            if let Some(file) = &source.file {
+                let lines = fs::read(dir.seeds().join(file))?;
+                seeds.add_lines(&lines, &source.tag, source.reach);
+            }
+        }
+        if seeds.seeds.is_empty() {
+            let first = seeds.faults.first().map(ToString::to_string);
+            let why = first.unwrap_or_else(|| "the list is empty".to_owned());
+            return Err(Failure::hold(format!(
+                "job {}: no seed can be crawled: {why}",
+                order.job
+            )));
+        }
+        Ok(Self {
+            dir,
+            order,
+            seeds,
+            contact: contact.to_owned(),
+            organization: organization.to_owned(),
+            seed_files,
+        })
+    }
+
+    /// Counts a start, and holds the job if too many in a row brought nothing.
+    ///
+    /// # Errors
+    /// When there were too many; when the file cannot be written.
+    pub(crate) fn count_start(&self, progress: u64) -> Result<(), Failure> {
+        let path = self.dir.starts();
+        let before: Starts = match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
+            Err(_) => Starts::default(),
+        };
+        let barren = match before.progress == Some(progress) {
+            true => before.barren + 1,
+            false => 1,
+        };
+        if barren > BARREN_STARTS {
+            // Released by a person, it gets as many again.
+            self.forget_starts()?;
+            return Err(Failure::hold(format!(
+                "job {}: {BARREN_STARTS} starts in a row brought nothing; its worker dies of it",
+                self.order.job
+            )));
+        }
+        let starts = Starts {
+            progress: Some(progress),
+            barren,
+        };
+        write_whole(&path, &serde_json::to_vec(&starts).unwrap_or_default())?;
+        Ok(())
+    }
+
+    /// Notes that the job was left in peace.
+    pub(crate) fn forget_starts(&self) -> io::Result<()> {
+        let starts = serde_json::to_vec(&Starts::default()).unwrap_or_default();
+        write_whole(&self.dir.starts(), &starts)
+    }
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Starts {
+    progress: Option<u64>,
+    barren: u32,
+}
+
+/// Returns which file of the parcel is the order: `order.toml`, or the only TOML file.
+fn order_file(parcel: &Parcel) -> Result<String, Failure> {
+    let names = parcel
+        .manifest()
+        .files
+        .iter()
+        .map(|file| file.name.as_str());
+    let orders: Vec<&str> = names.filter(|name| name.ends_with(".toml")).collect();
+    match orders.as_slice() {
+        [only] => Ok((*only).to_owned()),
+        several if several.contains(&"order.toml") => Ok("order.toml".to_owned()),
+        [] => Err(Failure::hold(format!(
+            "{}: no order.toml in it",
+            parcel.id()
+        ))),
+        _ => Err(Failure::hold(format!(
+            "{}: several TOML files, none is order.toml",
+            parcel.id()
+        ))),
+    }
+}
+
+fn read_text(parcel: &Parcel, name: &str) -> Result<String, Failure> {
+    let mut text = String::new();
+    let read = parcel
+        .open(name)?
+        .take(ORDER_BYTES)
+        .read_to_string(&mut text);
+    read.map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => Failure::hold(format!("{name} is not UTF-8")),
+        _ => Failure::halt(format!("cannot read {name}: {error}")),
+    })?;
+    Ok(text)
+}
+
+/// Tells how urgent the order in a text is, without reading all of it.
+pub(crate) fn priority_of(text: &str) -> Priority {
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Urgency {
+        priority: Priority,
+    }
+    toml::from_str::<Urgency>(text).unwrap_or_default().priority
+}
+
+fn keep_given(dir: &JobDir, text: &str) -> Result<(), Failure> {
+    match fs::read(dir.given_order()) {
+        Ok(before) if before == text.as_bytes() => Ok(()),
+        Ok(_) => Err(Failure::hold(format!(
+            "{} was begun with another order; give this one another harvest",
+            dir.path().display()
+        ))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Ok(write_whole(&dir.given_order(), text.as_bytes())?)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn keep_seed_files(parcel: &Parcel, dir: &JobDir, order: &Order) -> Result<Vec<String>, Failure> {
+    let mut kept = Vec::new();
+    for file in order.seeds.iter().filter_map(|seeds| seeds.file.as_ref()) {
+        let to = dir.seeds().join(file);
+        if !to.is_file() {
+            let mut bytes = Vec::new();
+            parcel.open(file)?.read_to_end(&mut bytes)?;
+            write_whole(&to, &bytes)?;
+        }
+        kept.push(file.clone());
+    }
+    Ok(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urgency_is_told_from_a_text() {
+        assert_eq!(
+            priority_of("job = '1'\npriority = 'high'\n"),
+            Priority::High
+        );
+        assert_eq!(priority_of("job = '1'"), Priority::Normal);
+        assert_eq!(priority_of("not toml ["), Priority::Normal);
+    }
+}

@@ -1,0 +1,154 @@
+//! Fetches what a job order asks for, and keeps every byte.
+//!
+//! * **Reads** a parcel with a job order, `order.toml`, and maybe seed files beside it.
+//! * **Writes** (W)ARC files into the harvested directory as each closes, then the job's metadata file.
+//! * **Never** alters a byte that came over the wire, and never asks a server sooner than its manners allow.
+//! * **Defers** while another process works on the job. **Holds** an order that makes no sense.
+//! * **Again**: a job goes on where its last commit was; a finished one is not crawled again.
+
+mod checkpoint;
+mod control;
+mod earlier;
+mod engine;
+mod errand;
+mod explain;
+mod finish;
+mod job;
+mod logs;
+mod manners;
+mod notes;
+mod place;
+mod pool;
+mod records;
+mod robots;
+mod settings;
+mod sieve;
+mod status;
+mod turn;
+mod warcs;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ecluse_stage::{Failure, Home, Outbox, Parcel, Stage, Waiting};
+
+use crate::engine::{Engine, Left, Surroundings};
+use crate::job::Job;
+use crate::manners::Capacity;
+use crate::turn::Way;
+
+pub use crate::explain::{Explanation, explain};
+pub use crate::settings::Settings;
+pub use crate::status::{JobState, JobStatus, STATUS_FILE, Slowest};
+
+/// The stage.
+pub struct Crawl {
+    settings: Settings,
+    home: Home,
+}
+
+impl Stage for Crawl {
+    const NAME: &'static str = "crawl";
+    const ABOUT: &'static str = "Fetches what a job order asks for, and keeps every byte";
+    type Settings = Settings;
+    const ARRANGES: bool = true;
+
+    fn arrange(&mut self, waiting: &mut [Waiting]) {
+        turn::arrange(&self.home, Self::NAME, waiting);
+    }
+
+    fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
+        if settings.harvested.is_relative() {
+            // Made before ingest hangs its bell there. A disk of its own must be mounted by somebody.
+            std::fs::create_dir_all(home.path(&settings.harvested))?;
+        }
+        Ok(Self {
+            settings,
+            home: home.clone(),
+        })
+    }
+
+    fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {
+        let job = Job::open(parcel, &self.settings, &self.home)?;
+        let way = Way::new(
+            &self.home,
+            Self::NAME,
+            parcel.id().as_str(),
+            job.order.priority,
+        );
+        let is_in_the_way = || way.is_in_the_way();
+        let around = Surroundings {
+            harvested: self.home.path(&self.settings.harvested),
+            digests: self.home.path(&self.settings.digests),
+            capacity: Capacity {
+                active_queues: self.settings.active_queues,
+                memory: self.settings.frontier_memory.get(),
+            },
+            threads: self.settings.threads(),
+            commit_every: self.settings.commit.get(),
+            floor: self.home.shell.min_free,
+            host: host_name(),
+            outbox,
+            metrics: self.home.metrics.clone(),
+            is_in_the_way: &is_in_the_way,
+        };
+        let facts = crawl(&job, &around)?;
+        outbox.fact("job", job.order.job.as_str());
+        outbox.fact("harvest", job.order.harvest.as_str());
+        outbox.fact("ended", facts.how.as_str());
+        outbox.fact("known", facts.known);
+        outbox.consume();
+        Ok(())
+    }
+
+    fn writes(settings: &Settings, home: &Home) -> Vec<PathBuf> {
+        let digests = home.path(&settings.digests);
+        let mut paths = vec![home.path(&settings.harvested), home.path(&settings.jobs)];
+        paths.extend(digests.parent().map(PathBuf::from));
+        paths.dedup();
+        paths
+    }
+}
+
+/// Crawls a job to its end.
+fn crawl(job: &Job, around: &Surroundings<'_>) -> Result<ecluse_report::JobFacts, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let local = tokio::task::LocalSet::new();
+    let lived = local.block_on(&runtime, async {
+        let mut engine = Engine::open(job, around)?;
+        let left = engine.live().await;
+        match left.inspect_err(|failure| engine.tell_failed(&failure.reason))? {
+            Left::Stopped => Err(Failure::give_back()),
+            Left::Ended => {
+                let Engine {
+                    frontier,
+                    checkpoint,
+                    ..
+                } = &mut engine;
+                let facts = finish::finish(job, around, frontier, checkpoint)?;
+                engine.tell_finished();
+                Ok(facts)
+            }
+        }
+    });
+    // What still sleeps in it waits for nobody.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    lived
+}
+
+/// The name of this machine, as it may stand in a file name.
+fn host_name() -> String {
+    let name = std::env::var("ECLUSE_HOST").unwrap_or_else(|_| {
+        rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned()
+    });
+    let safe = |letter: char| match letter {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' => letter,
+        _ => '_',
+    };
+    name.chars().map(safe).take(60).collect()
+}

@@ -1,0 +1,220 @@
+//! The threads that look for links and pack records, so that the one that fetches never waits for either.
+
+use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use ecluse_extract::{Context, Hop, Limits, Link, Url, extract, extract_headers};
+use ecluse_http::Shape;
+use ecluse_warc::{Packer, Packing};
+
+use crate::records::{Capture, Found, pack};
+use crate::warcs::Part;
+
+/// What holds for all captures.
+#[derive(Debug, Clone)]
+pub(crate) struct PoolOrder {
+    pub(crate) packing: Packing,
+    pub(crate) limits: Limits,
+    pub(crate) speculative: bool,
+    pub(crate) sitemaps: bool,
+    /// Bytes of a robots.txt that are read.
+    pub(crate) robots_bytes: u64,
+    /// Where large records lie until they are written.
+    pub(crate) spool: PathBuf,
+}
+
+/// A capture to be looked through and packed.
+pub(crate) struct Work {
+    pub(crate) capture: Capture,
+    pub(crate) order: Arc<PoolOrder>,
+    /// Its content is to be told, decoded: it is a robots.txt.
+    pub(crate) wants_body: bool,
+}
+
+/// A capture with its links and records.
+pub(crate) struct Processed {
+    pub(crate) capture: Capture,
+    pub(crate) links: Vec<Link>,
+    /// What was wrong with the content, for the log.
+    pub(crate) annotations: Vec<String>,
+    pub(crate) body: Option<Vec<u8>>,
+    pub(crate) parts: Result<Vec<Part>, String>,
+}
+
+/// The threads.
+pub(crate) struct Pool {
+    work: Option<Sender<Work>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Pool {
+    /// Starts the threads; each capture comes back through `done`.
+    pub(crate) fn start(
+        threads: usize,
+        done: impl Fn(Processed) + Clone + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (work, queue) = channel();
+        let queue = Arc::new(Mutex::new(queue));
+        let threads = (0..threads.max(1)).map(|number| {
+            let (queue, done) = (Arc::clone(&queue), done.clone());
+            std::thread::Builder::new()
+                .name(format!("pack-{number}"))
+                .spawn(move || toil(&queue, &done))
+        });
+        Ok(Self {
+            work: Some(work),
+            threads: threads.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Gives the threads something to do.
+    pub(crate) fn give(&self, work: Work) {
+        if let Some(sender) = &self.work {
+            // The threads live as long as the pool.
+            let _ = sender.send(work);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.work = None;
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn toil(queue: &Mutex<Receiver<Work>>, done: &dyn Fn(Processed)) {
+    let mut packer: Option<(Packing, Packer)> = None;
+    loop {
+        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(work) = next else { return };
+        let packing = work.order.packing;
+        if packer
+            .as_ref()
+            .is_none_or(|(made_for, _)| *made_for != packing)
+        {
+            packer = Some((packing, Packer::new(packing)));
+        }
+        if let Some((_, packer)) = &mut packer {
+            done(process(packer, work));
+        }
+    }
+}
+
+fn process(packer: &mut Packer, work: Work) -> Processed {
+    let Work {
+        capture,
+        order,
+        wants_body,
+    } = work;
+    let mut annotations = Vec::new();
+    // Whatever a document does to the code that reads it, the document itself is kept.
+    let found = catch_unwind(AssertUnwindSafe(|| {
+        look(&capture, &order, &mut annotations)
+    }));
+    let found = found.unwrap_or_else(|_| {
+        tracing::error!(url = capture.item.url, "extraction failed");
+        Found {
+            links: Vec::new(),
+            charset: None,
+        }
+    });
+    let body = wants_body.then(|| read_body(&capture, order.robots_bytes));
+    let parts = if capture.keep {
+        pack(packer, &order.spool, &capture, &found).map_err(|error| causes(&error))
+    } else {
+        Ok(Vec::new())
+    };
+    Processed {
+        capture,
+        links: found.links,
+        annotations,
+        body,
+        parts,
+    }
+}
+
+/// Looks for links in the headers and, when it is a page, in the content.
+fn look(capture: &Capture, order: &PoolOrder, annotations: &mut Vec<String>) -> Found {
+    let exchange = &capture.exchange;
+    let mut links = Vec::new();
+    let mut charset = None;
+    if exchange.shape != Shape::Http {
+        return Found { links, charset };
+    }
+    let mut sink = |link: Link| {
+        let wanted = match link.hop {
+            Hop::Speculative => order.speculative,
+            Hop::Manifest => order.sitemaps,
+            Hop::Navigation | Hop::Embed | Hop::Redirect | Hop::Inferred => true,
+        };
+        if wanted {
+            links.push(link);
+        }
+    };
+    let status = exchange.head.status().unwrap_or(0);
+    let fields: Vec<(String, Vec<u8>)> = exchange
+        .head
+        .fields()
+        .map(|field| {
+            let name = String::from_utf8_lossy(field.name).into_owned();
+            (name, field.value().into_owned())
+        })
+        .collect();
+    let fields = fields
+        .iter()
+        .filter(|(name, _)| (300..400).contains(&status) || !name.eq_ignore_ascii_case("location"))
+        .map(|(name, value)| (name.as_str(), value.as_slice()));
+    extract_headers(&capture.url, fields, &order.limits, &mut sink);
+    if (200..300).contains(&status) && exchange.payload_bytes > 0 {
+        let content_type = exchange.head.text("Content-Type");
+        let via = Url::parse(&capture.item.via).ok();
+        let context = Context {
+            url: &capture.url,
+            content_type: content_type.as_deref(),
+            charset: None,
+            via: via.as_ref(),
+            limits: order.limits.clone(),
+        };
+        let mut document = exchange.decoded(order.limits.document_bytes);
+        match extract(&mut document, &context, &mut sink) {
+            Ok(report) => {
+                charset = (report.counts.links > 0).then_some(report.charset);
+                if report.ended == ecluse_extract::Ended::Links {
+                    annotations.push("outlinksCut".to_owned());
+                }
+            }
+            Err(_) => annotations.push("contentDamaged".to_owned()),
+        }
+    }
+    Found { links, charset }
+}
+
+fn read_body(capture: &Capture, limit: u64) -> Vec<u8> {
+    let mut body = Vec::new();
+    // What can be read counts; damage in the middle ends it.
+    let _ = capture
+        .exchange
+        .decoded(limit)
+        .take(limit)
+        .read_to_end(&mut body);
+    body
+}
+
+/// An error with what caused it, in one line.
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

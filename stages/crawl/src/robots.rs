@@ -1,0 +1,227 @@
+//! robots.txt of the hosts being crawled: what holds now, and who waits for it.
+//!
+//! What came back stands in the frontier's notes too, so that a restart asks no server again before it is due.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use ecluse_scope::{Answer, Order, Reading, Standing};
+use url::Url;
+
+/// Standings in memory; those left out are read from the notes again.
+const STANDINGS: usize = 20_000;
+/// Redirects of a robots.txt that are followed; RFC 9309 asks for five.
+const REDIRECTS: u8 = 5;
+
+/// An answer as the notes keep it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeptAnswer {
+    /// When it came, in milliseconds since 1970.
+    pub(crate) at: u64,
+    /// The HTTP status.
+    pub(crate) status: u16,
+    /// The content, decoded.
+    pub(crate) body: Vec<u8>,
+}
+
+impl KeptAnswer {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.at.to_be_bytes().to_vec();
+        bytes.extend_from_slice(&self.status.to_be_bytes());
+        bytes.extend_from_slice(&self.body);
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (at, rest) = bytes.split_first_chunk::<8>()?;
+        let (status, body) = rest.split_first_chunk::<2>()?;
+        Some(Self {
+            at: u64::from_be_bytes(*at),
+            status: u16::from_be_bytes(*status),
+            body: body.to_vec(),
+        })
+    }
+}
+
+/// Somebody whose robots.txt is being looked for elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Follower {
+    pub(crate) authority: String,
+    pub(crate) redirects: u8,
+}
+
+/// Where a redirect of robots.txt leads.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Led {
+    /// There: it is to be fetched, and whoever waits is told.
+    To(Url),
+    /// Nowhere, or in too many steps.
+    Nowhere,
+}
+
+/// The standings of a job.
+#[derive(Debug, Default)]
+pub(crate) struct Robots {
+    standings: HashMap<String, Standing>,
+    followers: HashMap<String, Vec<Follower>>,
+}
+
+impl Robots {
+    /// Returns what holds for an authority, if that is known and not too old.
+    pub(crate) fn standing(&self, authority: &str, now: Duration) -> Option<&Standing> {
+        let standing = self.standings.get(authority)?;
+        standing.is_fresh(now).then_some(standing)
+    }
+
+    /// Takes in what came back for an authority.
+    pub(crate) fn learn(
+        &mut self,
+        order: &Order,
+        authority: &str,
+        answer: Answer<'_>,
+        at: Duration,
+    ) {
+        if self.standings.len() >= STANDINGS {
+            self.standings.clear();
+        }
+        let tokens: Vec<&str> = order.robots.agents.iter().map(String::as_str).collect();
+        let reading = Reading {
+            tokens: &tokens,
+            limits: &order.robots.limits(),
+            freshness: &order.robots.freshness(),
+        };
+        let before = self.standings.remove(authority);
+        let standing = Standing::of(reading, answer, before, at);
+        self.standings.insert(authority.to_owned(), standing);
+    }
+
+    /// Forgets everything: the order reads it differently now.
+    pub(crate) fn forget(&mut self) {
+        self.standings.clear();
+    }
+
+    /// Returns whom an answer from `url` is for.
+    pub(crate) fn followers(&mut self, url: &Url) -> Vec<Follower> {
+        let mut followers = self.followers.remove(url.as_str()).unwrap_or_default();
+        if url.path() == "/robots.txt" {
+            followers.push(Follower {
+                authority: authority_of(url),
+                redirects: 0,
+            });
+        }
+        followers
+    }
+
+    /// Follows a redirect for those who wait; who was led on too often is returned.
+    pub(crate) fn follow(
+        &mut self,
+        followers: Vec<Follower>,
+        target: Option<Url>,
+    ) -> (Led, Vec<Follower>) {
+        let Some(target) = target else {
+            return (Led::Nowhere, followers);
+        };
+        let (lost, led): (Vec<Follower>, Vec<Follower>) = followers
+            .into_iter()
+            .partition(|follower| follower.redirects >= REDIRECTS);
+        if led.is_empty() {
+            return (Led::Nowhere, lost);
+        }
+        let waiting = self.followers.entry(target.to_string()).or_default();
+        for mut follower in led {
+            follower.redirects += 1;
+            waiting.push(follower);
+        }
+        (Led::To(target), lost)
+    }
+
+    /// Tells whether somebody waits for this URL.
+    pub(crate) fn is_awaited(&self, url: &Url) -> bool {
+        url.path() == "/robots.txt" || self.followers.contains_key(url.as_str())
+    }
+}
+
+/// The authority that a robots.txt speaks for: scheme, host and port.
+pub(crate) fn authority_of(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    match url.port() {
+        Some(port) => format!("{}://{host}:{port}", url.scheme()),
+        None => format!("{}://{host}", url.scheme()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    #[test]
+    fn answers_are_kept_as_they_came() {
+        let answer = KeptAnswer {
+            at: 7,
+            status: 200,
+            body: b"User-agent: *".to_vec(),
+        };
+        assert_eq!(KeptAnswer::decode(&answer.encode()), Some(answer));
+        assert_eq!(KeptAnswer::decode(b"short"), None);
+    }
+
+    #[test]
+    fn a_standing_holds_for_its_authority_and_time() {
+        let mut robots = Robots::default();
+        let order = Order::default();
+        let body = b"User-agent: *\nDisallow: /x\nCrawl-delay: 2";
+        let answer = Answer::Response { status: 200, body };
+        robots.learn(&order, "http://a.example", answer, Duration::from_secs(10));
+        let holds = |at| robots.standing("http://a.example", Duration::from_secs(at));
+        let standing = holds(11).unwrap();
+        assert!(!standing.judge("http://a.example/x").allowed);
+        assert_eq!(standing.crawl_delay(), Some(Duration::from_secs(2)));
+        assert!(holds(10 + 86_400).is_none());
+        assert!(
+            robots
+                .standing("https://a.example", Duration::from_secs(11))
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn a_redirect_is_followed_five_times() {
+        let mut robots = Robots::default();
+        let mut at = url("http://a.example/robots.txt");
+        for step in 0..7 {
+            let followers = robots.followers(&at);
+            let mine: Vec<_> = followers
+                .iter()
+                .filter(|follower| follower.authority == "http://a.example")
+                .cloned()
+                .collect();
+            assert_eq!(mine.len(), 1);
+            let target = url(&format!("http://a.example/elsewhere/{step}"));
+            let (led, lost) = robots.follow(mine, Some(target.clone()));
+            if step == 5 {
+                assert_eq!((led, lost.len()), (Led::Nowhere, 1));
+                return;
+            }
+            assert_eq!(led, Led::To(target.clone()));
+            assert!(robots.is_awaited(&target));
+            at = target;
+        }
+        unreachable!("the sixth redirect is not followed");
+    }
+
+    #[test]
+    fn authorities_have_their_scheme_and_port() {
+        assert_eq!(
+            authority_of(&url("https://a.example/x")),
+            "https://a.example"
+        );
+        assert_eq!(
+            authority_of(&url("http://a.example:81/")),
+            "http://a.example:81"
+        );
+    }
+}

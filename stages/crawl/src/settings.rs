@@ -1,0 +1,50 @@
+//! `[stage.crawl]`: what holds for every job.
+
+use std::path::PathBuf;
+
+use ecluse_config::{Bytes, Span};
+use serde::Deserialize;
+
+/// What holds for every job of this stage.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Settings {
+    /// Where (W)ARC files go.
+    pub harvested: PathBuf,
+    /// Where jobs have their directories.
+    pub jobs: PathBuf,
+    /// The database of what finished jobs captured.
+    pub digests: PathBuf,
+    /// Threads of a job that look for links and pack; 0 for as many as there are cores.
+    pub pack_threads: usize,
+    /// How often what was fetched is made durable.
+    pub commit: Span,
+    /// Queues of a job in memory.
+    pub active_queues: usize,
+    /// Memory of a job's frontier.
+    pub frontier_memory: Bytes,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            harvested: PathBuf::from("harvested"),
+            jobs: PathBuf::from("jobs"),
+            digests: PathBuf::from("jobs/digests.sqlite"),
+            pack_threads: 0,
+            commit: Span::secs(2),
+            active_queues: 1000,
+            frontier_memory: Bytes(64 << 20),
+        }
+    }
+}
+
+impl Settings {
+    /// The number of threads meant.
+    pub(crate) fn threads(&self) -> usize {
+        match self.pack_threads {
+            0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().min(16)),
+            threads => threads,
+        }
+    }
+}

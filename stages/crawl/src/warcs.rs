@@ -1,0 +1,344 @@
+//! The file being written, and the names of those before it.
+//!
+//! A file is named in a checkpoint before it exists, and gets its final name only after a checkpoint that counts all of
+//! it. So whatever is killed, everything behind the last checkpoint is cut off at the next start, and no file that
+//! anybody else can see holds a record that the frontier does not know.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use ecluse_report::Moment;
+use serde::{Deserialize, Serialize};
+
+use crate::place::publish;
+
+/// What stands behind the name of a file while it is written.
+const OPEN: &str = ".open";
+
+/// What a checkpoint says of the files.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub(crate) struct WarcState {
+    /// Files begun so far.
+    pub(crate) serial: u32,
+    /// The file being written, and how much of it counts.
+    pub(crate) open: Option<OpenFile>,
+    /// The file that is whole and waits for its name.
+    pub(crate) closing: Option<ClosedFile>,
+    /// Files closed.
+    pub(crate) files: u64,
+    /// Bytes in them.
+    pub(crate) bytes: u64,
+}
+
+/// The file being written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct OpenFile {
+    pub(crate) name: String,
+    pub(crate) opened: u64,
+    /// Bytes of whole records.
+    pub(crate) bytes: u64,
+}
+
+/// A file that is whole.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct ClosedFile {
+    pub(crate) name: String,
+    pub(crate) opened: u64,
+    pub(crate) closed: u64,
+    pub(crate) bytes: u64,
+}
+
+/// A piece of packed records.
+#[derive(Debug)]
+pub(crate) enum Part {
+    /// Most.
+    Bytes(Vec<u8>),
+    /// A record that is too large for memory, in a nameless file.
+    File(File, u64),
+}
+
+/// The files of a job.
+pub(crate) struct Warcs {
+    dir: PathBuf,
+    /// What names begin and end with.
+    naming: Naming,
+    pub(crate) state: WarcState,
+    file: Option<BufWriter<File>>,
+}
+
+/// What the names of a job's files are made of.
+#[derive(Debug, Clone)]
+pub(crate) struct Naming {
+    /// `[collection-]job-harvest`.
+    pub(crate) front: String,
+    /// The machine.
+    pub(crate) host: String,
+    /// `.warc.gz` or `.warc`.
+    pub(crate) end: &'static str,
+}
+
+impl Naming {
+    fn name(&self, at: Moment, serial: u32) -> String {
+        format!(
+            "{}-{}-{serial:05}-{}{}",
+            self.front,
+            at.digits17(),
+            self.host,
+            self.end
+        )
+    }
+}
+
+impl Warcs {
+    /// Takes up the files where a checkpoint left them.
+    pub(crate) fn resume(dir: &Path, naming: Naming, state: WarcState) -> io::Result<Self> {
+        std::fs::create_dir_all(dir)?;
+        let mut warcs = Self {
+            dir: dir.to_owned(),
+            naming,
+            state,
+            file: None,
+        };
+        warcs.finish_close()?;
+        if let Some(open) = warcs.state.open.clone().filter(|open| open.bytes > 0) {
+            let path = warcs.open_path(&open.name);
+            let mut file = OpenOptions::new()
+                .write(true)
+                .open(&path)
+                .map_err(|error| named(&path, &error))?;
+            let found = file.metadata()?.len();
+            if found < open.bytes {
+                let short = format!(
+                    "{} has {found} bytes, {} were made durable",
+                    path.display(),
+                    open.bytes
+                );
+                return Err(io::Error::new(io::ErrorKind::InvalidData, short));
+            }
+            file.set_len(open.bytes)?;
+            file.seek(SeekFrom::End(0))?;
+            warcs.file = Some(BufWriter::with_capacity(BUFFER, file));
+        }
+        Ok(warcs)
+    }
+
+    /// Tells whether there is a file to write to.
+    pub(crate) fn is_open(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Chooses the name of the next file. It must be in a checkpoint before [`Warcs::create`].
+    pub(crate) fn reserve(&mut self, now: Moment) {
+        // A name that was reserved before a crash is used: the checkpoint has it.
+        if self.state.open.is_none() {
+            self.state.serial += 1;
+            self.state.open = Some(OpenFile {
+                name: self.naming.name(now, self.state.serial),
+                opened: now.0,
+                bytes: 0,
+            });
+        }
+    }
+
+    /// Makes the reserved file, over what a crash may have left of it.
+    pub(crate) fn create(&mut self) -> io::Result<()> {
+        let Some(open) = &self.state.open else {
+            return Err(io::Error::other("no file was reserved"));
+        };
+        let path = self.open_path(&open.name);
+        let file = File::create(&path).map_err(|error| named(&path, &error))?;
+        File::open(&self.dir)?.sync_all()?;
+        self.file = Some(BufWriter::with_capacity(BUFFER, file));
+        Ok(())
+    }
+
+    /// The name of the file being written.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.state.open.as_ref().map(|open| open.name.as_str())
+    }
+
+    /// Appends records.
+    pub(crate) fn append(&mut self, parts: Vec<Part>) -> io::Result<()> {
+        let (Some(file), Some(open)) = (&mut self.file, &mut self.state.open) else {
+            return Err(io::Error::other("no file is open"));
+        };
+        for part in parts {
+            open.bytes += match part {
+                Part::Bytes(bytes) => {
+                    file.write_all(&bytes)?;
+                    bytes.len() as u64
+                }
+                Part::File(mut source, bytes) => {
+                    source.seek(SeekFrom::Start(0))?;
+                    let copied = io::copy(&mut source.take(bytes), file)?;
+                    if copied != bytes {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                    bytes
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Tells whether the file is to be closed.
+    pub(crate) fn is_full(&self, size: u64, age_ms: Option<u64>, now: Moment) -> bool {
+        self.state.open.as_ref().is_some_and(|open| {
+            let age = now.0.saturating_sub(open.opened);
+            open.bytes >= size || (open.bytes > 0 && age_ms.is_some_and(|limit| age >= limit))
+        })
+    }
+
+    /// Makes durable what was appended.
+    pub(crate) fn sync(&mut self) -> io::Result<()> {
+        if let Some(file) = &mut self.file {
+            file.flush()?;
+            file.get_ref().sync_data()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the file; it gets its name by [`Warcs::finish_close`], after a checkpoint.
+    pub(crate) fn begin_close(&mut self, now: Moment) -> io::Result<Option<ClosedFile>> {
+        self.sync()?;
+        self.file = None;
+        let Some(open) = self.state.open.take() else {
+            return Ok(None);
+        };
+        if open.bytes == 0 {
+            // Reserved, and never written to: its name is used for the next one.
+            self.state.open = Some(open);
+            return Ok(None);
+        }
+        let closed = ClosedFile {
+            name: open.name,
+            opened: open.opened,
+            closed: now.0,
+            bytes: open.bytes,
+        };
+        self.state.files += 1;
+        self.state.bytes += closed.bytes;
+        self.state.closing = Some(closed.clone());
+        Ok(Some(closed))
+    }
+
+    /// Gives the closed file its name.
+    pub(crate) fn finish_close(&mut self) -> io::Result<()> {
+        let Some(closing) = self.state.closing.take() else {
+            return Ok(());
+        };
+        let from = self.open_path(&closing.name);
+        match publish(&from, &self.dir.join(&closing.name)) {
+            // It has its name already: killed between the rename and the next checkpoint.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Bytes in all files, the one being written included.
+    pub(crate) fn all_bytes(&self) -> u64 {
+        self.state.bytes + self.state.open.as_ref().map_or(0, |open| open.bytes)
+    }
+
+    fn open_path(&self, name: &str) -> PathBuf {
+        self.dir.join(format!("{name}{OPEN}"))
+    }
+}
+
+const BUFFER: usize = 256 * 1024;
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn naming() -> Naming {
+        Naming {
+            front: "7-1".to_owned(),
+            host: "lock".to_owned(),
+            end: ".warc",
+        }
+    }
+
+    fn begin(dir: &Path) -> Warcs {
+        let mut warcs = Warcs::resume(dir, naming(), WarcState::default()).unwrap();
+        warcs.reserve(Moment(0));
+        warcs.create().unwrap();
+        warcs
+    }
+
+    fn text(text: &str) -> Vec<Part> {
+        vec![Part::Bytes(text.as_bytes().to_vec())]
+    }
+
+    const NAME: &str = "7-1-19700101000000000-00001-lock.warc";
+
+    #[test]
+    fn what_is_behind_the_checkpoint_is_cut_off() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut warcs = begin(dir.path());
+        warcs.append(text("one ")).unwrap();
+        warcs.sync().unwrap();
+        let checkpoint = warcs.state.clone();
+        warcs.append(text("two ")).unwrap();
+        warcs.sync().unwrap();
+        drop(warcs);
+        let mut warcs = Warcs::resume(dir.path(), naming(), checkpoint).unwrap();
+        warcs.append(text("three")).unwrap();
+        warcs.begin_close(Moment(9)).unwrap();
+        warcs.finish_close().unwrap();
+        let bytes = std::fs::read(dir.path().join(NAME)).unwrap();
+        assert_eq!(bytes, b"one three");
+    }
+
+    #[test]
+    fn a_file_gets_its_name_once_wherever_it_was_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut warcs = begin(dir.path());
+        warcs.append(text("all")).unwrap();
+        warcs.begin_close(Moment(9)).unwrap();
+        let checkpoint = warcs.state.clone();
+        for _ in 0..2 {
+            let warcs = Warcs::resume(dir.path(), naming(), checkpoint.clone()).unwrap();
+            assert!(!warcs.is_open());
+            assert_eq!(warcs.state.files, 1);
+        }
+        assert_eq!(std::fs::read(dir.path().join(NAME)).unwrap(), b"all");
+    }
+
+    #[test]
+    fn a_file_shorter_than_its_checkpoint_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut warcs = begin(dir.path());
+        warcs.append(text("all")).unwrap();
+        warcs.sync().unwrap();
+        let mut checkpoint = warcs.state.clone();
+        checkpoint.open.as_mut().unwrap().bytes = 4;
+        let error = Warcs::resume(dir.path(), naming(), checkpoint)
+            .err()
+            .unwrap();
+        assert!(error.to_string().contains("has 3 bytes"), "{error}");
+    }
+
+    #[test]
+    fn a_reserved_name_that_was_never_written_is_used_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut warcs = begin(dir.path());
+        let checkpoint = warcs.state.clone();
+        warcs.append(text("lost")).unwrap();
+        warcs.sync().unwrap();
+        let mut warcs = Warcs::resume(dir.path(), naming(), checkpoint).unwrap();
+        assert!(!warcs.is_open());
+        warcs.reserve(Moment(5));
+        warcs.create().unwrap();
+        assert_eq!(warcs.name(), Some(NAME));
+        assert_eq!(warcs.begin_close(Moment(6)).unwrap(), None);
+    }
+}

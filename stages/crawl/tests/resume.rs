@@ -1,0 +1,279 @@
+//! A crawl that is killed, stopped, or finds the disk full: it goes on where it was, loses nothing and stores nothing twice.
+#![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
+
+mod web;
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use ecluse_crawl::JobState;
+use ecluse_testkit::dns::{Named, Names};
+use ecluse_testkit::machine::{empty, fill, inside, mount};
+use ecluse_testkit::root::{Root, until, until_so};
+use ecluse_testkit::web::{After, Answer, Web, chunked, gzip, html};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use web::{CRAWL, Dice, Harvest, Job, Order, at, web_on};
+
+const ADDRESSES: u8 = 8;
+const PAGES: usize = 10;
+
+/// What a page of a host is; beside the ten there are a redirect and what does not exist.
+fn page(host: &str, path: &str) -> Answer {
+    let number: usize = match path {
+        "/" => 0,
+        "/moved" => return Answer::redirect("/9"),
+        "/robots.txt" => return Answer::of("text/plain", b"User-agent: *\nDisallow: /forbidden\n"),
+        "/same" => return html("<p>the same on every host</p>"),
+        path => match path[1..].parse() {
+            Ok(number) if number < PAGES => number,
+            _ => return Answer::missing(),
+        },
+    };
+    let mut body = format!("<p>{host} {number}</p>");
+    for other in 1..PAGES {
+        write!(body, "<a href='/{other}'></a>").unwrap();
+    }
+    body.push_str(
+        "<a href='/moved'></a><a href='/none'></a><a href='/forbidden/x'></a><a href='/same'></a>",
+    );
+    match number % 3 {
+        0 => html(&body),
+        1 => {
+            let fields = "Content-Type: text/html\r\nContent-Encoding: gzip\r\n";
+            Answer::new("200 OK", fields, &gzip(body.as_bytes()))
+        }
+        _ => {
+            let mut bytes = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n".to_vec();
+            bytes.extend(chunked(body.as_bytes(), 100));
+            Answer::raw(bytes)
+        }
+    }
+}
+
+/// A web of so many hosts whose pages take a while, and the order to crawl it.
+fn web_of(hosts: usize, pause: Duration) -> (Web, Names, Order) {
+    let (web, names) = web_on(ADDRESSES);
+    let mut order = Order::new(&names);
+    for number in 0..hosts {
+        let host = format!("h{number:02}.test");
+        let last = u8::try_from(number).unwrap() % ADDRESSES + 1;
+        names.set(&host, Named::V4(vec![at(last)]));
+        order.seed(web.url(&host, "/"));
+        let named = host.clone();
+        web.host(&host, move |request, wire| {
+            thread::sleep(pause);
+            wire.answer(&page(&named, &request.target))
+        });
+    }
+    order.text("manners.group-by", "queue");
+    (web, names, order)
+}
+
+/// What must be there of each host: robots.txt, ten pages, the redirect, the duplicate and what does not exist.
+const OF_A_HOST: usize = 1 + PAGES + 3;
+
+/// Reads what is there, and compares it with what must be.
+fn complete(job: Job, web: &Web, hosts: usize) -> Harvest {
+    let harvest = Harvest::read(job);
+    harvest.each_line_once();
+    let captures = harvest.captures();
+    assert_eq!(captures.len(), hosts * OF_A_HOST);
+    for host in 0..hosts {
+        let url = web.url(&format!("h{host:02}.test"), "/forbidden/x");
+        assert_eq!(harvest.line(&url).status, -9998);
+    }
+    harvest
+}
+
+/// The captures without the port, which differs from web to web.
+fn without_port(harvest: &Harvest, web: &Web) -> BTreeSet<(String, String, String)> {
+    let port = format!(":{}", web.port());
+    let captures = harvest.captures().into_iter();
+    captures
+        .map(|(url, status, digest)| (url.replace(&port, ""), status, digest))
+        .collect()
+}
+
+#[test]
+fn killed_twenty_times_it_captures_the_same() {
+    let hosts = 40;
+    let (calm_web, _names, order) = web_of(hosts, Duration::from_millis(1));
+    let job = Job::give(&order);
+    job.finish();
+    let calm = complete(job, &calm_web, hosts);
+    let (web, _names, mut order) = web_of(hosts, Duration::from_millis(60));
+    order
+        .text("manners.min-delay", "150ms")
+        .text("manners.max-delay", "150ms");
+    let job = Job::give(&order);
+    let killed = job.kill(20, &mut Dice(20), 60, 450);
+    assert!(killed >= 10, "it was at work {killed} times only");
+    job.finish();
+    let harvest = complete(job, &web, hosts);
+    assert_eq!(without_port(&harvest, &web), without_port(&calm, &calm_web));
+    let asked = web.log().len();
+    eprintln!(
+        "measured: {killed} kills, {} captures, {asked} requests",
+        hosts * OF_A_HOST
+    );
+}
+
+fn has_name(dir: &Path, part: &str) -> bool {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .any(|name| name.contains(part))
+}
+
+/// What is waited for before the kill, in words and in fact.
+type Moment<'a> = (&'a str, &'a dyn Fn(&Job) -> bool);
+
+#[test]
+fn killed_while_it_ends_it_ends_once() {
+    let moments: [Moment; 4] = [
+        ("a report", &|job| has_name(&job.dir().join("reports"), "")),
+        ("all reports", &|job| {
+            has_name(&job.dir().join("reports"), "seeds")
+        }),
+        ("the metadata", &|job| {
+            has_name(&job.root.path().join("harvested"), "-metadata-")
+        }),
+        ("the state", &|job| {
+            let status = job.status();
+            status.is_some_and(|status| status.state == JobState::Finishing)
+        }),
+    ];
+    let mut hit = 0;
+    for (what, moment) in moments {
+        let (web, _names, order) = web_of(2, Duration::ZERO);
+        let job = Job::give(&order);
+        let mut program = job.start();
+        until(what, || {
+            (moment(&job) || job.root.receipts("crawl") > 0).then_some(())
+        });
+        program.signal(Signal::KILL);
+        program.wait();
+        hit += usize::from(job.root.receipts("crawl") == 0);
+        job.finish();
+        let harvested = job.root.path().join("harvested");
+        let entries = fs::read_dir(&harvested).unwrap();
+        let metadata = entries.filter(|entry| {
+            let name = entry.as_ref().unwrap().file_name();
+            name.to_string_lossy().contains("-metadata-")
+        });
+        assert_eq!(metadata.count(), 1, "{what}");
+        for report in ["crawl-report.txt", "seeds-report.txt", "hosts-report.txt"] {
+            assert!(
+                job.dir().join("reports").join(report).is_file(),
+                "{what}: {report}"
+            );
+        }
+        complete(job, &web, 2);
+    }
+    eprintln!("measured: {hit} of 4 kills before the receipt");
+}
+
+#[test]
+fn asked_to_stop_it_finishes_what_is_in_flight_and_goes_on_later() {
+    let hosts = 8;
+    let (web, _names, order) = web_of(hosts, Duration::from_millis(30));
+    let job = Job::give(&order);
+    let mut program = job.start();
+    until_so("some pages", || web.log().len() > 3 * hosts);
+    let code = program.stop();
+    assert!([0, 75].contains(&code), "{code}: {}", program.log());
+    assert_eq!(
+        job.root.list("crawl", "ready").len(),
+        1,
+        "the order was not given back"
+    );
+    let status = job.status().unwrap();
+    assert_eq!(status.state, JobState::Stopped);
+    assert!(status.queued > 0, "it was over");
+    job.finish();
+    // Nothing was asked twice: whatever was in flight when it was stopped had been kept.
+    let mut asked = BTreeSet::new();
+    for seen in web.log() {
+        let target = format!("{}{}", seen.host, seen.target);
+        assert!(asked.insert(target.clone()), "{target} was asked twice");
+    }
+    complete(job, &web, hosts);
+}
+
+#[test]
+fn a_full_disk_pauses_the_crawl_until_there_is_room() {
+    if !inside("a_full_disk_pauses_the_crawl_until_there_is_room") {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    mount(dir.path(), "64m");
+    let hosts = 8;
+    let (web, _names, order) = web_of(hosts, Duration::from_millis(20));
+    let job = Job::give_in(Root::at(dir.path()), &order);
+    let mut program = job.root.start(CRAWL, &[]);
+    until_so("some pages", || web.log().len() > 2 * hosts);
+    let filler = fill(job.root.path());
+    let why = until("a pause", || {
+        program.must_live();
+        let status = job.status();
+        let paused = status.filter(|status| status.state == JobState::Paused);
+        let halted = job
+            .root
+            .notes("crawl")
+            .into_iter()
+            .find(|note| note.state == "halted");
+        paused
+            .and_then(|status| status.why)
+            .or_else(|| halted.map(|note| note.why))
+    });
+    assert!(why.contains("space") || why.contains("disk"), "{why}");
+    empty(&filler);
+    until_so("the end of the job", || {
+        program.must_live();
+        let status = job.status();
+        status.is_some_and(|status| status.state == JobState::Finished)
+    });
+    until_so("its receipt", || job.root.receipts("crawl") == 1);
+    assert_eq!(program.stop(), 0, "{}", program.log());
+    complete(job, &web, hosts);
+}
+
+#[test]
+fn a_server_that_is_asked_again_after_a_kill_gets_the_same_request() {
+    let (web, names) = web_on(1);
+    web.host("slow.test", |request, wire| {
+        if request.target == "/" {
+            thread::sleep(Duration::from_millis(200));
+        }
+        wire.answer(&page("slow.test", &request.target))?;
+        Ok(After::Close)
+    });
+    let mut order = Order::new(&names);
+    order
+        .seed(web.url("slow.test", "/"))
+        .text("scope.reach", "page");
+    let job = Job::give(&order);
+    let mut program = job.start();
+    until_so("the request", || {
+        web.log().iter().any(|seen| seen.target == "/")
+    });
+    program.signal(Signal::KILL);
+    program.wait();
+    job.finish();
+    let asked: Vec<Vec<u8>> = web
+        .log()
+        .into_iter()
+        .filter(|seen| seen.target == "/")
+        .map(|seen| seen.bytes)
+        .collect();
+    assert_eq!(asked.len(), 2);
+    assert_eq!(asked[0], asked[1]);
+    let harvest = Harvest::read(job);
+    harvest.response(&web.url("slow.test", "/"));
+}

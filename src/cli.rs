@@ -2,21 +2,15 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Collects, indexes and keeps a nation's web.
 #[derive(Debug, Parser)]
 #[command(name = "ecluse", version, about, propagate_version = true, after_help = AFTER)]
 pub(crate) struct Cli {
-    /// Everything lies under here
-    #[arg(
-        long,
-        env = "ECLUSE_ROOT",
-        default_value = ".",
-        global = true,
-        value_name = "DIR"
-    )]
-    pub(crate) root: PathBuf,
+    /// Everything lies under here; where nothing is said, this directory, for harvest `archive`, for demo `demo`
+    #[arg(long, env = "ECLUSE_ROOT", global = true, value_name = "DIR")]
+    root: Option<PathBuf>,
     /// The settings; without it <root>/pipeline.toml, else the built-in ones
     #[arg(long, env = "ECLUSE_CONFIG", global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -38,9 +32,28 @@ const AFTER: &str =
     "Exit codes: 0 done, 64 usage error, 65 some parcels held, 74 the machine failed,
 75 some parcels wait for later, 78 configuration error. Any other code is a failure.";
 
+impl Cli {
+    /// Returns where everything lies.
+    pub(crate) fn root(&self) -> PathBuf {
+        let (into, otherwise) = match &self.verb {
+            Verb::Harvest(options) => (options.into.as_ref(), "archive"),
+            Verb::Demo(options) => (options.into.as_ref(), "demo"),
+            _ => (None, "."),
+        };
+        let said = into.or(self.root.as_ref());
+        said.map_or_else(|| otherwise.into(), PathBuf::clone)
+    }
+}
+
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// Fetches pages and takes them through the whole chain, then tells what came of it
+    #[command(after_help = HARVEST_HELP)]
+    Harvest(HarvestOptions),
+    /// Harvests a small web that the program itself serves on this machine
+    #[command(after_help = DEMO_HELP)]
+    Demo(DemoOptions),
     /// Runs the chain, or some of its stages
     #[command(
         after_help = "Examples:\n  ecluse run --once             takes what there is through the chain, then stops\n  ecluse run index transfer     runs two stages until told to stop\n  ecluse run --processes        one process a stage, restarted when it dies"
@@ -51,14 +64,16 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  ecluse status                 one screen\n  ecluse status --watch         the same, drawn again every two seconds\n  ecluse status --brief         one line, for motd\n  ecluse status --json | jq .needs-you"
     )]
     Status(StatusOptions),
-    /// Tells the life of one parcel: every step, what happens next, what you can do
+    /// Tells the life of one parcel, or with --job why a URL was fetched or not
     #[command(
-        after_help = "Examples:\n  ecluse why 1                  the first line of NEEDS YOU\n  ecluse why BnF-145-412        the parcel whose name begins so"
+        after_help = "Examples:\n  ecluse why 1                  the first line of NEEDS YOU\n  ecluse why BnF-145-412        the parcel whose name begins so\n  ecluse why https://example.org/a --job example.org"
     )]
-    Why {
-        /// A parcel, the beginning of its name, a file name, or a number of NEEDS YOU
-        what: String,
-    },
+    Why(WhyOptions),
+    /// Changes the order of a running job: what the file does not say stays
+    #[command(
+        after_help = "Example:\n  ecluse amend 145 slower.toml --why \"the site's owner asked\"\n\nThe file has the form of an order: [manners], [scope], [budget] and so on."
+    )]
+    Amend(AmendOptions),
     /// Finds where files are
     #[command(
         after_help = "Examples:\n  ecluse find job=145\n  ecluse find harvest=412 00017\n  ecluse find sha256:9f86d081884c7d65"
@@ -68,6 +83,11 @@ pub(crate) enum Verb {
         #[arg(required = true)]
         terms: Vec<String>,
     },
+    /// Prints the captures of a URL in the current index; ends with 1 when there are none
+    #[command(
+        after_help = "Examples:\n  ecluse lookup https://example.org/\n  ecluse lookup example.org --match domain --limit 20\n  ecluse lookup example.org/news/ --match prefix --json | jq .timestamp"
+    )]
+    Lookup(LookupOptions),
     /// Gives files to a stage; the files stay where they are
     #[command(after_help = "Example:\n  ecluse give index a.warc.gz --job 145 --harvest 412")]
     Give(GiveOptions),
@@ -95,6 +115,11 @@ pub(crate) enum Verb {
     /// Lets a paused stage take work again
     #[command(after_help = "Example:\n  ecluse resume transfer")]
     Resume(StageChoice),
+    /// Reads stored copies again, the oldest check first; a mismatch freezes every removal
+    #[command(
+        after_help = "Examples:\n  ecluse verify --budget '500 GiB'     a night's share\n  ecluse verify --dry-run             which copies are next\n  ecluse verify --release --why '…'   lets delete and clean go on after a mismatch"
+    )]
+    Verify(VerifyOptions),
     /// Looks at configuration and machine; ends as Nagios expects: 0, 1, 2 or 3
     #[command(
         after_help = "Examples:\n  ecluse check                  one line with figures\n  ecluse check --offline        the configuration alone"
@@ -128,6 +153,113 @@ pub(crate) enum Verb {
     },
 }
 
+const HARVEST_HELP: &str =
+    "Examples:
+  ecluse harvest https://example.org/ --into archive
+  ecluse harvest example.org --scope host --depth 3 --limit 500 --contact me@example.net
+  ecluse harvest --seeds seeds.txt --delay 3s
+
+Stopped or killed, the same command goes on where it was; when all is done, it adds another harvest.
+
+Every request says whom to write to. Without --contact that is the contact in [site] of pipeline.toml,
+else you on this machine (user@host): it may not be reachable from outside, but it is the truth, and no
+stranger gets the mail. Say --contact when you harvest sites that are not yours.";
+
+const DEMO_HELP: &str = "Examples:
+  ecluse demo                   harvests the small web into demo/
+  ecluse demo                   once more: most of it has not changed
+  ecluse demo --into /tmp/try --port 8471";
+
+#[derive(Debug, Args)]
+pub(crate) struct HarvestOptions {
+    /// Where to begin: URLs or host names
+    #[arg(required_unless_present = "seeds", value_name = "URL")]
+    pub(crate) urls: Vec<String>,
+    /// A file with one URL or host name a line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) seeds: Option<PathBuf>,
+    /// Where the archive is, or will be; the same as --root [default: archive]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) into: Option<PathBuf>,
+    /// How many links away from where it began [default: any number]
+    #[arg(long, value_name = "N")]
+    pub(crate) depth: Option<u32>,
+    /// Ends after so many URLs [default: none]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) limit: Option<u64>,
+    /// How much around each seed belongs to it
+    #[arg(long, value_enum, default_value_t = Around::Host, value_name = "HOW")]
+    pub(crate) scope: Around,
+    /// What is done with robots.txt
+    #[arg(long, value_enum, default_value_t = Heed::Obey, value_name = "HOW")]
+    pub(crate) robots: Heed,
+    /// The pause between two requests to a server, at least
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub(crate) delay: ecluse_config::Span,
+    /// How often a URL that cannot be reached is tried
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) tries: u32,
+    /// Servers in private networks and on this machine are asked too
+    #[arg(long)]
+    pub(crate) allow_private: bool,
+    /// Whom a site's owner can write to: a mail address or a page
+    #[arg(long, value_name = "MAIL|URL")]
+    pub(crate) contact: Option<String>,
+}
+
+/// How much of the web around a seed belongs to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Around {
+    /// Its domain with all hosts below
+    Domain,
+    /// Its host, with or without www
+    Host,
+    /// Its directory
+    Path,
+    /// The page alone, with what it needs to be shown
+    Page,
+}
+
+/// What is done with robots.txt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Heed {
+    /// It is obeyed
+    Obey,
+    /// It is not asked
+    Ignore,
+    /// It is obeyed, but what a page needs to be shown is fetched
+    Requisites,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoOptions {
+    /// Where the archive is, or will be; the same as --root [default: demo]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) into: Option<PathBuf>,
+    /// The port on 127.0.0.1 where the small web is served; it is part of every URL
+    #[arg(long, value_name = "N", default_value_t = 8470)]
+    pub(crate) port: u16,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WhyOptions {
+    /// A parcel, the beginning of its name, a file name, or a number of NEEDS YOU; with --job a URL
+    pub(crate) what: String,
+    /// The crawl job that is asked about a URL: JOB, whose newest harvest counts, or JOB-HARVEST
+    #[arg(long, value_name = "JOB")]
+    pub(crate) job: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AmendOptions {
+    /// The job: JOB, whose newest harvest counts, or JOB-HARVEST
+    pub(crate) job: String,
+    /// What is to change, as in an order
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) act: Act,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
     /// Stages; without any, the whole chain
@@ -153,6 +285,34 @@ pub(crate) struct StatusOptions {
     /// One line
     #[arg(long)]
     pub(crate) brief: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LookupOptions {
+    /// The URL, with or without its scheme
+    pub(crate) url: String,
+    /// What is meant by it
+    #[arg(long = "match", value_enum, default_value_t = Match::Exact, value_name = "HOW")]
+    pub(crate) matches: Match,
+    /// The collection whose index is asked, instead of the main one
+    #[arg(long, value_name = "NAME")]
+    pub(crate) collection: Option<String>,
+    /// Stops after so many
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+}
+
+/// Which captures a URL stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Match {
+    /// Those of this URL
+    Exact,
+    /// Those of all URLs that begin so
+    Prefix,
+    /// Those of its host
+    Host,
+    /// Those of its host and of every name below it
+    Domain,
 }
 
 #[derive(Debug, Args)]
@@ -212,6 +372,18 @@ pub(crate) struct Act {
     /// Says what would be done, and does nothing
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyOptions {
+    /// How much to read at most; one copy is always read
+    #[arg(long, value_name = "SIZE", default_value = "100 GiB")]
+    pub(crate) budget: ecluse_config::Bytes,
+    /// Lets delete and clean go on after a mismatch was found
+    #[arg(long)]
+    pub(crate) release: bool,
+    #[command(flatten)]
+    pub(crate) act: Act,
 }
 
 #[derive(Debug, Args)]

@@ -82,13 +82,14 @@ impl From<io::Error> for Trouble {
 
 impl Desk {
     pub(crate) fn open(cli: &Cli, entries: &'static [Entry]) -> Result<Self, Trouble> {
-        let config = Pipeline::locate(cli.config.as_deref(), &cli.root);
+        let root = cli.root();
+        let config = Pipeline::locate(cli.config.as_deref(), &root);
         let pipeline =
             Pipeline::load(config.as_deref()).map_err(|e| Trouble::new(Exit::Config, e))?;
         Ok(Self {
-            root: cli.root.clone(),
             config,
-            yard: Yard::open(&cli.root.join("work")),
+            yard: Yard::open(&root.join("work")),
+            root,
             pipeline,
             entries,
             json: cli.json,

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use ecluse_manifest::{CopyRow, FileRow, Term};
 use ecluse_spool::{Manifest, Place};
 use ecluse_stage::Exit;
 
@@ -27,6 +28,13 @@ pub(crate) fn find(desk: &Desk, terms: &[String]) -> Result<ExitCode, Trouble> {
                 }));
             }
         }
+    }
+    for row in archived(desk, terms)? {
+        let copies: Vec<String> = row.1.into_iter().map(|copy| copy.place).collect();
+        found.push(serde_json::json!({
+            "parcel": row.0.name, "stage": "manifest",
+            "state": row.0.state.word(), "path": copies.first(), "copies": copies,
+        }));
     }
     // Finished ones are known by their receipts alone: by name, not by job or digest.
     for stage in desk.stages()? {
@@ -54,12 +62,45 @@ pub(crate) fn find(desk: &Desk, terms: &[String]) -> Result<ExitCode, Trouble> {
                 text("state"),
                 ecluse_telemetry::printable(text("parcel").as_bytes())
             ))?;
+            for copy in one["copies"].as_array().into_iter().flatten() {
+                let place = copy.as_str().unwrap_or_default();
+                let place = ecluse_telemetry::printable(place.as_bytes());
+                desk.print(&format!("{:21} at {place}\n", ""))?;
+            }
         }
     }
     if found.is_empty() {
         return Err(Trouble::usage("nothing found"));
     }
     Ok(Exit::Done.into())
+}
+
+/// Returns the files of the manifest that fit all terms, with their copies.
+fn archived(desk: &Desk, terms: &[String]) -> Result<Vec<(FileRow, Vec<CopyRow>)>, Trouble> {
+    let path = crate::verify::manifest_path(desk);
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let manifest = ecluse_manifest::Manifest::open(&path)?;
+    let terms: Vec<Term<'_>> = terms.iter().map(|term| term_of(term)).collect();
+    let mut found = Vec::new();
+    for row in manifest.find(&terms)? {
+        let copies = manifest.copies(&row.name)?;
+        found.push((row, copies));
+    }
+    Ok(found)
+}
+
+fn term_of(term: &str) -> Term<'_> {
+    if let Some(job) = term.strip_prefix("job=") {
+        Term::Job(job)
+    } else if let Some(harvest) = term.strip_prefix("harvest=") {
+        Term::Harvest(harvest)
+    } else if let Some(sha256) = term.strip_prefix("sha256:") {
+        Term::Digest(sha256)
+    } else {
+        Term::Name(term)
+    }
 }
 
 fn fits(term: &str, name: &str, manifest: Option<&Manifest>) -> bool {

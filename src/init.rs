@@ -14,12 +14,13 @@ use crate::cli::Cli;
 use crate::desk::{Desk, Trouble};
 
 pub(crate) fn init(cli: &Cli) -> Result<ExitCode, Trouble> {
+    let root = cli.root();
     let machine = |path: &Path| {
         let shown = path.display().to_string();
         move |e: std::io::Error| Trouble::new(Exit::Machine, format!("cannot make {shown}: {e}"))
     };
-    fs::create_dir_all(&cli.root).map_err(machine(&cli.root))?;
-    let path = cli.root.join("pipeline.toml");
+    fs::create_dir_all(&root).map_err(machine(&root))?;
+    let path = root.join("pipeline.toml");
     let made = match OpenOptions::new().write(true).create_new(true).open(&path) {
         Ok(mut file) => {
             file.write_all(SHIPPED.as_bytes()).map_err(machine(&path))?;
@@ -28,9 +29,9 @@ pub(crate) fn init(cli: &Cli) -> Result<ExitCode, Trouble> {
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => false,
         Err(e) => return Err(machine(&path)(e)),
     };
-    let config = Pipeline::locate(cli.config.as_deref(), &cli.root);
+    let config = Pipeline::locate(cli.config.as_deref(), &root);
     let pipeline = Pipeline::load(config.as_deref()).map_err(|e| Trouble::new(Exit::Config, e))?;
-    let yard = Yard::open(&cli.root.join("work"));
+    let yard = Yard::open(&root.join("work"));
     fs::create_dir_all(yard.work()).map_err(machine(yard.work()))?;
     for stage in pipeline.stage_names() {
         yard.init(stage)?;

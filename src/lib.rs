@@ -4,13 +4,20 @@
 //! shows is kept anywhere else. Each verb is a small file.
 
 mod act;
+mod amend;
 mod audit;
 mod check;
 mod cli;
+mod demo;
 mod desk;
+mod explain;
 mod find;
+mod harvest;
 mod init;
+mod jobs;
 mod life;
+mod lookup;
+mod paint;
 mod processes;
 mod run;
 mod show;
@@ -19,6 +26,7 @@ mod status;
 mod survey;
 pub mod units;
 mod units_verb;
+mod verify;
 mod why;
 
 use std::process::ExitCode;
@@ -72,8 +80,15 @@ fn dispatch(desk: &Desk, verb: &Verb) -> Result<ExitCode, Trouble> {
     match verb {
         Verb::Run(options) => run::run(desk, options),
         Verb::Status(options) => status::status(desk, options),
-        Verb::Why { what } => why::why(desk, what),
+        Verb::Harvest(options) => harvest::harvest(desk, options),
+        Verb::Demo(options) => demo::demo(desk, options),
+        Verb::Why(options) => match &options.job {
+            Some(job) => explain::explain(desk, &options.what, job),
+            None => why::why(desk, &options.what),
+        },
+        Verb::Amend(options) => amend::amend(desk, options),
         Verb::Find { terms } => find::find(desk, terms),
+        Verb::Lookup(options) => lookup::lookup(desk, options),
         Verb::Give(options) => act::give(desk, options),
         Verb::Retry(choice) => act::each(desk, act::Deed::Retry, choice),
         Verb::Hold(choice) => act::each(desk, act::Deed::Hold, choice),
@@ -81,6 +96,7 @@ fn dispatch(desk: &Desk, verb: &Verb) -> Result<ExitCode, Trouble> {
         Verb::Discard(choice) => act::each(desk, act::Deed::Discard, choice),
         Verb::Pause(options) => act::pause(desk, options),
         Verb::Resume(options) => act::resume(desk, options),
+        Verb::Verify(options) => verify::verify(desk, options),
         Verb::Check { offline } => check::check(desk, *offline),
         Verb::Units(options) => units_verb::units(desk, options),
         Verb::Config => {

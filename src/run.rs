@@ -45,12 +45,14 @@ pub(crate) fn run(desk: &Desk, options: &RunOptions) -> Result<ExitCode, Trouble
 }
 
 /// Returns the stages to run: those asked for, else those of the chain that are programs.
-fn chosen(desk: &Desk, asked: &[String]) -> Result<Vec<Entry>, Trouble> {
+pub(crate) fn chosen(desk: &Desk, asked: &[String]) -> Result<Vec<Entry>, Trouble> {
     let find = |name: &str| {
-        desk.entries
-            .iter()
-            .find(|entry| entry.name == name)
-            .copied()
+        let (stage, machine) = match name.split_once('@') {
+            Some((stage, machine)) => (stage, Some(machine)),
+            None => (name, None),
+        };
+        let entry = desk.entries.iter().find(|entry| entry.name == stage)?;
+        machine.map_or(Some(*entry), |machine| entry.at(machine).ok())
     };
     if !asked.is_empty() {
         return asked

@@ -10,6 +10,15 @@ pub(crate) fn age(seconds: u64) -> String {
     }
 }
 
+/// Returns a short time as `0.4s`, `12s`, `3m`.
+pub(crate) fn span(seconds: f64) -> String {
+    if seconds < 9.95 {
+        format!("{:.1}s", seconds.max(0.0))
+    } else {
+        age(seconds.round() as u64)
+    }
+}
+
 /// Returns bytes as `1.5 GB`.
 pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
@@ -72,6 +81,8 @@ mod tests {
         assert_eq!(age(59), "59s");
         assert_eq!(age(3660), "1h 01m");
         assert_eq!(age(180_000), "2d 02h");
+        assert_eq!(span(0.44), "0.4s");
+        assert_eq!(span(12.4), "12s");
         assert_eq!(bytes(999), "999 B");
         assert_eq!(bytes(1_500_000_000), "1.5 GB");
         assert_eq!(bytes(999_600), "1.0 MB");

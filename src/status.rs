@@ -11,6 +11,8 @@ use ecluse_telemetry::printable;
 
 use crate::cli::StatusOptions;
 use crate::desk::{Desk, Trouble};
+use crate::jobs;
+use crate::paint::Paint;
 use crate::show;
 use crate::survey::{Condition, LISTED, Need, Survey};
 
@@ -160,6 +162,7 @@ fn screen(desk: &Desk, survey: &Survey, height: usize) -> String {
         }
     }
     text.push('\n');
+    text.push_str(&jobs::table(&survey.jobs, paint));
     let room = height.saturating_sub(text.lines().count() + 2);
     needs(&mut text, survey, &paint, room);
     text
@@ -206,6 +209,9 @@ fn needs(text: &mut String, survey: &Survey, paint: &Paint, room: usize) {
     let more = if all >= LISTED { "+" } else { "" };
     text.push_str(&paint.bold(&format!("  NEEDS YOU ({all}{more})\n")));
     let shown = (room / 2).clamp(1, 20).min(all);
+    // On a screen that is drawn again a line must not wrap too often; printed once, the cause, which
+    // stands at the end of a reason, must not be cut off.
+    let longest = if room < 1000 { 200 } else { 600 };
     for (at, need) in survey.needs_you.iter().take(shown).enumerate() {
         let subject = need.parcel.as_deref().unwrap_or("");
         let line = format!("{:<10} {subject}", show::cut(&need.stage, 10));
@@ -213,7 +219,7 @@ fn needs(text: &mut String, survey: &Survey, paint: &Paint, room: usize) {
         text.push_str(&format!(
             "  {:>2}. {}\n",
             at + 1,
-            show::cut(&printable(line.as_bytes()), 200)
+            show::cut(&printable(line.as_bytes()), longest)
         ));
         text.push_str(&paint.dim(&format!("      {}\n", printable(need.command.as_bytes()))));
     }
@@ -222,35 +228,5 @@ fn needs(text: &mut String, survey: &Survey, paint: &Paint, room: usize) {
             "      and {} more: ecluse status --json\n",
             all - shown
         ));
-    }
-}
-
-struct Paint {
-    color: bool,
-}
-
-impl Paint {
-    fn wrap(&self, code: &str, text: &str) -> String {
-        if !self.color {
-            return text.to_owned();
-        }
-        let body = text.trim_end_matches('\n');
-        format!("\x1b[{code}m{body}\x1b[0m{}", &text[body.len()..])
-    }
-
-    fn bold(&self, text: &str) -> String {
-        self.wrap("1", text)
-    }
-
-    fn dim(&self, text: &str) -> String {
-        self.wrap("2", text)
-    }
-
-    fn red(&self, text: &str) -> String {
-        self.wrap("31", text)
-    }
-
-    fn yellow(&self, text: &str) -> String {
-        self.wrap("33", text)
     }
 }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use ecluse_spool::{Depths, Place, Room, State, Throughput};
-use ecluse_stage::{marks_of, say_blocked};
+use ecluse_stage::{Stage, marks_of, say_blocked};
 use serde::{Deserialize, Serialize};
 
 use crate::desk::{Desk, Trouble};
+use crate::jobs::{self, Job};
 use crate::show;
 
 /// The whole chain at one moment.
@@ -17,6 +18,8 @@ pub(crate) struct Survey {
     #[serde(skip)]
     pub(crate) room: Option<Room>,
     pub(crate) free_bytes: Option<u64>,
+    /// The jobs of the crawl that have not ended.
+    pub(crate) jobs: Vec<Job>,
     pub(crate) needs_you: Vec<Need>,
 }
 
@@ -84,6 +87,7 @@ impl Desk {
             stages: Vec::new(),
             room: self.yard.room().ok(),
             free_bytes: None,
+            jobs: Vec::new(),
             needs_you: Vec::new(),
         };
         survey.free_bytes = survey.room.map(|room| room.free);
@@ -96,10 +100,35 @@ impl Desk {
             survey.stages.push(view);
         }
         let names: Vec<String> = survey.stages.iter().map(|view| view.name.clone()).collect();
-        for name in names {
-            self.needs_of_parcels(&name, &mut survey.needs_you)?;
+        self.need_of_freeze(&mut survey.needs_you);
+        if only.is_none_or(|only| only == ecluse_crawl::Crawl::NAME) {
+            survey.jobs = self.unfinished_jobs()?;
+            survey.needs_you.append(&mut jobs::needs(&survey.jobs));
         }
+        let mut waiting = Vec::new();
+        for name in names {
+            self.needs_of_parcels(&name, &mut survey.needs_you, &mut waiting)?;
+        }
+        // What goes on by itself comes last.
+        survey.needs_you.append(&mut waiting);
         Ok(survey)
+    }
+
+    fn need_of_freeze(&self, needs: &mut Vec<Need>) {
+        let path = crate::verify::manifest_path(self);
+        if !path.exists() {
+            return;
+        }
+        // A manifest that cannot be read shows elsewhere: its stages are halted.
+        let frozen = ecluse_manifest::Manifest::open(&path).and_then(|manifest| manifest.frozen());
+        if let Ok(Some(frozen)) = frozen {
+            needs.push(Need {
+                stage: "delete".into(),
+                parcel: None,
+                what: format!("nothing is removed since {}: {}", frozen.since, frozen.why),
+                command: "ecluse verify --release --why \"…\"".into(),
+            });
+        }
     }
 
     fn view(&self, name: &str) -> Result<StageView, Trouble> {
@@ -116,7 +145,8 @@ impl Desk {
         let halted = workers
             .iter()
             .find(|worker| worker.alive && worker.note.state == "halted");
-        let is_end = !self.entries.iter().any(|entry| entry.name == name);
+        let base = ecluse_config::base_of(name);
+        let is_end = !self.entries.iter().any(|entry| entry.name == base);
         let (state, why) = if let Some(worker) = halted {
             (Condition::Halted, worker.note.why.clone())
         } else if let Some(blocked) = self.blocked(name, &next)? {
@@ -192,13 +222,35 @@ impl Desk {
         }
     }
 
-    fn needs_of_parcels(&self, stage: &str, needs: &mut Vec<Need>) -> Result<(), Trouble> {
+    fn needs_of_parcels(
+        &self,
+        stage: &str,
+        needs: &mut Vec<Need>,
+        waiting: &mut Vec<Need>,
+    ) -> Result<(), Trouble> {
         let mut held: Vec<Place> = Vec::new();
-        self.yard.each_place(stage, &mut |place| {
-            if place.state == State::Held {
-                held.push(place);
-            }
-        })?;
+        let mut deferred: (usize, Option<Place>) = (0, None);
+        self.yard
+            .each_place(stage, &mut |place| match place.state {
+                State::Held => held.push(place),
+                State::Deferred => {
+                    deferred.0 += 1;
+                    // The one that comes next tells what all wait for.
+                    if deferred.1.as_ref().is_none_or(|next| place.due < next.due) {
+                        deferred.1 = Some(place);
+                    }
+                }
+                _ => {}
+            })?;
+        if let (count, Some(next)) = deferred {
+            let reason = self.yard.trouble(&next).unwrap_or_default().reason;
+            waiting.push(Need {
+                stage: stage.to_owned(),
+                parcel: None,
+                what: format!("{count} deferred, tried again by themselves: {reason}"),
+                command: format!("ecluse retry --stage {stage}"),
+            });
+        }
         held.sort_by(|a, b| a.parcel.cmp(&b.parcel));
         for place in held.into_iter().take(LISTED.saturating_sub(needs.len())) {
             let what = match self.yard.why(stage, &place.parcel)? {

@@ -126,7 +126,7 @@ impl Reach {
     /// What the stages that open sockets need; nothing for all others.
     pub fn of_stage(name: &str) -> Reach {
         match name {
-            "crawl" | "dns-filter" | "transfer" => Reach::World,
+            "backup" | "crawl" | "dns-filter" | "transfer" => Reach::World,
             _ => Reach::Nothing,
         }
     }

@@ -27,9 +27,10 @@ pub(crate) fn units(desk: &Desk, asked: &UnitsOptions) -> Result<ExitCode, Troub
     let mut stages = Vec::new();
     for name in desk.pipeline.stage_names() {
         // A place where results are taken from is no program.
-        if !desk.entries.iter().any(|entry| entry.name == name) {
+        let mut entries = desk.entries.iter();
+        let Some(entry) = entries.find(|entry| entry.name == name) else {
             continue;
-        }
+        };
         let mut stage = UnitStage::new(name).ok_or_else(|| {
             Trouble::new(
                 Exit::Config,
@@ -37,6 +38,10 @@ pub(crate) fn units(desk: &Desk, asked: &UnitsOptions) -> Result<ExitCode, Troub
             )
         })?;
         stage.grace = desk.pipeline.shell(name).grace.0;
+        let root = std::path::absolute(&desk.root)?;
+        for written in (entry.writes)(&desk.pipeline, &root) {
+            stage.writable.push(path(&written)?);
+        }
         stages.push(stage);
     }
     if stages.is_empty() {

@@ -1,0 +1,358 @@
+//! What does the whole chain cost beside the work nobody can spare, and how much does ingest take in a day?
+//!
+//! `cargo bench --bench chain [-- [--dir DIR] [--files N] [--megabytes M]]`
+//!
+//! Takes N files of M MB from `harvested/` to the merged day with the real program, everything synced,
+//! and sets its CPU time beside one SHA-256, one inflation and two synced copies of the same bytes.
+//! A ratio over 1.5 should worry us.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a bench may die, and makes and removes its own files"
+)]
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use ecluse_warc::{Limits, WarcReader};
+use sha2::{Digest, Sha256};
+
+const STAGES: [&str; 6] = ["ingest", "index", "transfer", "backup", "delete", "merge"];
+
+fn main() {
+    let options = Options::parse();
+    let dir = options.dir.join(format!("chain-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    let model = model(options.megabytes << 20);
+    let files: Vec<PathBuf> = (0..options.files)
+        .map(|number| write_file(&dir, &model, number))
+        .collect();
+    let bytes: u64 = files
+        .iter()
+        .map(|file| file.metadata().unwrap().len())
+        .sum();
+    rustix::fs::sync();
+    println!(
+        "{} files, {:.2} GB of gzip WARC, in {}\n",
+        files.len(),
+        bytes as f64 / 1e9,
+        dir.display()
+    );
+
+    let mut bare = Cost::MAX;
+    let mut steps = [Cost::MAX; 6];
+    for round in 0..options.rounds {
+        bare = bare.min(bare_work(&dir, &files));
+        let costs = whole_chain(&dir.join(format!("root-{round}")), &files);
+        steps = std::array::from_fn(|at| steps[at].min(costs[at]));
+    }
+    println!("| | CPU-s | wall s | CPU-s a GB | ratio of CPU |");
+    println!("|---|---|---|---|---|");
+    let gigabytes = bytes as f64 / 1e9;
+    let row = |what: &str, cost: Cost, ratio: f64| {
+        println!(
+            "| {what} | {:.2} | {:.2} | {:.2} | {ratio:.2} |",
+            cost.cpu.as_secs_f64(),
+            cost.wall.as_secs_f64(),
+            cost.cpu.as_secs_f64() / gigabytes
+        );
+    };
+    row("one SHA-256, one inflation, two synced copies", bare, 1.0);
+    let ratio = |cost: Cost| cost.cpu.as_secs_f64() / bare.cpu.as_secs_f64();
+    for (stage, cost) in STAGES.iter().zip(steps) {
+        row(stage, cost, ratio(cost));
+    }
+    let chain = Cost {
+        cpu: steps.iter().map(|step| step.cpu).sum(),
+        wall: steps.iter().map(|step| step.wall).sum(),
+    };
+    row(
+        "the chain, ingest to merge (at most 1.5)",
+        chain,
+        ratio(chain),
+    );
+    let a_day = 86_400.0 * files.len() as f64 / steps[0].wall.as_secs_f64();
+    let volume = a_day * bytes as f64 / files.len() as f64 / 1e12;
+    println!(
+        "\ningest: {a_day:.0} files of {} MB a day, {volume:.0} TB (the old ceiling: 20,000 of 100 MB, 2 TB)",
+        options.megabytes
+    );
+    fs::remove_dir_all(&dir).unwrap();
+}
+
+struct Options {
+    dir: PathBuf,
+    files: usize,
+    megabytes: usize,
+    rounds: usize,
+}
+
+impl Options {
+    fn parse() -> Self {
+        let mut options = Self {
+            dir: PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".bench"),
+            files: 10,
+            megabytes: 100,
+            rounds: 2,
+        };
+        let mut words = std::env::args().skip(1);
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--dir" => options.dir = words.next().unwrap().into(),
+                "--files" => options.files = words.next().unwrap().parse().unwrap(),
+                "--megabytes" => options.megabytes = words.next().unwrap().parse().unwrap(),
+                "--rounds" => options.rounds = words.next().unwrap().parse().unwrap(),
+                "--bench" => {}
+                other => panic!("unknown option {other}"),
+            }
+        }
+        options
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Cost {
+    cpu: Duration,
+    wall: Duration,
+}
+
+impl Cost {
+    const MAX: Self = Self {
+        cpu: Duration::MAX,
+        wall: Duration::MAX,
+    };
+
+    /// The best of each: a shared machine has bad moments.
+    fn min(self, other: Self) -> Self {
+        Self {
+            cpu: self.cpu.min(other.cpu),
+            wall: self.wall.min(other.wall),
+        }
+    }
+}
+
+/// Makes the members of a file of about this size: half of the payload text, half noise, which gives
+/// the ratio of a mixed crawl, about 1.6.
+fn model(bytes: usize) -> Vec<u8> {
+    let mut members = Vec::with_capacity(bytes + (1 << 20));
+    let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = move || {
+        dice ^= dice << 13;
+        dice ^= dice >> 7;
+        dice ^= dice << 17;
+        dice
+    };
+    let mut compressor = libdeflater::Compressor::new(libdeflater::CompressionLvl::new(6).unwrap());
+    let mut record = 0_u64;
+    while members.len() < bytes {
+        record += 1;
+        let length = 2_000 + (next() % 60_000) as usize;
+        let mut body = Vec::with_capacity(length);
+        while body.len() < length {
+            if record.is_multiple_of(2) {
+                let word = WORDS[(next() % WORDS.len() as u64) as usize];
+                body.extend_from_slice(word.as_bytes());
+            } else {
+                body.extend_from_slice(&next().to_le_bytes());
+            }
+        }
+        let block = [
+            format!("HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(),
+            &body,
+        ]
+        .concat();
+        let digest = base32(&next().to_le_bytes());
+        let head = format!(
+            "WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: http://www{}.example.org/page/{record}?id={}\r\nWARC-Date: 2026-01-02T03:04:05Z\r\nWARC-Payload-Digest: sha1:{digest}\r\nWARC-Record-ID: <urn:uuid:{record}>\r\nContent-Type: application/http; msgtype=response\r\nContent-Length: {}\r\n\r\n",
+            record % 100,
+            next() % 1000,
+            block.len()
+        );
+        let raw = [head.as_bytes(), &block, b"\r\n\r\n"].concat();
+        let start = members.len();
+        members.resize(start + compressor.gzip_compress_bound(raw.len()), 0);
+        let written = compressor
+            .gzip_compress(&raw, &mut members[start..])
+            .unwrap();
+        members.truncate(start + written);
+    }
+    members
+}
+
+const WORDS: [&str; 16] = [
+    "<p>",
+    "</p>\n",
+    "the ",
+    "archive ",
+    "of ",
+    "a ",
+    "nation ",
+    "keeps ",
+    "every ",
+    "page ",
+    "<a href=\"/",
+    "\">",
+    "</a> ",
+    "and ",
+    "lets ",
+    "readers ",
+];
+
+/// Something of the length of a digest; its value does not matter.
+fn base32(seed: &[u8]) -> String {
+    const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+    let hash = Sha256::digest(seed);
+    hash.iter()
+        .map(|byte| LETTERS[usize::from(byte % 32)] as char)
+        .collect()
+}
+
+/// Writes a file with a member of its own before those of the model, so that no two are the same.
+fn write_file(dir: &Path, model: &[u8], number: usize) -> PathBuf {
+    let path = dir.join(format!(
+        "1-1-20260102030405{number:03}-{number:05}-bench.warc.gz"
+    ));
+    let info = format!("software: bench {number}\r\n");
+    let raw = format!(
+        "WARC/1.0\r\nWARC-Type: warcinfo\r\nWARC-Date: 2026-01-02T03:04:05Z\r\nWARC-Record-ID: <urn:uuid:i{number}>\r\nContent-Type: application/warc-fields\r\nContent-Length: {}\r\n\r\n{info}\r\n\r\n",
+        info.len()
+    );
+    let mut compressor = libdeflater::Compressor::new(libdeflater::CompressionLvl::new(6).unwrap());
+    let mut member = vec![0; compressor.gzip_compress_bound(raw.len())];
+    let written = compressor
+        .gzip_compress(raw.as_bytes(), &mut member)
+        .unwrap();
+    let mut file = BufWriter::new(File::create(&path).unwrap());
+    file.write_all(&member[..written]).unwrap();
+    file.write_all(model).unwrap();
+    file.flush().unwrap();
+    let old = SystemTime::now() - Duration::from_secs(3600);
+    file.get_ref().set_modified(old).unwrap();
+    path
+}
+
+/// What nobody can spare: a digest, an inflation, two copies that are synced.
+fn bare_work(dir: &Path, files: &[PathBuf]) -> Cost {
+    let wall = Instant::now();
+    let cpu = own_cpu();
+    for file in files {
+        let mut source = File::open(file).unwrap();
+        let mut hash = Sha256::new();
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            let read = source.read(&mut buffer).unwrap();
+            if read == 0 {
+                break;
+            }
+            hash.update(&buffer[..read]);
+        }
+        assert_ne!(hash.finalize()[..], [0; 32][..]);
+        inflate(&fs::read(file).unwrap());
+        for copy in ["copy-1", "copy-2"] {
+            let to = dir.join(copy);
+            let mut target = File::create(&to).unwrap();
+            io::copy(&mut File::open(file).unwrap(), &mut target).unwrap();
+            target.sync_all().unwrap();
+            fs::remove_file(&to).unwrap();
+        }
+    }
+    Cost {
+        cpu: own_cpu() - cpu,
+        wall: wall.elapsed(),
+    }
+}
+
+/// Inflates every member with libdeflate and nothing else; where each begins is found beforehand by
+/// the reader, whose time is not counted.
+fn inflate(bytes: &[u8]) {
+    let before = own_cpu();
+    let offsets = member_offsets(bytes);
+    EXCUSED.with(|excused| excused.set(excused.get() + (own_cpu() - before)));
+    let mut decompressor = libdeflater::Decompressor::new();
+    let mut out = vec![0; 1 << 20];
+    for pair in offsets.windows(2) {
+        let member = &bytes[pair[0]..pair[1]];
+        let written = decompressor.gzip_decompress(member, &mut out).unwrap();
+        assert!(written > 0);
+    }
+}
+
+thread_local! {
+    /// CPU time that is no part of what is measured.
+    static EXCUSED: std::cell::Cell<Duration> = const { std::cell::Cell::new(Duration::ZERO) };
+}
+
+fn member_offsets(bytes: &[u8]) -> Vec<usize> {
+    let mut reader = WarcReader::new(bytes, Limits::default());
+    let mut offsets = Vec::new();
+    while let Some(record) = reader.next().unwrap() {
+        if let ecluse_warc::Extent::Own { offset, .. } = record.finish().unwrap() {
+            offsets.push(offset as usize);
+        }
+    }
+    offsets.push(bytes.len());
+    offsets
+}
+
+/// Takes the files through the chain, one stage after the other; returns the cost of each.
+fn whole_chain(root: &Path, files: &[PathBuf]) -> [Cost; 6] {
+    let harvested = root.join("harvested");
+    fs::create_dir_all(&harvested).unwrap();
+    for file in files {
+        fs::hard_link(file, harvested.join(file.file_name().unwrap())).unwrap();
+    }
+    let settings = "[defaults]\nmin-free = \"0 B\"\n";
+    fs::write(root.join("pipeline.toml"), settings).unwrap();
+    let steps = STAGES.map(|stage| run(root, &[stage]));
+    let day = root.join("work/bigmerge/ready");
+    assert_eq!(
+        fs::read_dir(day).unwrap().count(),
+        1,
+        "the day waits for bigmerge"
+    );
+    let stored = fs::read_dir(root.join("repository")).unwrap().count();
+    assert_eq!(stored, files.len());
+    fs::remove_dir_all(root).unwrap();
+    steps
+}
+
+fn run(root: &Path, stages: &[&str]) -> Cost {
+    let wall = Instant::now();
+    let cpu = childrens_cpu();
+    let status = Command::new(env!("CARGO_BIN_EXE_ecluse"))
+        .arg("--root")
+        .arg(root)
+        .args(["--log", "error", "run", "--once"])
+        .args(stages)
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success(), "{stages:?} ended with {status}");
+    Cost {
+        cpu: childrens_cpu() - cpu,
+        wall: wall.elapsed(),
+    }
+}
+
+fn own_cpu() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let spent = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
+    spent - EXCUSED.with(std::cell::Cell::get)
+}
+
+/// The CPU time of children that have ended, in the kernel's ticks of 10 ms.
+fn childrens_cpu() -> Duration {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .collect();
+    let ticks: u64 = fields[13].parse::<u64>().unwrap() + fields[14].parse::<u64>().unwrap();
+    Duration::from_millis(ticks * 10)
+}

@@ -1,0 +1,206 @@
+//! `ecluse harvest`: from a URL to an archive with an index, in one command.
+//!
+//! It gives the crawl an order and runs the chain in this process until nothing moves. Everything it knows afterwards it reads
+//! from the same directories as any other verb.
+
+mod display;
+mod draft;
+mod errand;
+mod leavings;
+mod outcome;
+mod report;
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ecluse_config::Pipeline;
+use ecluse_stage::{
+    Control, Crew, Ended, Entry, Exit, Plan, Progress, Stage, start_log, supervise,
+};
+
+use crate::cli::HarvestOptions;
+use crate::desk::{Desk, Trouble};
+use crate::paint::Paint;
+
+use self::display::Display;
+pub(crate) use self::draft::{Draft, seeds_of};
+use self::errand::{Errand, REPORT};
+use self::leavings::Leavings;
+use self::report::{Report, Run};
+
+/// What differs from the built-in settings in an archive without settings.
+const PRIVATE: &str = "[stage.crawl]\nattempts = 1000\n[stage.ingest]\nsettle = \"1s\"\n";
+/// How long ingest may take to see a file that was just closed.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How often the chain is run again for files that nobody has taken in.
+const LOOKS: usize = 3;
+
+pub(crate) fn harvest(desk: &Desk, options: &HarvestOptions) -> Result<ExitCode, Trouble> {
+    let draft = Draft::of(desk, options)?;
+    if let Some(contact) = draft::contact_of(desk, options)
+        && options.contact.is_none()
+    {
+        note(
+            desk,
+            &format!("every request says to write to {contact}; --contact names somebody else"),
+        );
+    }
+    carry_out(desk, &draft).map(|(exit, _)| exit.into())
+}
+
+/// Carries out an order and tells what came of it; says whether all of it is done.
+pub(crate) fn carry_out(desk: &Desk, draft: &Draft) -> Result<(Exit, bool), Trouble> {
+    let entries = entries(desk)?;
+    // A directory that is there when the crews start rings their bell.
+    let harvested = leavings::harvested(desk)?;
+    std::fs::create_dir_all(&harvested).map_err(|error| {
+        let line = format!("cannot make {}: {error}", harvested.display());
+        Trouble::new(Exit::Machine, line)
+    })?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    // What the stages would say is told at the end, in other words.
+    let level = desk.log.clone().unwrap_or_else(|| "error".to_owned());
+    start_log(&desk.pipeline, Some(&level), "ecluse")?;
+    let begun = Instant::now();
+    let errand = errand::begin(desk, draft)?;
+    if errand.goes_on {
+        note(desk, &format!("going on with {}", errand.name()));
+    }
+    let leavings = Leavings::of(desk, &errand)?;
+    let mut ended = run(desk, &errand, &entries, &stop)?;
+    // The chain may look still for a moment while a file that was just closed has not been seen yet.
+    for _ in 0..LOOKS {
+        let well = ended.halted.is_none() && ended.blocked.is_none();
+        if stop.load(Ordering::SeqCst) || !well || !leavings.any()? {
+            break;
+        }
+        let more = run(desk, &errand, &entries, &stop)?;
+        ended = Ended {
+            done: ended.done + more.done,
+            held: ended.held + more.held,
+            ..more
+        };
+    }
+    let run = Run {
+        ended: &ended,
+        stopped: stop.load(Ordering::SeqCst),
+        took: begun.elapsed(),
+        first: &draft.first,
+    };
+    let report = Report::gather(desk, &errand, &run)?;
+    let whole = report.is_whole(&ended);
+    if whole {
+        keep(desk, &errand, &report)?;
+    }
+    tell(desk, &report)?;
+    Ok((report.exit(&ended), whole && !report.no_network))
+}
+
+/// Tells something on the way, to whoever watches.
+fn note(desk: &Desk, line: &str) {
+    if !desk.quiet && std::io::stderr().is_terminal() {
+        let line = ecluse_telemetry::printable(line.as_bytes());
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
+}
+
+/// Runs the chain until nothing moves, or until told to stop.
+fn run(
+    desk: &Desk,
+    errand: &Errand,
+    entries: &[Entry],
+    stop: &Arc<AtomicBool>,
+) -> Result<Ended, Trouble> {
+    let display = Display::begin(desk, &errand.dir(desk)?, stop)?;
+    let control = Arc::new(Control::new(pipeline(desk)?));
+    let plan = Plan {
+        root: desk.root.clone(),
+        config: desk.config.clone(),
+        once: true,
+        version: env!("CARGO_PKG_VERSION"),
+        progress: Some(patiently(display.progress(), Leavings::of(desk, errand)?)),
+        log: None,
+    };
+    let host = std::env::var("ECLUSE_HOST").ok();
+    let ended = supervise(plan, &control, entries, None, host);
+    drop(display);
+    Ok(ended?)
+}
+
+/// Returns the settings. In an archive without any of its own nobody but the crawl puts files into `harvested/`, and it shows
+/// each whole: what was there before is at rest sooner. Somebody at a terminal may kill the command as often as they like; a job
+/// that kills its worker is known by the crawl itself.
+fn pipeline(desk: &Desk) -> Result<Pipeline, Trouble> {
+    if desk.config.is_some() {
+        return Ok(desk.pipeline.clone());
+    }
+    Pipeline::parse(PRIVATE, "the settings of a harvest")
+        .map_err(|error| Trouble::new(Exit::Config, error))
+}
+
+/// Lets nothing be taken for the end while a file that the crawl has closed is on its way to ingest.
+fn patiently(mut progress: Progress, leavings: Leavings) -> Progress {
+    let mut crawled = 0;
+    Box::new(move |crews| {
+        progress(crews);
+        let crawl = crews
+            .iter()
+            .find(|crew| crew.name == ecluse_crawl::Crawl::NAME);
+        let done = crawl.map_or(0, |crew| crew.tally.done.load(Ordering::SeqCst));
+        if done == crawled {
+            return;
+        }
+        crawled = done;
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline && leavings.any().unwrap_or(false) {
+            crews.iter().for_each(Crew::wake);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    })
+}
+
+/// Returns the stages of the chain but for clean, which looks at the whole archive and not at one harvest.
+fn entries(desk: &Desk) -> Result<Vec<Entry>, Trouble> {
+    let mut entries = crate::run::chosen(desk, &[])?;
+    entries.retain(|entry| entry.name != ecluse_clean::Clean::NAME);
+    if !entries
+        .iter()
+        .any(|entry| entry.name == ecluse_crawl::Crawl::NAME)
+    {
+        return Err(Trouble::new(
+            Exit::Config,
+            format!("{}: no crawl in [chain] stages", desk.pipeline.file()),
+        ));
+    }
+    for entry in &entries {
+        (entry.check)(&desk.pipeline)?;
+    }
+    Ok(entries)
+}
+
+/// Keeps the report beside the job's own: with it the harvest is done, and the same command begins another.
+fn keep(desk: &Desk, errand: &Errand, report: &Report) -> Result<(), Trouble> {
+    let path = errand.dir(desk)?.join(REPORT);
+    let text = serde_json::to_vec_pretty(report).map_err(std::io::Error::from)?;
+    std::fs::write(&path, text).map_err(|error| {
+        let line = format!("cannot write {}: {error}", path.display());
+        Trouble::new(Exit::Machine, line)
+    })
+}
+
+fn tell(desk: &Desk, report: &Report) -> Result<(), Trouble> {
+    if desk.json {
+        let value = serde_json::to_value(report).map_err(std::io::Error::from)?;
+        return desk.print_json(value);
+    }
+    if desk.quiet && !report.no_network {
+        return Ok(());
+    }
+    desk.print(&report.in_words(Paint { color: desk.color }))
+}

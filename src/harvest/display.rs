@@ -1,0 +1,324 @@
+//! The progress of a harvest on a terminal: a few lines that are drawn again in place.
+//!
+//! A thread of its own draws, so that something moves while the crews drain after a Ctrl-C. It writes to standard error; what
+//! was drawn is wiped before anything else is told.
+
+use std::collections::HashMap;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ecluse_crawl::{Crawl, JobState, JobStatus};
+use ecluse_spool::Yard;
+use ecluse_stage::{Progress, Stage, Tally};
+use ecluse_telemetry::printable;
+
+use crate::desk::Desk;
+use crate::jobs;
+use crate::paint::Paint;
+use crate::show;
+
+/// How often the lines are drawn.
+const EVERY: Duration = Duration::from_millis(150);
+/// How often what waits is counted: with a long queue that is some work.
+const COUNT: Duration = Duration::from_millis(500);
+
+/// The stages of this process with what became of their parcels.
+type Crews = Arc<Mutex<Vec<(&'static str, Arc<Tally>)>>>;
+
+/// Draws until it is dropped.
+pub(crate) struct Display {
+    over: Arc<AtomicBool>,
+    crews: Crews,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Display {
+    /// Begins to draw how a job goes, unless nobody would see it.
+    pub(crate) fn begin(
+        desk: &Desk,
+        job_dir: &Path,
+        stopping: &Arc<AtomicBool>,
+    ) -> io::Result<Self> {
+        let over = Arc::new(AtomicBool::new(false));
+        let crews = Crews::default();
+        let mut thread = None;
+        if !desk.quiet && io::stderr().is_terminal() {
+            let artist = Artist {
+                job_dir: job_dir.to_owned(),
+                begun: Instant::now(),
+                over: Arc::clone(&over),
+                stopping: Arc::clone(stopping),
+                crews: Arc::clone(&crews),
+                yard: desk.yard.clone(),
+                waiting: HashMap::new(),
+                counted: None,
+                drawn: 0,
+            };
+            let builder = std::thread::Builder::new().name("display".into());
+            thread = Some(builder.spawn(move || artist.run())?);
+        }
+        Ok(Self {
+            over,
+            crews,
+            thread,
+        })
+    }
+
+    /// Returns what tells it of the crews.
+    pub(crate) fn progress(&self) -> Progress {
+        let known = Arc::clone(&self.crews);
+        Box::new(move |crews| {
+            let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+            if known.len() != crews.len() {
+                *known = crews
+                    .iter()
+                    .map(|crew| (crew.name, Arc::clone(&crew.tally)))
+                    .collect();
+            }
+        })
+    }
+}
+
+impl Drop for Display {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Artist {
+    job_dir: PathBuf,
+    begun: Instant,
+    over: Arc<AtomicBool>,
+    stopping: Arc<AtomicBool>,
+    crews: Crews,
+    yard: Yard,
+    /// What waits in each stage or is in hand, as last counted.
+    waiting: HashMap<&'static str, usize>,
+    counted: Option<Instant>,
+    drawn: usize,
+}
+
+impl Artist {
+    fn run(mut self) {
+        let color = std::env::var_os("NO_COLOR").is_none();
+        while !self.over.load(Ordering::SeqCst) {
+            let lines = self.look().lines(Paint { color });
+            self.draw(&lines);
+            std::thread::park_timeout(EVERY);
+        }
+        self.draw(&[]);
+    }
+
+    fn look(&mut self) -> Scene {
+        let crews = self.crews.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.counted.is_none_or(|at| at.elapsed() >= COUNT) {
+            self.counted = Some(Instant::now());
+            for (name, _) in &*crews {
+                if let Ok(depths) = self.yard.depths(name) {
+                    self.waiting.insert(name, depths.ready + depths.working);
+                }
+            }
+        }
+        let stages = crews.iter().map(|(name, tally)| StageLine {
+            name,
+            done: tally.done.load(Ordering::Relaxed),
+            waiting: self.waiting.get(name).map_or(0, |count| *count as u64),
+            blocked: tally.blocked(),
+        });
+        Scene {
+            status: JobStatus::read(&self.job_dir).ok().flatten(),
+            stages: stages.collect(),
+            elapsed: self.begun.elapsed(),
+            stopping: self.stopping.load(Ordering::SeqCst),
+            width: width(),
+        }
+    }
+
+    /// Draws lines over those that stand there.
+    fn draw(&mut self, lines: &[String]) {
+        let mut text = String::new();
+        if self.drawn > 0 {
+            text.push_str(&format!("\x1b[{}A", self.drawn));
+        }
+        text.push('\r');
+        for line in lines {
+            text.push_str(line);
+            text.push_str("\x1b[K\n");
+        }
+        text.push_str("\x1b[J");
+        self.drawn = lines.len();
+        let _ = io::stderr().write_all(text.as_bytes());
+    }
+}
+
+/// What is to be seen at one moment.
+struct Scene {
+    status: Option<JobStatus>,
+    stages: Vec<StageLine>,
+    elapsed: Duration,
+    stopping: bool,
+    width: usize,
+}
+
+struct StageLine {
+    name: &'static str,
+    done: u64,
+    waiting: u64,
+    blocked: Option<String>,
+}
+
+impl Scene {
+    /// Returns the lines, none wider than the terminal: a line that wraps cannot be drawn over.
+    fn lines(&self, paint: Paint) -> Vec<String> {
+        let width = self.width.saturating_sub(1);
+        let mut lines = vec![paint.bold(&show::cut(&self.crawl(), width))];
+        let going = self.status.as_ref();
+        if let Some(status) = going.filter(|status| status.state != JobState::Finished) {
+            if let Some(why) = &status.why {
+                let line = format!("          {}", printable(why.as_bytes()));
+                lines.push(paint.yellow(&show::cut(&line, width)));
+            } else if let Some(slowest) = jobs::slowest(status) {
+                lines.push(paint.dim(&show::cut(&format!("          {slowest}"), width)));
+            }
+            if !status.last_url.is_empty() && status.state == JobState::Running {
+                let line = format!("          {}", printable(status.last_url.as_bytes()));
+                lines.push(paint.dim(&show::cut(&line, width)));
+            }
+        }
+        lines.push(show::cut(&self.chain(), width));
+        for stage in &self.stages {
+            if let Some(why) = &stage.blocked {
+                let line = format!("          {} waits: {why}", stage.name);
+                lines.push(paint.yellow(&show::cut(&printable(line.as_bytes()), width)));
+            }
+        }
+        if self.stopping {
+            let line =
+                "stopping: what is in hand is finished or given back (Ctrl-C again: at once)";
+            lines.push(paint.yellow(&show::cut(line, width)));
+        }
+        lines
+    }
+
+    fn crawl(&self) -> String {
+        let elapsed = show::age(self.elapsed.as_secs());
+        let Some(status) = &self.status else {
+            return format!("crawl     starting, {elapsed}");
+        };
+        let mut line = format!(
+            "crawl     {:<9} {} done, {} queued, {} in flight, {:.1} URL/s, {}",
+            jobs::word(status.state),
+            status.done,
+            status.queued,
+            status.in_flight,
+            status.urls_per_second,
+            show::bytes(status.bytes),
+        );
+        if status.failed > 0 {
+            line.push_str(&format!(", {} failed", status.failed));
+        }
+        line.push_str(&format!(", {elapsed}"));
+        line
+    }
+
+    /// Returns each stage after the crawl: what is done, and of how much where something waits.
+    fn chain(&self) -> String {
+        let after = self.stages.iter().filter(|stage| stage.name != Crawl::NAME);
+        let parts: Vec<String> = after
+            .map(|stage| match (stage.done, stage.waiting) {
+                (0, 0) => format!("{} -", stage.name),
+                (done, 0) => format!("{} {done}", stage.name),
+                (done, waiting) => format!("{} {done}/{}", stage.name, done + waiting),
+            })
+            .collect();
+        format!("chain     {}", parts.join("  "))
+    }
+}
+
+/// Columns of the terminal; one that does not know has eighty.
+fn width() -> usize {
+    match rustix::termios::tcgetwinsize(io::stderr()) {
+        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col).clamp(20, 400),
+        _ => 80,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scene() -> Scene {
+        Scene {
+            status: Some(JobStatus {
+                state: JobState::Running,
+                done: 12,
+                queued: 30,
+                in_flight: 2,
+                failed: 1,
+                bytes: 1_500_000,
+                urls_per_second: 4.25,
+                last_url: "http://a.example/\x1b[2J".into(),
+                ..JobStatus::default()
+            }),
+            stages: vec![
+                StageLine {
+                    name: "crawl",
+                    done: 0,
+                    waiting: 1,
+                    blocked: None,
+                },
+                StageLine {
+                    name: "ingest",
+                    done: 1,
+                    waiting: 2,
+                    blocked: Some("less than 1 GiB free".into()),
+                },
+            ],
+            elapsed: Duration::from_secs(41),
+            stopping: false,
+            width: 100,
+        }
+    }
+
+    #[test]
+    fn the_lines_say_how_far_every_stage_is() {
+        let lines = scene().lines(Paint { color: false });
+        assert_eq!(
+            lines,
+            [
+                "crawl     running   12 done, 30 queued, 2 in flight, 4.2 URL/s, 1.5 MB, 1 failed, 41s",
+                r"          http://a.example/\u{1b}[2J",
+                "chain     ingest 1/3",
+                "          ingest waits: less than 1 GiB free",
+            ]
+        );
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        let mut scene = scene();
+        scene.width = 30;
+        scene.stopping = true;
+        let lines = scene.lines(Paint { color: false });
+        assert!(lines.iter().all(|line| line.chars().count() < 30));
+        assert!(lines.last().unwrap().starts_with("stopping"));
+    }
+
+    #[test]
+    fn before_the_job_says_anything_it_starts() {
+        let mut scene = scene();
+        scene.status = None;
+        assert_eq!(
+            scene.lines(Paint { color: false })[0],
+            "crawl     starting, 41s"
+        );
+    }
+}

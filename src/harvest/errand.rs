@@ -1,0 +1,195 @@
+//! The parcel that asks the crawl for a harvest: found again if it is unfinished, else made.
+//!
+//! An order counts as unfinished until its report was written into the job's directory: a command that was killed after the
+//! crawl, while files were on their way through the chain, goes on with them instead of crawling again.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use ecluse_crawl::Crawl;
+use ecluse_spool::{FileEntry, Fs, Manifest, ParcelId, Place, RealFs, State, WorkerId, digest};
+use ecluse_stage::{Exit, Stage};
+
+use super::draft::{Draft, ORDER, SEEDS};
+use crate::desk::{Desk, Trouble};
+
+/// Where the report of a harvest is kept, in the job's directory.
+pub(crate) const REPORT: &str = "harvest.json";
+/// What kind of parcel it is.
+const KIND: &str = "job-order";
+
+/// A harvest on its way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Errand {
+    pub(crate) job: String,
+    pub(crate) harvest: String,
+    pub(crate) goes_on: bool,
+}
+
+impl Errand {
+    /// Returns the name of its parcel and of the job's directory.
+    pub(crate) fn name(&self) -> String {
+        format!("{}-{}", self.job, self.harvest)
+    }
+
+    /// Returns the directory of its job.
+    pub(crate) fn dir(&self, desk: &Desk) -> Result<PathBuf, Trouble> {
+        Ok(desk.jobs_dir()?.join(self.name()))
+    }
+}
+
+/// Finds the unfinished harvest of this order, or begins a new one.
+pub(crate) fn begin(desk: &Desk, draft: &Draft) -> Result<Errand, Trouble> {
+    if let Some(errand) = unfinished(desk, draft)? {
+        return Ok(errand);
+    }
+    let mut time = jiff::Timestamp::now();
+    loop {
+        let harvest = time.strftime("%Y%m%d%H%M%S").to_string();
+        let errand = Errand {
+            job: draft.job.clone(),
+            harvest,
+            goes_on: false,
+        };
+        let id = id_of(&errand.name())?;
+        let known = errand.dir(desk)?.exists()
+            || desk.yard.receipt(Crawl::NAME, &id)?.is_some()
+            || !desk.yard.locate(&[Crawl::NAME.to_owned()], &id)?.is_empty();
+        if !known {
+            give(desk, draft, &errand)?;
+            return Ok(errand);
+        }
+        // Two harvests of one second: the later one is a second younger.
+        time += jiff::SignedDuration::from_secs(1);
+    }
+}
+
+/// Finds the newest harvest of this order that has no report yet.
+fn unfinished(desk: &Desk, draft: &Draft) -> Result<Option<Errand>, Trouble> {
+    let mut found: Vec<(String, Option<Place>)> = Vec::new();
+    let mut places = Vec::new();
+    desk.yard
+        .each_place(Crawl::NAME, &mut |place| places.push(place))?;
+    places.retain(|place| place.state != State::Discarded);
+    for place in places {
+        if let Some(harvest) = harvest_of(draft, place.parcel.as_str())
+            && let Ok(manifest) = desk.yard.manifest(&place)
+            && manifest.content() == manifest_of(draft, harvest)?.content()
+        {
+            found.push((harvest.to_owned(), Some(place)));
+        }
+    }
+    let jobs = desk.jobs_dir()?;
+    let mut crawled = Vec::new();
+    desk.yard.each_receipt(Crawl::NAME, &mut |filed| {
+        if filed.receipt.part.is_none() {
+            crawled.extend(filed.receipt.inputs);
+        }
+    })?;
+    for input in crawled {
+        let dir = jobs.join(input.parcel.as_str());
+        if let Some(harvest) = harvest_of(draft, input.parcel.as_str())
+            && dir.is_dir()
+            && !dir.join(REPORT).exists()
+            && input.content == manifest_of(draft, harvest)?.content()
+        {
+            found.push((harvest.to_owned(), None));
+        }
+    }
+    let newest = found.into_iter().max_by(|a, b| a.0.cmp(&b.0));
+    let Some((harvest, place)) = newest else {
+        return Ok(None);
+    };
+    if let Some(place) = place {
+        take_up(desk, &place)?;
+    }
+    Ok(Some(Errand {
+        job: draft.job.clone(),
+        harvest,
+        goes_on: true,
+    }))
+}
+
+/// Sees to it that an unfinished order is tried at once. What a worker held is tried again, since somebody asks for it; what a
+/// person held stays.
+fn take_up(desk: &Desk, place: &Place) -> Result<(), Trouble> {
+    match place.state {
+        State::Deferred => Ok(desk.yard.release(place)?),
+        State::Held => {
+            let why = desk.yard.why(&place.stage, &place.parcel)?;
+            let why = match why {
+                Some(why) if WorkerId::parse(OsStr::new(&why.by)).is_some() => {
+                    return Ok(desk.yard.release(place)?);
+                }
+                Some(why) => format!("{} by {}", why.reason, why.by),
+                None => "by hand".to_owned(),
+            };
+            let command = format!("ecluse --root {}", desk.root.display());
+            Err(Trouble::new(
+                Exit::Held,
+                format!(
+                    "this order was given before and is held: {why}\n`{command} release {0}` lets it go on, `{command} discard {0} --why …` drops it",
+                    place.parcel
+                ),
+            ))
+        }
+        // One whose worker died is put back by the next worker.
+        State::Ready | State::Working | State::Discarded => Ok(()),
+    }
+}
+
+/// Returns the harvest in the name of a parcel of this job.
+fn harvest_of<'a>(draft: &Draft, parcel: &'a str) -> Option<&'a str> {
+    let (job, harvest) = parcel.rsplit_once('-')?;
+    (job == draft.job).then_some(harvest)
+}
+
+fn id_of(name: &str) -> Result<ParcelId, Trouble> {
+    ParcelId::new(name).map_err(|error| Trouble::usage(format!("{name:?}: {error}")))
+}
+
+/// Returns the parcel's files.
+fn files_of(draft: &Draft, harvest: &str) -> Vec<(&'static str, Vec<u8>)> {
+    let mut files = vec![(ORDER, draft.text(harvest).into_bytes())];
+    if let Some(seeds) = &draft.seeds {
+        files.push((SEEDS, seeds.clone()));
+    }
+    files
+}
+
+fn manifest_of(draft: &Draft, harvest: &str) -> Result<Manifest, Trouble> {
+    let id = id_of(&format!("{}-{harvest}", draft.job))?;
+    let now = jiff::Timestamp::now().as_nanosecond() as u64;
+    let born = format!("{:016x}", now ^ (u64::from(std::process::id()) << 40));
+    let mut manifest = Manifest::new(id, KIND, born);
+    manifest.job = Some(draft.job.clone());
+    manifest.harvest = Some(harvest.to_owned());
+    for (name, bytes) in files_of(draft, harvest) {
+        manifest.put(FileEntry {
+            name: name.to_owned(),
+            bytes: bytes.len() as u64,
+            sha256: digest(&bytes),
+        });
+    }
+    Ok(manifest)
+}
+
+/// Gives the order to the crawl: all of it is there at once.
+fn give(desk: &Desk, draft: &Draft, errand: &Errand) -> Result<(), Trouble> {
+    let manifest = manifest_of(draft, &errand.harvest)?;
+    let dir = desk.yard.init(Crawl::NAME)?;
+    let crib = dir.tmp().join(format!("harvest-{}", manifest.born));
+    let written = RealFs.mkdir(&crib).and_then(|()| {
+        for (name, bytes) in files_of(draft, &errand.harvest) {
+            RealFs.write_new(&crib.join(name), &bytes)?;
+        }
+        Ok(())
+    });
+    let born = written
+        .map_err(Trouble::from)
+        .and_then(|()| Ok(desk.yard.birth(&crib, Crawl::NAME, &manifest)?));
+    if born.is_err() {
+        let _ = RealFs.remove_tree(&crib);
+    }
+    born
+}

@@ -1,0 +1,62 @@
+//! Files of a harvest that the crawl has closed and nobody has taken in yet.
+//!
+//! Between the crawl and ingest there is no parcel, only a directory: for a moment the chain looks still although a file waits.
+
+use std::path::PathBuf;
+
+use ecluse_crawl::{Crawl, Settings};
+use ecluse_manifest::Manifest;
+use ecluse_stage::{Exit, Stage};
+
+use super::errand::Errand;
+use crate::desk::{Desk, Trouble};
+
+/// Where to look, and for what.
+#[derive(Debug, Clone)]
+pub(crate) struct Leavings {
+    harvested: PathBuf,
+    manifest: PathBuf,
+    mark: String,
+}
+
+impl Leavings {
+    /// Looks for files of a harvest.
+    pub(crate) fn of(desk: &Desk, errand: &Errand) -> Result<Self, Trouble> {
+        Ok(Self {
+            harvested: harvested(desk)?,
+            manifest: crate::verify::manifest_path(desk),
+            mark: format!("{}-", errand.name()),
+        })
+    }
+
+    /// Tells whether there is one.
+    pub(crate) fn any(&self) -> Result<bool, Trouble> {
+        let mut closed = Vec::new();
+        for entry in std::fs::read_dir(&self.harvested)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            let is_closed = name.ends_with(".warc.gz") || name.ends_with(".warc");
+            if is_closed && !name.starts_with('.') && name.contains(&self.mark) {
+                closed.push(name);
+            }
+        }
+        if closed.is_empty() {
+            return Ok(false);
+        }
+        let manifest = Manifest::open(&self.manifest)?;
+        for name in closed {
+            if manifest.file(&name)?.is_none() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Returns where the crawl puts its files.
+pub(crate) fn harvested(desk: &Desk) -> Result<PathBuf, Trouble> {
+    let settings: Settings = desk
+        .pipeline
+        .stage_settings(Crawl::NAME)
+        .map_err(|error| Trouble::new(Exit::Config, error))?;
+    Ok(desk.root.join(settings.harvested))
+}

@@ -1,0 +1,184 @@
+//! What became of the URLs of a job, counted from its `crawl.log`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use serde::Serialize;
+
+/// Where the log lies in a job's directory.
+pub(crate) const LOG: &str = "logs/crawl.log";
+/// A longer line is none of the log.
+const LONGEST_LINE: u64 = 1 << 20;
+
+/// Counted outcomes.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Outcomes {
+    /// URLs without a good answer, by status.
+    pub(crate) failed: BTreeMap<i32, u64>,
+    /// Hosts of seeds that could not be reached at all.
+    pub(crate) silent: BTreeSet<String>,
+    /// Whether one seed was reached.
+    pub(crate) reached: bool,
+}
+
+/// Some URLs that failed for one reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct Failed {
+    pub(crate) status: i32,
+    pub(crate) reason: String,
+    pub(crate) urls: u64,
+}
+
+impl Outcomes {
+    /// Reads the log of a job; none is an empty one.
+    pub(crate) fn read(job_dir: &Path) -> io::Result<Self> {
+        match File::open(job_dir.join(LOG)) {
+            Ok(file) => Self::of(BufReader::with_capacity(64 << 10, file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn of(mut log: impl BufRead) -> io::Result<Self> {
+        let mut outcomes = Self::default();
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            if log
+                .by_ref()
+                .take(LONGEST_LINE)
+                .read_until(b'\n', &mut line)?
+                == 0
+            {
+                return Ok(outcomes);
+            }
+            outcomes.count(&String::from_utf8_lossy(&line));
+        }
+    }
+
+    fn count(&mut self, line: &str) {
+        let mut fields = line.split_ascii_whitespace();
+        let status = fields.nth(1).and_then(|status| status.parse::<i32>().ok());
+        let (Some(status), Some(url), Some(hops)) = (status, fields.nth(1), fields.next()) else {
+            return;
+        };
+        if url.starts_with("dns:") {
+            return;
+        }
+        let good = matches!(status, 1..400) || status > 999;
+        if !good {
+            *self.failed.entry(status).or_default() += 1;
+        }
+        if hops == "-" {
+            if is_silence(status) {
+                self.silent.insert(host_of(url).to_owned());
+            } else {
+                self.reached = true;
+            }
+        }
+    }
+
+    /// Tells whether every seed ended without an answer.
+    pub(crate) fn no_network(&self) -> bool {
+        !self.reached && !self.silent.is_empty()
+    }
+
+    /// Returns why URLs failed, the most frequent reason first.
+    pub(crate) fn reasons(&self) -> Vec<Failed> {
+        let failed = self.failed.iter().map(|(&status, &urls)| Failed {
+            status,
+            reason: reason(status),
+            urls,
+        });
+        let mut failed: Vec<Failed> = failed.collect();
+        failed.sort_by_key(|one| std::cmp::Reverse(one.urls));
+        failed
+    }
+}
+
+/// Tells whether a status means that no server answered.
+fn is_silence(status: i32) -> bool {
+    matches!(status, -1 | -2 | -3 | -4 | -6 | -8 | -61 | -62)
+}
+
+fn host_of(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    authority.rsplit('@').next().unwrap_or(authority)
+}
+
+/// Says in a few words what a status of the log means.
+pub(crate) fn reason(status: i32) -> String {
+    let words = match status {
+        -1 | -6 => "no address (DNS)",
+        -2 => "no connection",
+        -3 => "connection lost",
+        -4 => "no answer in time",
+        -7 => "no URL that can be fetched",
+        -8 => "given up after all tries",
+        -61 => "robots.txt could not be had",
+        -62 | -63 => "what had to come first failed",
+        -404 => "not found",
+        -4000 => "a trap",
+        -4001 | -4002 => "too far away",
+        -5000 => "out of scope",
+        -5001 => "at an address that is not public; --allow-private asks it too",
+        -5002 => "blocked by a setting",
+        -5003 | -5004 => "the budget was spent",
+        -6000 => "taken out by hand",
+        -9998 => "forbidden by robots.txt",
+        400 => "bad request (400)",
+        401 => "needs a password (401)",
+        403 => "forbidden (403)",
+        404 => "not found (404)",
+        410 => "gone (410)",
+        429 => "too many requests (429)",
+        500 => "server error (500)",
+        503 => "overloaded (503)",
+        100.. => return format!("status {status}"),
+        _ => return format!("code {status}"),
+    };
+    words.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcomes(lines: &[&str]) -> Outcomes {
+        Outcomes::of(lines.join("\n").as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn failures_are_counted_by_reason() {
+        let outcomes = outcomes(&[
+            "2026-01-01T00:00:00.000Z     1         50 dns:a.example P http://a.example/ text/dns #001 - - - -",
+            "2026-01-01T00:00:00.000Z   200       1234 http://a.example/ - - text/html #001 20260101000000000+5 sha1:X a -",
+            "2026-01-01T00:00:01.000Z   404         12 http://a.example/no L http://a.example/ text/html #001 - - a -",
+            "2026-01-01T00:00:01.000Z   404         12 http://a.example/na L http://a.example/ text/html #001 - - a -",
+            "2026-01-01T00:00:01.000Z -9998          - http://a.example/secret L http://a.example/ unknown #001 - - a -",
+            "2026-01-01T00:00:01.000Z   304          0 http://a.example/same L http://a.example/ text/html #001 - - a -",
+            "cut off",
+        ]);
+        assert!(outcomes.reached && !outcomes.no_network());
+        let reasons = outcomes.reasons();
+        assert_eq!((reasons[0].status, reasons[0].urls), (404, 2));
+        assert_eq!(reasons[1].reason, "forbidden by robots.txt");
+        assert_eq!(reasons.len(), 2);
+    }
+
+    #[test]
+    fn seeds_without_any_answer_mean_no_network() {
+        let outcomes = outcomes(&[
+            "2026-01-01T00:00:00.000Z    -1          - http://a.example:80/x - - unknown #001 - - a -",
+            "2026-01-01T00:00:00.000Z    -2          - https://b.example/ - - unknown #001 - - b -",
+        ]);
+        assert!(outcomes.no_network());
+        let silent: Vec<_> = outcomes.silent.iter().map(String::as_str).collect();
+        assert_eq!(silent, ["a.example:80", "b.example"]);
+        assert!(!Outcomes::default().no_network(), "no log says nothing");
+    }
+}

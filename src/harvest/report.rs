@@ -1,0 +1,409 @@
+//! The end of a harvest: what came of it, where it is, and how to look at it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use ecluse_bigmerge::{Bigmerge, FLAT, Shelf};
+use ecluse_crawl::{JobState, JobStatus};
+use ecluse_manifest::{CopyKind, Manifest, Term};
+use ecluse_stage::{Ended, Exit, Stage};
+use ecluse_telemetry::printable;
+use serde::Serialize;
+
+use super::errand::Errand;
+use super::outcome::{Failed, Outcomes};
+use crate::desk::{Desk, Trouble};
+use crate::paint::Paint;
+use crate::show;
+use crate::survey::Need;
+
+/// Reasons that are named; the rest is in `--json`.
+const REASONS: usize = 6;
+
+/// What a job says that ended because nothing was left.
+const WHOLE: &str = "finished";
+
+/// What came of a harvest.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct Report {
+    pub(crate) job: String,
+    pub(crate) harvest: String,
+    /// Whether an earlier command began it.
+    pub(crate) went_on: bool,
+    /// Whether it was told to stop.
+    pub(crate) stopped: bool,
+    /// Whether the crawl has fetched all it will.
+    pub(crate) crawled: bool,
+    /// Why the crawl ended before everything was fetched.
+    pub(crate) ended_early: Option<String>,
+    pub(crate) seconds: f64,
+    pub(crate) urls: u64,
+    pub(crate) captures: u64,
+    pub(crate) revisits: u64,
+    pub(crate) bytes: u64,
+    pub(crate) failed: Vec<Failed>,
+    /// Hosts of seeds that did not answer.
+    pub(crate) silent: BTreeSet<String>,
+    /// No seed could be reached at all.
+    pub(crate) no_network: bool,
+    pub(crate) files: Vec<Stored>,
+    pub(crate) index: Option<Index>,
+    pub(crate) held: Vec<Need>,
+    pub(crate) deferred: u64,
+    pub(crate) trouble: Option<String>,
+    /// A command that shows captures.
+    pub(crate) look: String,
+}
+
+/// A (W)ARC file and where it is.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct Stored {
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+    pub(crate) stored: Vec<String>,
+    pub(crate) backups: Vec<String>,
+}
+
+/// The index that readers see.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct Index {
+    pub(crate) path: String,
+    pub(crate) lines: u64,
+}
+
+/// How the run of the chain ended.
+pub(crate) struct Run<'a> {
+    pub(crate) ended: &'a Ended,
+    pub(crate) stopped: bool,
+    pub(crate) took: Duration,
+    /// The first seed.
+    pub(crate) first: &'a str,
+}
+
+impl Report {
+    /// Gathers what came of a harvest from the job's directory, the manifest and the index.
+    pub(crate) fn gather(desk: &Desk, errand: &Errand, run: &Run<'_>) -> Result<Self, Trouble> {
+        let dir = errand.dir(desk)?;
+        let status = JobStatus::read(&dir)?.unwrap_or_default();
+        let outcomes = Outcomes::read(&dir)?;
+        let needs = desk.survey(None)?.needs_you;
+        let trouble = run.ended.halted.as_ref().or(run.ended.blocked.as_ref());
+        Ok(Self {
+            job: errand.job.clone(),
+            harvest: errand.harvest.clone(),
+            went_on: errand.goes_on,
+            stopped: run.stopped,
+            crawled: status.state == JobState::Finished,
+            ended_early: status.why.filter(|why| why != WHOLE),
+            seconds: run.took.as_secs_f64(),
+            urls: status.done,
+            captures: status.captures,
+            revisits: status.revisits,
+            bytes: status.bytes,
+            failed: outcomes.reasons(),
+            no_network: outcomes.no_network() && status.captures + status.revisits == 0,
+            silent: outcomes.silent,
+            files: files_of(desk, errand)?,
+            index: index_of(desk)?,
+            held: needs
+                .into_iter()
+                .filter(|need| need.parcel.is_some())
+                .collect(),
+            deferred: run.ended.deferred,
+            trouble: trouble.cloned(),
+            look: format!(
+                "ecluse --root {} lookup {}",
+                word(&desk.root.display().to_string()),
+                word(run.first)
+            ),
+        })
+    }
+
+    /// Returns the exit code.
+    pub(crate) fn exit(&self, ended: &Ended) -> Exit {
+        match ended.exit() {
+            Exit::Done if self.stopped || self.no_network => Exit::Deferred,
+            exit => exit,
+        }
+    }
+
+    /// Tells whether nothing is left to do.
+    pub(crate) fn is_whole(&self, ended: &Ended) -> bool {
+        let moves_no_more =
+            ended.halted.is_none() && ended.blocked.is_none() && ended.deferred == 0;
+        self.crawled && !self.stopped && moves_no_more
+    }
+
+    /// Returns the report for a person. Names in it come from the web.
+    pub(crate) fn in_words(&self, paint: Paint) -> String {
+        let mut text = format!(
+            "{}\n",
+            paint.bold(&format!(
+                "{}-{}: {}",
+                self.job,
+                self.harvest,
+                self.headline()
+            ))
+        );
+        let mut row = |what: &str, value: String| {
+            text.push_str(&format!("  {what:<9} {}\n", printable(value.as_bytes())));
+        };
+        if let Some(why) = self.ended_early.as_ref().filter(|_| self.crawled) {
+            row("ended", why.clone());
+        }
+        if !self.no_network {
+            row("fetched", self.fetched());
+            if !self.failed.is_empty() {
+                row("failed", self.failures());
+            }
+            if !self.files.is_empty() {
+                row("stored", self.stored());
+            }
+            if let Some(index) = &self.index {
+                row(
+                    "index",
+                    format!("{} with {} lines", index.path, index.lines),
+                );
+            }
+        }
+        if self.deferred > 0 {
+            let what = format!(
+                "{} wait for later: run the same command again",
+                self.deferred
+            );
+            row("deferred", what);
+        }
+        for need in self.held.iter().take(5) {
+            let parcel = need.parcel.as_deref().unwrap_or_default();
+            row("HELD", format!("{} {parcel}: {}", need.stage, need.what));
+        }
+        if let Some(trouble) = &self.trouble {
+            row("STOPPED", trouble.clone());
+        }
+        if self.captures + self.revisits > 0 && !self.stopped {
+            row("look", self.look.clone());
+        }
+        text
+    }
+
+    fn headline(&self) -> String {
+        if self.stopped {
+            return "stopped; run the same command to go on".into();
+        }
+        if self.no_network {
+            let hosts: Vec<&str> = self.silent.iter().take(5).map(String::as_str).collect();
+            let more = if self.silent.len() > 5 { " …" } else { "" };
+            let hosts = printable(hosts.join(", ").as_bytes());
+            return format!("no network, or these hosts do not answer: {hosts}{more}");
+        }
+        let went_on = if self.went_on {
+            ", went on with what was begun"
+        } else {
+            ""
+        };
+        let time = show::span(self.seconds);
+        match self.crawled {
+            true => format!("done in {time}{went_on}"),
+            false => format!("not finished after {time}{went_on}"),
+        }
+    }
+
+    fn fetched(&self) -> String {
+        format!(
+            "{} captures: {} new, {} unchanged; {} over the wire",
+            self.captures + self.revisits,
+            self.captures,
+            self.revisits,
+            show::bytes(self.bytes)
+        )
+    }
+
+    fn failures(&self) -> String {
+        let all: u64 = self.failed.iter().map(|one| one.urls).sum();
+        let some = self.failed.iter().take(REASONS);
+        let mut parts: Vec<String> = some
+            .map(|one| format!("{} {}", one.urls, one.reason))
+            .collect();
+        if self.failed.len() > REASONS {
+            parts.push("…".into());
+        }
+        format!("{all}: {}", parts.join(", "))
+    }
+
+    fn stored(&self) -> String {
+        let bytes: u64 = self.files.iter().map(|file| file.bytes).sum();
+        let dirs = |places: &dyn Fn(&Stored) -> &Vec<String>| {
+            let all = self.files.iter().flat_map(places);
+            let parents = all.map(|place| parent_of(place));
+            let dirs: BTreeSet<String> = parents.collect();
+            dirs.into_iter().collect::<Vec<_>>().join(", ")
+        };
+        let stored = dirs(&|file| &file.stored);
+        let backups = dirs(&|file| &file.backups);
+        let count = self.files.len();
+        let files = if count == 1 { "file" } else { "files" };
+        let mut line = format!("{count} WARC {files}, {}", show::bytes(bytes));
+        if !stored.is_empty() {
+            line.push_str(&format!(", in {stored}"));
+        }
+        if !backups.is_empty() {
+            line.push_str(&format!(", copied to {backups}"));
+        }
+        line
+    }
+}
+
+fn parent_of(place: &str) -> String {
+    match place.rsplit_once('/') {
+        Some((dir, _)) => format!("{dir}/"),
+        None => place.to_owned(),
+    }
+}
+
+/// Finds the files of a harvest by their names, whatever ingest could read from these.
+fn files_of(desk: &Desk, errand: &Errand) -> Result<Vec<Stored>, Trouble> {
+    let path = crate::verify::manifest_path(desk);
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let manifest = Manifest::open(&path)?;
+    let mut files = Vec::new();
+    for row in manifest.find(&[Term::Name(&format!("{}-", errand.name()))])? {
+        let copies = manifest.copies(&row.name)?;
+        let places = |kind: CopyKind| {
+            let some = copies.iter().filter(move |copy| copy.kind == kind);
+            some.map(|copy| below(&desk.root, &copy.place)).collect()
+        };
+        files.push(Stored {
+            bytes: row.bytes.unwrap_or(0),
+            stored: places(CopyKind::Stored),
+            backups: places(CopyKind::Backup),
+            name: row.name,
+        });
+    }
+    Ok(files)
+}
+
+/// Shortens a path below the root to what was typed.
+fn below(root: &Path, place: &str) -> String {
+    let absolute = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
+    match Path::new(place).strip_prefix(&absolute) {
+        Ok(rest) => root.join(rest).display().to_string(),
+        Err(_) => place.to_owned(),
+    }
+}
+
+fn index_of(desk: &Desk) -> Result<Option<Index>, Trouble> {
+    let settings: ecluse_bigmerge::Settings = desk
+        .pipeline
+        .stage_settings(Bigmerge::NAME)
+        .map_err(|error| Trouble::new(Exit::Config, error))?;
+    let machine = |error| Trouble::new(Exit::Machine, error);
+    let shelf = Shelf::of(&desk.root.join(settings.index), None).map_err(machine)?;
+    let Some(number) = shelf.current_number().map_err(machine)? else {
+        return Ok(None);
+    };
+    let generation = shelf.describe(number).map_err(machine)?;
+    Ok(generation.map(|generation| Index {
+        path: shelf
+            .root()
+            .join("current")
+            .join(FLAT)
+            .display()
+            .to_string(),
+        lines: generation.lines,
+    }))
+}
+
+/// Returns a word as a shell takes it.
+fn word(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/:.-_~+,=@%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        Report {
+            job: "a.example".into(),
+            harvest: "20260101000000".into(),
+            went_on: false,
+            stopped: false,
+            crawled: true,
+            ended_early: None,
+            seconds: 41.2,
+            urls: 30,
+            captures: 20,
+            revisits: 5,
+            bytes: 1_500_000,
+            failed: vec![Failed {
+                status: 404,
+                reason: "not found (404)".into(),
+                urls: 3,
+            }],
+            silent: BTreeSet::new(),
+            no_network: false,
+            files: vec![Stored {
+                name: "a.example-20260101000000-x.warc.gz".into(),
+                bytes: 900,
+                stored: vec!["archive/repository/x.warc.gz".into()],
+                backups: vec!["archive/backup/x.warc.gz".into()],
+            }],
+            index: Some(Index {
+                path: "archive/index/current/index.cdxj".into(),
+                lines: 77,
+            }),
+            held: Vec::new(),
+            deferred: 0,
+            trouble: None,
+            look: "ecluse --root archive lookup https://a.example/".into(),
+        }
+    }
+
+    #[test]
+    fn the_report_says_what_came_and_where_it_is() {
+        assert_eq!(
+            report().in_words(Paint { color: false }),
+            "a.example-20260101000000: done in 41s
+  fetched   25 captures: 20 new, 5 unchanged; 1.5 MB over the wire
+  failed    3: 3 not found (404)
+  stored    1 WARC file, 900 B, in archive/repository/, copied to archive/backup/
+  index     archive/index/current/index.cdxj with 77 lines
+  look      ecluse --root archive lookup https://a.example/
+"
+        );
+    }
+
+    #[test]
+    fn without_a_network_one_line_says_so() {
+        let report = Report {
+            captures: 0,
+            revisits: 0,
+            no_network: true,
+            silent: ["a.example".to_owned()].into(),
+            ..report()
+        };
+        let text = report.in_words(Paint { color: false });
+        assert_eq!(
+            text,
+            "a.example-20260101000000: no network, or these hosts do not answer: a.example\n"
+        );
+        assert_eq!(report.exit(&Ended::default()), Exit::Deferred);
+    }
+
+    #[test]
+    fn a_word_is_one_for_a_shell() {
+        assert_eq!(word("https://a.example/b"), "https://a.example/b");
+        assert_eq!(word("my archive"), "'my archive'");
+        assert_eq!(word("a&b'c"), r"'a&b'\''c'");
+    }
+}

@@ -1,0 +1,125 @@
+//! `ecluse lookup`: lines of the current index, by bisection.
+//!
+//! Ends with 0 when a line was found, with 1 when the index has none, and with another code when it could not be asked.
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use ecluse_bigmerge::{Bigmerge, FLAT, SUMMARY, Settings, Shelf};
+use ecluse_cdx::{KeyRange, LineFault, Lookup, LookupError, cdxj};
+use ecluse_stage::{Exit, Stage};
+use ecluse_telemetry::printable;
+
+use crate::cli::{LookupOptions, Match};
+use crate::desk::{Desk, Trouble};
+
+/// What the program ends with when nothing was found.
+const NONE_FOUND: u8 = 1;
+
+pub(crate) fn lookup(desk: &Desk, options: &LookupOptions) -> Result<ExitCode, Trouble> {
+    let range = range_of(&options.url, options.matches)?;
+    let settings: Settings = desk
+        .pipeline
+        .stage_settings(Bigmerge::NAME)
+        .map_err(|error| Trouble::new(Exit::Config, error))?;
+    let index = desk.root.join(&settings.index);
+    let shelf = Shelf::of(&index, options.collection.as_deref()).map_err(Trouble::usage)?;
+    let lookup = Lookup::open(&list_of(&shelf)?).map_err(unreadable)?;
+    let mut matches = lookup.range(range).map_err(unreadable)?;
+
+    // A key may be a URL as the web gave it.
+    let on_terminal = io::stdout().is_terminal();
+    let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
+    let mut found = 0;
+    while options.limit.is_none_or(|limit| found < limit)
+        && let Some(line) = matches.next_line().map_err(unreadable)?
+    {
+        found += 1;
+        if desk.json {
+            let object = as_json(line).map_err(|fault| {
+                Trouble::new(Exit::Held, format!("line {found} of the answer: {fault}"))
+            })?;
+            writeln!(out, "{object}")?;
+        } else {
+            match on_terminal {
+                true => out.write_all(printable(line).as_bytes())?,
+                false => out.write_all(line)?,
+            }
+            out.write_all(b"\n")?;
+        }
+    }
+    out.flush()?;
+    Ok(if found > 0 {
+        Exit::Done.into()
+    } else {
+        NONE_FOUND.into()
+    })
+}
+
+fn range_of(url: &str, matches: Match) -> Result<KeyRange, Trouble> {
+    let key = ecluse_surt::Surt::of(url.as_bytes())
+        .map_err(|error| Trouble::usage(format!("no key for {url:?}: {error}")))?;
+    let key = key.as_bytes();
+    Ok(match matches {
+        Match::Exact => KeyRange::exact(key),
+        Match::Prefix => KeyRange::prefix(key),
+        Match::Host => KeyRange::host(key),
+        Match::Domain => KeyRange::domain(key),
+    })
+}
+
+/// Returns the file to ask: the flat index, or the summary of a ZipNum one without it.
+fn list_of(shelf: &Shelf) -> Result<PathBuf, Trouble> {
+    let current = shelf
+        .current()
+        .map_err(|error| Trouble::new(Exit::Machine, error))?;
+    let Some(current) = current else {
+        return Err(Trouble::usage(format!(
+            "no index in {}: bigmerge has made none yet",
+            shelf.root().display()
+        )));
+    };
+    let lists = [FLAT, SUMMARY].map(|name| current.join(name));
+    let found = lists.into_iter().find(|list| Path::exists(list));
+    found.ok_or_else(|| {
+        Trouble::new(
+            Exit::Machine,
+            format!("no {FLAT} and no {SUMMARY} in {}", current.display()),
+        )
+    })
+}
+
+/// Returns a line as one JSON object, as pywb answers: key and time stand first, the rest as in the line.
+fn as_json(line: &[u8]) -> Result<String, LineFault> {
+    let capture = cdxj::parse(line)?;
+    let text = String::from_utf8_lossy(line);
+    let object = text.splitn(3, ' ').nth(2).unwrap_or("{}");
+    let fields = object.strip_prefix('{').unwrap_or(object);
+    let comma = if fields.trim_start() == "}" { "" } else { ", " };
+    let key = serde_json::Value::from(&*capture.key);
+    let time = capture.time.as_str();
+    Ok(format!(
+        "{{\"urlkey\": {key}, \"timestamp\": \"{time}\"{comma}{fields}"
+    ))
+}
+
+fn unreadable(error: LookupError) -> Trouble {
+    Trouble::new(Exit::Machine, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_as_json_has_key_and_time_first() {
+        let line =
+            br#"org,example)/ 20260101000000 {"url": "https://example.org/", "length": "1"}"#;
+        assert_eq!(
+            as_json(line).unwrap(),
+            r#"{"urlkey": "org,example)/", "timestamp": "20260101000000", "url": "https://example.org/", "length": "1"}"#
+        );
+        assert!(as_json(b"org,example)/ 20260101000000").is_err());
+    }
+}

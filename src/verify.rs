@@ -1,0 +1,190 @@
+//! `ecluse verify`: reads stored copies again, the one whose last check is oldest first.
+//!
+//! The first mismatch freezes `delete` and `clean` until a person lifts that: what is wrong with one
+//! copy may be wrong with many, and the last good one must not go meanwhile.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use ecluse_fixity::{ReadFault, open_plain, read_afresh};
+use ecluse_manifest::{Due, Found, Manifest, ManifestError};
+use ecluse_stage::Exit;
+
+use crate::audit::{self, Line};
+use crate::cli::VerifyOptions;
+use crate::desk::{Desk, Trouble};
+
+pub(crate) fn verify(desk: &Desk, options: &VerifyOptions) -> Result<ExitCode, Trouble> {
+    let mut manifest = open(desk)?;
+    if options.release {
+        return release(desk, &mut manifest, options);
+    }
+    let due = manifest.due(options.budget.0)?;
+    if options.act.dry_run {
+        return tell_due(desk, &due);
+    }
+    let mut sums = Sums::default();
+    for copy in &due {
+        let found = check(copy);
+        manifest.checked(copy, &found)?;
+        sums.count(copy, &found);
+        if !matches!(found, Found::Good) && !desk.json {
+            desk.say(&format!("{}: {}", copy.place, words(&found)))?;
+        }
+    }
+    let frozen = manifest.frozen()?;
+    if desk.json {
+        desk.print_json(serde_json::json!({
+            "good": sums.good,
+            "bad": sums.bad,
+            "unread": sums.unread,
+            "bytes": sums.bytes,
+            "frozen": frozen,
+        }))?;
+    } else {
+        desk.say(&format!(
+            "{} copies read again: {} good, {} bad, {} could not be read; {} bytes",
+            due.len(),
+            sums.good,
+            sums.bad,
+            sums.unread,
+            sums.bytes
+        ))?;
+        if let Some(frozen) = &frozen {
+            desk.say(&format!(
+                "delete and clean are frozen since {}: {}",
+                frozen.since, frozen.why
+            ))?;
+            desk.say("when it is understood: ecluse verify --release --why \"…\"")?;
+        }
+    }
+    Ok(match (sums.bad, sums.unread) {
+        (0, 0) => Exit::Done.into(),
+        (0, _) => Exit::Deferred.into(),
+        (_, _) => Exit::Held.into(),
+    })
+}
+
+#[derive(Default)]
+struct Sums {
+    good: u64,
+    bad: u64,
+    unread: u64,
+    bytes: u64,
+}
+
+impl Sums {
+    fn count(&mut self, copy: &Due, found: &Found) {
+        match found {
+            Found::Good => self.good += 1,
+            Found::Bad(_) => self.bad += 1,
+            Found::Unread(_) => self.unread += 1,
+        }
+        self.bytes += copy.bytes;
+    }
+}
+
+fn check(copy: &Due) -> Found {
+    let path = Path::new(&copy.place);
+    let read = open_plain(path)
+        .map_err(ReadFault::from)
+        .and_then(|mut file| read_afresh(&mut file, &|| true));
+    match read {
+        Ok(fixity) if fixity.sha256 == copy.sha256 => Found::Good,
+        Ok(fixity) => Found::Bad(format!(
+            "sha256 is {} ({} bytes), it was {} ({} bytes)",
+            fixity.sha256, fixity.bytes, copy.sha256, copy.bytes
+        )),
+        // Its directory is there and it is not: it is lost. Otherwise nothing may be mounted there.
+        Err(ReadFault::Io(error))
+            if error.kind() == std::io::ErrorKind::NotFound
+                && path.parent().is_some_and(has_neighbours) =>
+        {
+            Found::Bad("it is not there any more".into())
+        }
+        Err(error) => Found::Unread(error.to_string()),
+    }
+}
+
+/// An empty directory may be the place where a disk is not mounted.
+fn has_neighbours(directory: &Path) -> bool {
+    std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+fn words(found: &Found) -> String {
+    match found {
+        Found::Good => "good".into(),
+        Found::Bad(what) => format!("BAD: {what}"),
+        Found::Unread(what) => format!("cannot be read: {what}"),
+    }
+}
+
+fn tell_due(desk: &Desk, due: &[Due]) -> Result<ExitCode, Trouble> {
+    if desk.json {
+        desk.print_json(serde_json::json!({ "due": due }))?;
+        return Ok(Exit::Done.into());
+    }
+    for copy in due {
+        let last = copy.checked.as_deref().unwrap_or("never");
+        desk.say(&format!("would read {} (last: {last})", copy.place))?;
+    }
+    Ok(Exit::Done.into())
+}
+
+fn release(
+    desk: &Desk,
+    manifest: &mut Manifest,
+    options: &VerifyOptions,
+) -> Result<ExitCode, Trouble> {
+    let Some(why) = options.act.why.as_deref() else {
+        return Err(Trouble::usage("verify --release needs --why \"…\""));
+    };
+    let Some(frozen) = manifest.frozen()? else {
+        desk.say("nothing is frozen")?;
+        return Ok(Exit::Done.into());
+    };
+    if options.act.dry_run {
+        desk.say(&format!("would release: {}", frozen.why))?;
+        return Ok(Exit::Done.into());
+    }
+    manifest.thaw()?;
+    let outcome = format!("released: {}", frozen.why);
+    audit::write(
+        desk,
+        &Line {
+            verb: "verify --release",
+            stage: "delete, clean",
+            parcel: None,
+            why: Some(why),
+            outcome: &outcome,
+        },
+    )?;
+    desk.say(&format!("delete and clean go on; {outcome}"))?;
+    Ok(Exit::Done.into())
+}
+
+/// Returns where the manifest of this chain lies.
+pub(crate) fn manifest_path(desk: &Desk) -> PathBuf {
+    let settings = desk
+        .pipeline
+        .stage_settings::<ecluse_ingest::Settings>("ingest")
+        .unwrap_or_default();
+    desk.root.join(settings.manifest)
+}
+
+fn open(desk: &Desk) -> Result<Manifest, Trouble> {
+    let path = manifest_path(desk);
+    if !path.exists() {
+        return Err(Trouble::usage(format!(
+            "there is no manifest {} yet: nothing was taken in",
+            path.display()
+        )));
+    }
+    Ok(Manifest::open(&path)?)
+}
+
+impl From<ManifestError> for Trouble {
+    fn from(error: ManifestError) -> Self {
+        Self::new(Exit::Machine, error)
+    }
+}

@@ -1,0 +1,222 @@
+//! `ecluse demo` with the real program: to the end, again, and killed on the way.
+#![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ecluse_testkit::root::settle_environment;
+use serde_json::Value;
+
+const ECLUSE: &str = env!("CARGO_BIN_EXE_ecluse");
+/// A small disk is no reason to wait, and a file left by a kill is at rest at once.
+const QUICK: &str = r#"
+[defaults]
+settle = "100ms"
+min-free = "0 B"
+attempts = 100
+[stage.bigmerge]
+spare = "0 B"
+[[stage.transfer.locations]]
+name = "repository"
+path = "repository"
+leave-free = "0 B"
+[[stage.backup.targets]]
+name = "backup"
+kind = "directory"
+path = "backup"
+leave-free = "0 B"
+"#;
+
+struct Demo {
+    dir: tempfile::TempDir,
+    port: u16,
+}
+
+impl Demo {
+    fn new() -> Self {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::at(free.local_addr().unwrap().port())
+    }
+
+    fn at(port: u16) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("pipeline.toml"), QUICK).unwrap();
+        Self { dir, port }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(ECLUSE);
+        settle_environment(&mut command);
+        let port = self.port.to_string();
+        command
+            .args(["demo", "--json", "--port", &port, "--into"])
+            .arg(self.dir.path());
+        command
+    }
+
+    /// Runs it to its end; returns what it reports.
+    fn finish(&self) -> Value {
+        let output = self.command().output().unwrap();
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{complaint}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Returns the URLs of the index, whatever their port.
+    fn urls(&self) -> BTreeSet<String> {
+        let index = fs::read_to_string(self.path("index/current/index.cdxj")).unwrap();
+        let port = format!(":{}", self.port);
+        let lines = index.lines().map(|line| {
+            let fields = line.splitn(3, ' ').nth(2).unwrap();
+            let fields: Value = serde_json::from_str(fields).unwrap();
+            fields["url"].as_str().unwrap().replace(&port, "")
+        });
+        // What is written about a job is named after it.
+        let of_web = lines.filter(|url| url.starts_with("http"));
+        of_web.collect()
+    }
+}
+
+impl Demo {
+    /// The lines of the index about the web, without times and places: one for each capture.
+    fn captures(&self) -> Vec<String> {
+        let index = fs::read_to_string(self.path("index/current/index.cdxj")).unwrap();
+        let lines = index.lines().map(|line| {
+            let (key, rest) = line.split_once(' ').unwrap();
+            let fields: Value = serde_json::from_str(&rest[15..]).unwrap();
+            let field = |name: &str| fields[name].as_str().unwrap_or("-").to_owned();
+            let (url, mime, status) = (field("url"), field("mime"), field("status"));
+            format!("{key} {url} {mime} {status} {}", field("digest"))
+        });
+        let mut captures: Vec<String> = lines.filter(|line| line.contains(" http")).collect();
+        captures.sort();
+        captures
+    }
+}
+
+fn count(report: &Value, key: &str) -> u64 {
+    report[key]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{key}: {report}"))
+}
+
+fn names_in(dir: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(dir).unwrap();
+    entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+#[test]
+fn a_demo_goes_to_its_end_and_finds_little_new_the_second_time() {
+    let demo = Demo::new();
+    let first = demo.finish();
+    assert!(count(&first, "captures") > 60, "{first}");
+    assert_eq!(first["held"].as_array().unwrap().len(), 0, "{first}");
+    let urls = demo.urls();
+    for url in [
+        "http://canal.localhost/",
+        "http://canal.localhost/locks/12",
+        "http://canal.localhost/oldest?from=older",
+        "http://canal.localhost/base.css",
+        "http://canal.localhost/font/lock.woff",
+        "http://canal.localhost/img/lock5.svg",
+        "http://canal.localhost/maps/canal.svg",
+        "http://canal.localhost/visit/in",
+        "http://museum.localhost/cellar/5",
+        "http://files.localhost/survey.bin",
+        "http://files.localhost/notes/2.txt",
+        "http://slow.localhost/busy",
+        "http://slow.localhost/drip",
+        "http://calendar.localhost/calendar/2026/11/",
+    ] {
+        assert!(urls.contains(url), "{url} is missing in {urls:#?}");
+    }
+    for url in [
+        "http://canal.localhost/staff/",
+        "http://museum.localhost/private/vault",
+        "http://calendar.localhost/calendar/2030/1/",
+    ] {
+        assert!(!urls.contains(url), "{url} should not be there");
+    }
+    let failed = first["failed"].as_array().unwrap();
+    for status in [404, -9998] {
+        assert!(failed.iter().any(|one| one["status"] == status), "{first}");
+    }
+    let stored = names_in(&demo.path("repository"));
+    assert_eq!(stored, names_in(&demo.path("backup")));
+    assert_eq!(stored.len(), first["files"].as_array().unwrap().len());
+
+    let second = demo.finish();
+    assert_ne!(first["harvest"], second["harvest"]);
+    assert_eq!(second["went-on"], false);
+    assert!(count(&second, "revisits") > 40, "{second}");
+    assert!(count(&second, "captures") < count(&first, "captures") / 2);
+    assert_eq!(demo.urls(), urls);
+}
+
+/// How often a demo is killed, unless it is done before.
+const KILLS: u32 = 50;
+
+#[test]
+fn a_demo_that_is_killed_ends_with_the_same_captures() {
+    let whole = Demo::new();
+    whole.finish();
+    let reference = whole.captures();
+    // On the same port: it stands in the links of the pages, and so in their digests.
+    let killed = Demo::at(whole.port);
+    let mut kills = 0;
+    let mut dice = 0x2545_f491_4f6c_dd1d_u64;
+    for _ in 0..KILLS {
+        let mut child = killed
+            .command()
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        dice ^= dice << 13;
+        dice ^= dice >> 7;
+        dice ^= dice << 17;
+        let deadline = Instant::now() + Duration::from_millis(20 + dice % 400);
+        while Instant::now() < deadline && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        kills += 1;
+    }
+    let report = killed.finish();
+    assert!(kills > 10, "it was killed {kills} times only");
+    assert_eq!(
+        killed.captures(),
+        reference,
+        "after {kills} kills: {report}"
+    );
+    let jobs = names_in(&killed.path("jobs"));
+    let jobs = jobs.iter().filter(|name| name.starts_with("demo-"));
+    assert_eq!(jobs.count(), 1, "one harvest, however often it died");
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let demo = Demo::new();
+    let _taken = TcpListener::bind(("127.0.0.1", demo.port)).unwrap();
+    let output = demo.command().output().unwrap();
+    assert_eq!(output.status.code(), Some(64));
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        complaint.contains(&format!("127.0.0.1:{}", demo.port)) && complaint.contains("--port"),
+        "{complaint}"
+    );
+}

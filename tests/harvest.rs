@@ -1,0 +1,337 @@
+//! `ecluse harvest` with the real program, and what an operator sees of its job.
+#![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ecluse_testkit::root::{Program, settle_environment, until_so};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const ECLUSE: &str = env!("CARGO_BIN_EXE_ecluse");
+const QUICK: &str = r#"
+[site]
+contact = "keeper@lock.example"
+[defaults]
+settle = "100ms"
+min-free = "0 B"
+[stage.bigmerge]
+spare = "0 B"
+[[stage.transfer.locations]]
+name = "repository"
+path = "repository"
+leave-free = "0 B"
+[[stage.backup.targets]]
+name = "backup"
+kind = "directory"
+path = "backup"
+leave-free = "0 B"
+"#;
+
+/// A site of so many pages, each with links to all, and how often each was asked for.
+struct Site {
+    port: u16,
+    asked: Arc<Mutex<HashMap<String, u32>>>,
+}
+
+impl Site {
+    fn of(pages: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let site = Self {
+            port: listener.local_addr().unwrap().port(),
+            asked: Arc::default(),
+        };
+        let asked = Arc::clone(&site.asked);
+        std::thread::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
+                let asked = Arc::clone(&asked);
+                std::thread::spawn(move || serve(&stream, pages, &asked));
+            }
+        });
+        site
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    fn asked(&self, path: &str) -> u32 {
+        self.asked.lock().unwrap().get(path).copied().unwrap_or(0)
+    }
+}
+
+fn serve(mut stream: &TcpStream, pages: usize, asked: &Mutex<HashMap<String, u32>>) {
+    let mut lines = BufReader::new(stream).lines();
+    while let Some(Ok(first)) = lines.next() {
+        let path = first.split(' ').nth(1).unwrap_or("/").to_owned();
+        while lines
+            .next()
+            .is_some_and(|line| line.is_ok_and(|line| !line.is_empty()))
+        {}
+        *asked.lock().unwrap().entry(path.clone()).or_default() += 1;
+        let number = path.strip_prefix("/page/").and_then(|n| n.parse().ok());
+        let (status, kind, body) = if path == "/" || number.is_some_and(|n: usize| n < pages) {
+            let links: String = (0..pages)
+                .map(|n| format!("<a href=\"/page/{n}\">{n}</a>\n"))
+                .collect();
+            ("200 OK", "text/html", format!("<h1>{path}</h1>{links}"))
+        } else {
+            ("404 Not Found", "text/plain", "no".to_owned())
+        };
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        if stream.write_all((head + &body).as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+struct Archive {
+    dir: tempfile::TempDir,
+}
+
+impl Archive {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("pipeline.toml"), QUICK).unwrap();
+        Self { dir }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(ECLUSE);
+        settle_environment(&mut command);
+        command.arg("--root").arg(self.dir.path()).args(words);
+        command
+    }
+
+    fn ecluse(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        let output = self.command(words).arg("--json").output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| {
+            panic!("{}", String::from_utf8_lossy(&output.stderr));
+        })
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+#[test]
+fn a_site_is_harvested_stored_and_found() {
+    let site = Site::of(5);
+    let archive = Archive::new();
+    let url = site.url("/");
+    let words = ["harvest", &url, "--allow-private", "--delay", "10ms"];
+    let output = archive.ecluse(&words);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    for part in [
+        "captures: 7 new",
+        "repository/",
+        "backup/",
+        "index.cdxj",
+        "lookup http://",
+    ] {
+        assert!(text.contains(part), "no {part:?} in:\n{text}");
+    }
+    assert!(!text.contains('\x1b'), "no colours in a pipe");
+    assert!(output.stderr.is_empty(), "{}", said(&output));
+
+    let found = archive.ecluse(&["lookup", &site.url("/page/3")]);
+    assert_eq!(found.status.code(), Some(0), "{}", said(&found));
+    let status = archive.json(&["status"]);
+    assert_eq!(status["jobs"].as_array().unwrap().len(), 0, "{status}");
+    let why = archive.ecluse(&["why", &site.url("/page/3"), "--job", "127.0.0.1"]);
+    assert_eq!(why.status.code(), Some(0), "{}", said(&why));
+    assert!(said(&why).contains("verdict: accept"), "{}", said(&why));
+    let why = archive.ecluse(&["why", "http://lock.example/", "--job", "127.0.0.1"]);
+    assert!(said(&why).contains("verdict: reject"), "{}", said(&why));
+}
+
+#[test]
+fn limit_and_depth_hold() {
+    let site = Site::of(5);
+    let archive = Archive::new();
+    let url = site.url("/");
+    let words = [
+        "harvest",
+        &url,
+        "--allow-private",
+        "--delay",
+        "10ms",
+        "--depth",
+        "0",
+    ];
+    let report = archive.json(&words);
+    assert_eq!(report["captures"], 2, "the page and robots.txt: {report}");
+    assert_eq!(site.asked("/page/1"), 0);
+
+    let words = [
+        "harvest",
+        &url,
+        "--allow-private",
+        "--delay",
+        "10ms",
+        "--limit",
+        "3",
+    ];
+    let report = archive.json(&words);
+    let urls = report["urls"].as_u64().unwrap();
+    assert!((3..6).contains(&urls), "{report}");
+    assert!(report["ended-early"].is_string(), "{report}");
+}
+
+#[test]
+fn without_a_server_one_line_says_so() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", closed.local_addr().unwrap());
+    drop(closed);
+    let archive = Archive::new();
+    let output = archive.ecluse(&["harvest", &url, "--allow-private", "--tries", "1"]);
+    assert_eq!(output.status.code(), Some(75), "{}", said(&output));
+    let text = said(&output);
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(
+        text.contains("no network, or these hosts do not answer: 127.0.0.1"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_harvest_that_is_stopped_goes_on() {
+    let site = Site::of(12);
+    let archive = Archive::new();
+    let url = site.url("/");
+    let words = ["harvest", &url, "--allow-private", "--delay", "150ms"];
+    let mut running = Program::start(archive.command(&words));
+    until_so("a few pages were asked for", || site.asked("/page/2") > 0);
+    let jobs = archive.json(&["status"])["jobs"].clone();
+    assert_eq!(jobs[0]["job"], "127.0.0.1", "{jobs}");
+    assert_eq!(jobs[0]["state"], "running", "{jobs}");
+    running.signal(Signal::INT);
+    assert_eq!(running.wait(), 75, "{}", running.log());
+    let status = said(&archive.ecluse(&["status"]));
+    assert!(status.contains("stopped"), "{status}");
+
+    let report = archive.json(&words);
+    assert_eq!(report["went-on"], true, "{report}");
+    assert_eq!(report["captures"], 14, "{report}");
+    let again: Vec<u32> = (0..12).map(|n| site.asked(&format!("/page/{n}"))).collect();
+    assert!(
+        again.iter().all(|times| (1..=2).contains(times)),
+        "{again:?}"
+    );
+    let jobs = fs::read_dir(archive.path("jobs")).unwrap();
+    let jobs = jobs.filter(|entry| entry.as_ref().unwrap().path().is_dir());
+    assert_eq!(jobs.count(), 1);
+}
+
+#[test]
+fn a_running_job_takes_changes() {
+    let site = Site::of(40);
+    let archive = Archive::new();
+    let url = site.url("/");
+    let words = ["harvest", &url, "--allow-private", "--delay", "200ms"];
+    let mut running = Program::start(archive.command(&words));
+    until_so("the job runs", || site.asked("/page/1") > 0);
+    let change = archive.path("change.toml");
+    let change = change.to_str().unwrap();
+    fs::write(change, "[manners]\nmin-delai = \"5ms\"\n").unwrap();
+    let refused = archive.ecluse(&["amend", "127.0.0.1", change, "--why", "a slip"]);
+    assert_eq!(refused.status.code(), Some(64), "{}", said(&refused));
+    assert!(said(&refused).contains("min-delay"), "{}", said(&refused));
+    fs::write(
+        change,
+        "[manners]\nmin-delay = \"5ms\"\nmax-delay = \"5ms\"\n",
+    )
+    .unwrap();
+    let amended = archive.ecluse(&["amend", "127.0.0.1", change, "--why", "in a hurry"]);
+    assert_eq!(amended.status.code(), Some(0), "{}", said(&amended));
+    assert!(
+        said(&amended).contains("manners.min-delay"),
+        "{}",
+        said(&amended)
+    );
+    assert_eq!(running.wait(), 0, "{}", running.log());
+    let late = archive.ecluse(&["amend", "127.0.0.1", change, "--why", "too late"]);
+    assert_eq!(late.status.code(), Some(64), "{}", said(&late));
+    assert!(said(&late).contains("finished"), "{}", said(&late));
+    let audit = fs::read_to_string(archive.path("audit.jsonl")).unwrap();
+    assert_eq!(audit.lines().count(), 2);
+    assert!(audit.contains("in a hurry"));
+}
+
+#[test]
+fn an_order_that_makes_no_sense_is_not_given() {
+    let archive = Archive::new();
+    for (words, part) in [
+        (vec!["harvest"], "URL"),
+        (vec!["harvest", "gopher://lock.example/"], "gopher"),
+        (
+            vec!["harvest", "lock.example", "--contact", "the keeper"],
+            "the keeper",
+        ),
+        (vec!["harvest", "lock.example", "--delay", "fast"], "fast"),
+        (
+            vec!["harvest", "--seeds", "/nowhere/seeds.txt"],
+            "/nowhere/seeds.txt",
+        ),
+    ] {
+        let output = archive.ecluse(&words);
+        assert_eq!(
+            output.status.code(),
+            Some(64),
+            "{words:?}: {}",
+            said(&output)
+        );
+        assert!(said(&output).contains(part), "{words:?}: {}", said(&output));
+    }
+    assert!(!archive.path("work").exists(), "nothing was made");
+}
+
+#[test]
+fn a_job_whose_worker_is_gone_is_shown_as_stopped() {
+    let archive = Archive::new();
+    let dir = archive.path("jobs/a.example-20260101000000");
+    fs::create_dir_all(&dir).unwrap();
+    let status = dir.join("status.json");
+    let text = r#"{"job": "a.example", "harvest": "20260101000000", "state": "running", "pid": 1,
+        "done": 7, "queued": 3, "urls-per-second": 2.5}"#;
+    fs::write(&status, text).unwrap();
+    let jobs = archive.json(&["status"])["jobs"].clone();
+    assert_eq!(jobs[0]["state"], "running", "it spoke just now");
+    let old = std::time::SystemTime::now() - Duration::from_secs(60);
+    fs::File::options()
+        .write(true)
+        .open(&status)
+        .unwrap()
+        .set_modified(old)
+        .unwrap();
+    let jobs = archive.json(&["status"])["jobs"].clone();
+    assert_eq!(jobs[0]["state"], "stopped", "{jobs}");
+    assert_eq!(jobs[0]["done"], 7);
+
+    fs::write(&status, text.replace("running", "paused")).unwrap();
+    let screen = said(&archive.ecluse(&["status"]));
+    assert!(screen.contains("NEEDS YOU (1)"), "{screen}");
+    assert!(
+        screen.contains("job a.example-20260101000000 is paused"),
+        "{screen}"
+    );
+}

@@ -7,9 +7,11 @@ mod dice;
 mod feed;
 mod flags;
 mod fleet;
+mod peers;
 mod powercut;
 mod samples;
 mod systemd;
+mod tidy;
 mod torture;
 
 use std::process::ExitCode;
@@ -25,9 +27,19 @@ type Verb = (
 
 const VERBS: &[Verb] = &[
     (
+        "tidy",
+        "checks the lists that stand in two places, and prints the longest files",
+        tidy::main,
+    ),
+    (
         "torture",
         "kills real stage processes and lets a checker judge what is left on disk",
         torture::main,
+    ),
+    (
+        "peers",
+        "installs the programs that tests and benches compare with, under target/",
+        peers::main,
     ),
     (
         "powercut",

@@ -828,13 +828,15 @@ impl Worker {
             Some(_) => {}
             None => entry.attempts = entry.attempts.saturating_sub(1),
         }
+        // Before it waits again: whoever claims it then may hold it and say why under the same name.
+        self.forget_why(dir, &entry.id)?;
         let slot = self.yard.ready_slot(&self.stage, &entry);
         self.put_back(path, &slot)?;
         after("settle-requeued");
-        self.forget_why(dir, &entry.id)
+        Ok(())
     }
 
-    /// Removes the reason for which the owner of `dir` was about to hold a parcel that waits again.
+    /// Removes the reason for which the owner of `dir` was about to hold a parcel that will wait again.
     fn forget_why(&self, dir: &Path, id: &ParcelId) -> Result<()> {
         let path = self.stage.why(id);
         let bytes = match self.fs.read(&path, 1 << 20) {

@@ -14,7 +14,7 @@ mod model {
 }
 
 use model::chain::Scenario;
-use model::explore::{Effort, Other, crash, faults, given_again, pauses, reapers};
+use model::explore::{Effort, Other, crash, faults, given_again, paused_reapers, pauses, reapers};
 
 macro_rules! scenarios {
     ($($name:ident)*) => {
@@ -29,6 +29,11 @@ macro_rules! scenarios {
             #[test]
             fn killed_reapers() {
                 reapers(&Scenario::$name(), Effort::asked()).close();
+            }
+
+            #[test]
+            fn paused_reapers() {
+                super::paused_reapers(&Scenario::$name(), Effort::asked()).close();
             }
 
             #[test]

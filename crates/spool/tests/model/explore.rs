@@ -393,8 +393,53 @@ pub(crate) fn pauses(scenario: &Scenario, other: Other, effort: Effort) -> Repor
     report
 }
 
+/// Kills a scenario before every change, pauses the life after it before each of its calls, and lets
+/// another host work beside it on what it has put back so far.
+pub(crate) fn paused_reapers(scenario: &Scenario, effort: Effort) -> Report {
+    let mut report = Report::new(scenario, "pauses of reapers");
+    let process = Process::new(scenario.disk()).recording();
+    let end = Life::new(scenario, &process, "alpha", Temper::Strict).run();
+    end.unwrap();
+    let mut seen = HashSet::new();
+    let mut possible = Vec::new();
+    for (number, moment) in process.moments().into_iter().enumerate() {
+        let disk = moment.disk.kill();
+        if !seen.insert(disk.fingerprint()) {
+            report.same += 1;
+            continue;
+        }
+        let heir = Process::new(disk.clone());
+        let end = Life::new(scenario, &heir, "alpha", Temper::Strict).run();
+        end.unwrap();
+        let story = Arc::new((format!("kill before call {number}: {}", moment.call), disk));
+        possible.extend((0..heir.calls()).map(|stop| (Arc::clone(&story), stop)));
+    }
+    report.possible = possible.len();
+    for (killed, stop) in Dice(0x9a05e).choose(effort.pauses, possible) {
+        let (story, disk) = &*killed;
+        report.run += 1;
+        let wrong = pause_on(disk.clone(), scenario, Other::Rival, [Some(stop), None]);
+        if !wrong.is_empty() {
+            report
+                .wrong
+                .push(format!("{story}\n  {}", wrong.join("\n  ")));
+            break;
+        }
+    }
+    report
+}
+
 fn pause(scenario: &Scenario, other: Other, stops: [Option<usize>; 2]) -> Vec<String> {
-    let shared = Arc::new(Mutex::new(scenario.disk()));
+    pause_on(scenario.disk(), scenario, other, stops)
+}
+
+fn pause_on(
+    disk: Disk,
+    scenario: &Scenario,
+    other: Other,
+    stops: [Option<usize>; 2],
+) -> Vec<String> {
+    let shared = Arc::new(Mutex::new(disk));
     let turns = Turns::new(stops);
     let run = |me: usize, host: &str| {
         let process = Process::on(&shared).taking_turns(&turns, me);

@@ -34,6 +34,9 @@ const MUTANT_KILLS: u64 = 300;
 const LEASE: Duration = Duration::from_millis(1500);
 const HEARTBEAT: Duration = Duration::from_millis(150);
 
+/// How long a run may go on after its kills for the failpoints that were hit seldom.
+const CLOSING: Duration = Duration::from_secs(180);
+
 /// How often something is given.
 const FEED_EVERY: Duration = Duration::from_millis(50);
 /// What failpoints that were hit seldom need to be reached.
@@ -215,6 +218,8 @@ struct Torture<'a> {
     starts: u64,
     feed_at: Instant,
     began: Instant,
+    /// When all kills were done and some failpoints still wanted hits.
+    closing: Option<Instant>,
 }
 
 impl<'a> Torture<'a> {
@@ -237,6 +242,7 @@ impl<'a> Torture<'a> {
             starts: 0,
             feed_at: Instant::now(),
             began: Instant::now(),
+            closing: None,
         })
     }
 
@@ -245,7 +251,19 @@ impl<'a> Torture<'a> {
             self.start(at)?;
         }
         let mut kill_at = Instant::now();
-        while !self.enough() {
+        loop {
+            if self.kills >= self.plan.kills && self.closing.is_none() {
+                if !self.uncovered() {
+                    break;
+                }
+                self.close();
+            }
+            if self
+                .closing
+                .is_some_and(|since| !self.uncovered() || since.elapsed() > CLOSING)
+            {
+                break;
+            }
             for (at, death) in self.fleet.deaths()? {
                 self.kills += u64::from(death == Death::Killed);
                 self.aim.read_hits(at)?;
@@ -266,31 +284,38 @@ impl<'a> Torture<'a> {
         self.judge()
     }
 
-    /// All kills done; and in a long run every failpoint hit often enough, for which it may go on
-    /// for a quarter more.
-    fn enough(&self) -> bool {
-        let more = self.plan.kills >= COVERED_FROM
-            && !self.plan.zombies
-            && !self.aim.seldom(HITS).is_empty()
-            && self.kills < self.plan.kills + self.plan.kills / 4;
-        self.kills >= self.plan.kills && !more
+    /// Tells whether failpoints want more hits, as they do in a long run only.
+    fn uncovered(&self) -> bool {
+        self.plan.kills >= COVERED_FROM && !self.plan.zombies && !self.aim.seldom(HITS).is_empty()
+    }
+
+    /// Begins the end of a run: how often a failpoint is come by depends on the machine, so that who
+    /// starts from now on dies where few did, and seldom elsewhere, until each has enough.
+    fn close(&mut self) {
+        self.closing = Some(Instant::now());
+        for at in 0..self.fleet.slots.len() {
+            self.fleet.signal(at, Signal::KILL);
+        }
     }
 
     fn start(&mut self, at: usize) -> anyhow::Result<()> {
         self.starts += 1;
         let stage = self.fleet.slots[at].stage;
-        let mut failpoints = self
-            .aim
-            .failpoints(at, stage, self.plan.zombies, &mut self.dice);
+        let mut failpoints = match self.closing {
+            Some(_) => self.aim.seldom_failpoints(at, stage, HITS, &mut self.dice),
+            None => self
+                .aim
+                .failpoints(at, stage, self.plan.zombies, &mut self.dice),
+        };
         if self.plan.mutant.is_some() && self.dice.happens(0.5) {
             let name = self.dice.pick(&MUTANTS_SHOW);
             failpoints.push_str(&format!(" focus={name}:0.5"));
         }
         // Only who is asked to end gives back: who is to die there is asked, and some others are.
-        let odds = if failpoints.contains("given-back") {
-            1.0
-        } else {
-            0.02
+        let odds = match failpoints.contains("given-back") {
+            true => 1.0,
+            false if self.closing.is_some() => 0.0,
+            false => 0.02,
         };
         let start = Start {
             failpoints: Some(failpoints),
@@ -327,6 +352,9 @@ impl<'a> Torture<'a> {
     fn until_next_kill(&mut self) -> Duration {
         if self.plan.zombies {
             self.dice.millis(300, 900)
+        } else if self.closing.is_some() {
+            // A reaper wants somebody dead.
+            self.dice.millis(200, 600)
         } else if self.kills > self.plan.kills / 2 && !self.aim.seldom(HITS).is_empty() {
             // More of the deaths that are left must be where few were.
             self.dice.millis(40, 120)
@@ -349,6 +377,9 @@ impl<'a> Torture<'a> {
             }
         }
         let odds = if self.plan.zombies { 0.03 } else { 0.3 };
+        if self.closing.is_some() && !crowded {
+            self.feeder.give_any()?;
+        }
         for (names, ask, way) in EXTRAS {
             if self.dice.happens(odds) && names.iter().any(|name| self.aim.wants(name)) {
                 self.feeder.give(*ask, *way)?;

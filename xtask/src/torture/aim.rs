@@ -142,6 +142,34 @@ impl Aim {
         text
     }
 
+    /// Returns the failpoints of a process that is to die only where fewer than `limit` did: one of
+    /// those its stage comes by.
+    pub(crate) fn seldom_failpoints(
+        &self,
+        place: usize,
+        stage: &str,
+        limit: u64,
+        dice: &mut Dice,
+    ) -> String {
+        let mut text = format!("log={}", self.log(place).display());
+        let mut seldom = self.least(stage);
+        seldom.retain(|name| self.hits(name) < limit);
+        if !seldom.is_empty() {
+            let name = self.reachable(place, *dice.pick(&seldom));
+            text.push_str(&format!(" focus={name}:1.0"));
+        }
+        text
+    }
+
+    /// Returns the failpoint itself, or the one where a process must die before anybody comes by it.
+    fn reachable(&self, place: usize, name: &'static str) -> &'static str {
+        let last = self.logs.get(&place).map_or("", |log| log.last.as_str());
+        match AFTER.iter().find(|(after, _)| *after == name) {
+            Some((_, before)) if *before != last => before,
+            _ => name,
+        }
+    }
+
     fn focus(&self, place: usize, stage: &str, dice: &mut Dice) -> Vec<(&'static str, f64)> {
         // Who died there last has just made what comes after.
         let last = self.logs.get(&place).map_or("", |log| log.last.as_str());

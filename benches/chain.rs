@@ -12,6 +12,9 @@
     reason = "a bench may die, and makes and removes its own files"
 )]
 
+#[path = "page.rs"]
+mod page;
+
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -19,6 +22,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use ecluse_warc::{Limits, WarcReader};
+use page::Page;
 use sha2::{Digest, Sha256};
 
 const STAGES: [&str; 6] = ["ingest", "index", "transfer", "backup", "delete", "merge"];
@@ -36,12 +40,13 @@ fn main() {
         .map(|file| file.metadata().unwrap().len())
         .sum();
     rustix::fs::sync();
-    println!(
-        "{} files, {:.2} GB of gzip WARC, in {}\n",
+    let mut page = Page::begin("chain");
+    page.say(format!(
+        "{} files, {:.2} GB of gzip WARC, best of {}\n",
         files.len(),
         bytes as f64 / 1e9,
-        dir.display()
-    );
+        options.rounds
+    ));
 
     let mut bare = Cost::MAX;
     let mut steps = [Cost::MAX; 6];
@@ -50,16 +55,16 @@ fn main() {
         let costs = whole_chain(&dir.join(format!("root-{round}")), &files);
         steps = std::array::from_fn(|at| steps[at].min(costs[at]));
     }
-    println!("| | CPU-s | wall s | CPU-s a GB | ratio of CPU |");
-    println!("|---|---|---|---|---|");
+    page.say("| | CPU-s | wall s | CPU-s a GB | ratio of CPU |");
+    page.say("|---|--:|--:|--:|--:|");
     let gigabytes = bytes as f64 / 1e9;
-    let row = |what: &str, cost: Cost, ratio: f64| {
-        println!(
+    let mut row = |what: &str, cost: Cost, ratio: f64| {
+        page.say(format!(
             "| {what} | {:.2} | {:.2} | {:.2} | {ratio:.2} |",
             cost.cpu.as_secs_f64(),
             cost.wall.as_secs_f64(),
             cost.cpu.as_secs_f64() / gigabytes
-        );
+        ));
     };
     row("one SHA-256, one inflation, two synced copies", bare, 1.0);
     let ratio = |cost: Cost| cost.cpu.as_secs_f64() / bare.cpu.as_secs_f64();
@@ -77,10 +82,11 @@ fn main() {
     );
     let a_day = 86_400.0 * files.len() as f64 / steps[0].wall.as_secs_f64();
     let volume = a_day * bytes as f64 / files.len() as f64 / 1e12;
-    println!(
+    page.say(format!(
         "\ningest: {a_day:.0} files of {} MB a day, {volume:.0} TB (the old ceiling: 20,000 of 100 MB, 2 TB)",
         options.megabytes
-    );
+    ));
+    page.end(true);
     fs::remove_dir_all(&dir).unwrap();
 }
 

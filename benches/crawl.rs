@@ -14,6 +14,8 @@
     reason = "a bench may die, and makes and removes its own files"
 )]
 
+#[path = "page.rs"]
+mod page;
 #[path = "crawl/web.rs"]
 mod web;
 
@@ -24,6 +26,7 @@ use std::time::{Duration, Instant};
 
 use ecluse_testkit::root::Root;
 use ecluse_warc::{Limits, RecordKind, WarcReader};
+use page::Page;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -37,16 +40,18 @@ fn main() {
     let urls: Vec<String> = (0..options.hosts)
         .flat_map(|number| web::urls(&web::host(number)))
         .collect();
-    {
+    let mut page = Page::begin("crawl");
+    let whole = {
         let root = web::make(&options.dir, options.hosts);
         let _served = web::serve(&options.dir, &root);
-        speed(&options, &urls);
-    }
+        speed(&mut page, &options, &urls)
+    };
     if options.memory {
         let root = web::make_wide(&options.dir, queues, links);
         let _served = web::serve(&options.dir, &root);
-        memory(&options, queues, links);
+        memory(&mut page, &options, queues, links);
     }
+    page.end(whole && options.memory);
 }
 
 struct Options {
@@ -101,7 +106,8 @@ struct Runner {
     best: Option<Cost>,
 }
 
-fn speed(options: &Options, urls: &[String]) {
+/// Sets the programs side by side; returns whether all of them were there.
+fn speed(page: &mut Page, options: &Options, urls: &[String]) -> bool {
     let mut runners: Vec<Runner> = RUNNERS
         .iter()
         .filter(|(name, ..)| options.only.as_ref().is_none_or(|only| name.contains(only)))
@@ -134,21 +140,21 @@ fn speed(options: &Options, urls: &[String]) {
     let per_thousand = |cost: Cost| cost.cpu.as_secs_f64() * 1000.0 / cost.urls as f64;
     let wget = runners.iter().find(|runner| runner.name == WGET);
     let wget = wget.and_then(|runner| runner.best).map(per_thousand);
-    println!(
-        "\n{} URLs; best of {}, by turns\n",
+    page.say(format!(
+        "{} URLs; best of {}, by turns\n",
         urls.len(),
         options.rounds
+    ));
+    page.say(
+        "| program | URLs | CPU-s per 1,000 | beside wget | at most | URLs a second | peak MiB |",
     );
-    println!(
-        "| program | URLs | CPU-s per 1,000 | beside wget | at most | URLs a second | peak MiB |"
-    );
-    println!("|---|--:|--:|--:|--:|--:|--:|");
+    page.say("|---|--:|--:|--:|--:|--:|--:|");
     for runner in &runners {
         let cost = runner.best.unwrap();
         let beside = wget.map_or("–".to_owned(), |wget| {
             format!("{:.2} ×", per_thousand(cost) / wget)
         });
-        println!(
+        page.say(format!(
             "| {} | {} | {:.3} | {beside} | {} | {:.0} | {:.0} |",
             runner.name,
             cost.urls,
@@ -156,8 +162,9 @@ fn speed(options: &Options, urls: &[String]) {
             runner.bar,
             cost.urls as f64 / cost.wall.as_secs_f64(),
             cost.peak as f64 / 1024.0
-        );
+        ));
     }
+    runners.len() == RUNNERS.len()
 }
 
 const WGET: &str = "wget 1.21 `--warc-file`, a list, gzip";
@@ -318,7 +325,7 @@ fn childrens_cpu() -> Duration {
 }
 
 /// The most memory of a crawl with many queues that knows many URLs.
-fn memory(options: &Options, hosts: usize, links: usize) {
+fn memory(page: &mut Page, options: &Options, hosts: usize, links: usize) {
     let dir = options.dir.join(format!("memory-{}", std::process::id()));
     fs::create_dir_all(&dir).unwrap();
     let more = format!("budget.urls = {}\nrobots.policy = \"ignore\"", 3 * hosts);
@@ -326,7 +333,7 @@ fn memory(options: &Options, hosts: usize, links: usize) {
     let cost = measure(&mut crawl(&root));
     let status = fs::read(dir.join("jobs/1-1/status.json")).unwrap();
     let status: serde_json::Value = serde_json::from_slice(&status).unwrap();
-    println!(
+    page.say(format!(
         "\n{} queues, {} URLs known ({} asked for), {} done: {:.0} MiB at most (bar: 256), {:.0} CPU-s",
         status["queues"],
         status["known"],
@@ -334,6 +341,6 @@ fn memory(options: &Options, hosts: usize, links: usize) {
         status["done"],
         cost.peak as f64 / 1024.0,
         cost.cpu.as_secs_f64()
-    );
+    ));
     fs::remove_dir_all(&dir).unwrap();
 }

@@ -11,6 +11,8 @@
 
 #[path = "index/corpus.rs"]
 mod corpus;
+#[path = "page.rs"]
+mod page;
 
 use std::fs::{self, File};
 use std::hint::black_box;
@@ -22,6 +24,7 @@ use std::time::Instant;
 use ecluse_index::{Index, Settings};
 use ecluse_stage::Stage;
 use ecluse_warc::{Extent, Limits, WarcReader};
+use page::Page;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -52,14 +55,17 @@ fn run(words: &[&str]) {
         .iter()
         .map(|file| file.metadata().unwrap().len())
         .sum();
-    println!(
-        "\n{} files, {:.1} MB; best of {rounds}, by turns\n",
+    let mut page = Page::begin("index");
+    page.say(format!(
+        "{} files, {:.1} MB; best of {rounds}, by turns\n",
         files.len(),
         bytes as f64 / 1e6
-    );
-    speed(&files, bytes, rounds, !words.contains(&"--no-python"));
-    scaling(&files, bytes, rounds);
-    memory(&files, &dir);
+    ));
+    let python = !words.contains(&"--no-python");
+    let whole = speed(&mut page, &files, bytes, rounds, python);
+    scaling(&mut page, &files, bytes, rounds);
+    memory(&mut page, &files, &dir);
+    page.end(whole);
 }
 
 fn given(dir: &Path) -> Vec<PathBuf> {
@@ -84,7 +90,8 @@ struct Runner {
     best: f64,
 }
 
-fn speed(files: &[PathBuf], bytes: u64, rounds: usize, python: bool) {
+/// Sets the programs side by side; returns whether all of them were there.
+fn speed(page: &mut Page, files: &[PathBuf], bytes: u64, rounds: usize, python: bool) -> bool {
     let mut runners = vec![
         runner(
             "bare libdeflate inflate",
@@ -124,18 +131,19 @@ fn speed(files: &[PathBuf], bytes: u64, rounds: usize, python: bool) {
         }
     }
     let ours = runners[1].best;
-    println!("| program | CPU s | MB a CPU-s | `ecluse-index` beside it | at least |");
-    println!("|---|--:|--:|--:|--:|");
+    page.say("| program | CPU s | MB a CPU-s | `ecluse-index` beside it | at least |");
+    page.say("|---|--:|--:|--:|--:|");
     for runner in &runners {
         let bar = runner.bar;
         let rate = bytes as f64 / 1e6 / runner.best;
-        println!(
+        page.say(format!(
             "| {} | {:.3} | {rate:.0} | {:.2} × | {bar} |",
             runner.name,
             runner.best,
             runner.best / ours
-        );
+        ));
     }
+    runners.len() == 4
 }
 
 fn runner(name: &'static str, bar: &'static str, command: &[String], rounds: usize) -> Runner {
@@ -178,7 +186,7 @@ fn cpu_seconds(command: &[String], files: &[PathBuf]) -> f64 {
 }
 
 /// Two workers beside one, on the same files, each file once.
-fn scaling(files: &[PathBuf], bytes: u64, rounds: usize) {
+fn scaling(page: &mut Page, files: &[PathBuf], bytes: u64, rounds: usize) {
     let mut best = [(f64::MAX, f64::MAX); 2];
     for _ in 0..rounds {
         for (workers, best) in (1..).zip(&mut best) {
@@ -191,19 +199,23 @@ fn scaling(files: &[PathBuf], bytes: u64, rounds: usize) {
     }
     let [(one, one_cpu), (two, two_cpu)] = best;
     let rate = |seconds: f64| bytes as f64 / 1e6 / seconds;
-    println!("\n| workers | s | MB a second | CPU s |");
-    println!("|---|--:|--:|--:|");
-    println!("| one | {one:.3} | {:.0} | {one_cpu:.3} |", rate(one));
-    println!("| two | {two:.3} | {:.0} | {two_cpu:.3} |", rate(two));
-    println!(
+    page.say("\n| workers | s | MB a second | CPU s |");
+    page.say("|---|--:|--:|--:|");
+    for (workers, seconds, cpu) in [("one", one, one_cpu), ("two", two, two_cpu)] {
+        let rate = rate(seconds);
+        page.say(format!(
+            "| {workers} | {seconds:.3} | {rate:.0} | {cpu:.3} |"
+        ));
+    }
+    page.say(format!(
         "\ntwo workers: {:.2} × one by the clock (at least 1.8 ×, on two cores that are free); {:.2} × by CPU-seconds",
         one / two,
         2.0 * one_cpu / two_cpu
-    );
+    ));
 }
 
 /// The most memory a worker takes: on the files, and on one of giants.
-fn memory(files: &[PathBuf], dir: &Path) {
+fn memory(page: &mut Page, files: &[PathBuf], dir: &Path) {
     let giant = dir.join("giant.warc.gz");
     fs::create_dir_all(dir).unwrap();
     write_giant(&giant);
@@ -218,18 +230,14 @@ fn memory(files: &[PathBuf], dir: &Path) {
         let line = said.lines().find_map(|line| line.strip_prefix("peak "));
         line.unwrap().parse::<u64>().unwrap() as f64 / 1024.0
     };
-    println!("\npeak memory (at most 64 MiB):");
-    for file in files {
-        println!(
-            "  {:.1} MiB  {}",
-            peak(std::slice::from_ref(file)),
-            file.display()
-        );
-    }
-    println!(
-        "  {:.1} MiB  300 MB in a member, and 300,000 lines",
+    let largest = files
+        .iter()
+        .map(|file| peak(std::slice::from_ref(file)))
+        .fold(0.0, f64::max);
+    page.say(format!(
+        "\npeak memory (at most 64 MiB): {largest:.1} MiB on these files; {:.1} MiB on 300 MB in a member and 300,000 lines",
         peak(&[giant])
-    );
+    ));
 }
 
 /// A record larger than any window, and more lines than are sorted in memory.

@@ -14,6 +14,9 @@
     reason = "a bench may die, and makes and removes its own files"
 )]
 
+#[path = "page.rs"]
+mod page;
+
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::symlink;
@@ -21,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use ecluse_spool::{FileEntry, Manifest, ParcelId, Yard};
+use page::Page;
 
 const ECLUSE: &str = env!("CARGO_BIN_EXE_ecluse");
 
@@ -40,9 +44,11 @@ fn main() {
         directory,
     };
     bench.generate();
-    println!("| task | CPU s | MB a CPU-s | ratio |\n|---|--:|--:|---|");
-    bench.merge();
-    bench.bigmerge();
+    let mut page = Page::begin("merge");
+    page.say("| task | CPU s | MB a CPU-s | ratio |\n|---|--:|--:|--:|");
+    bench.merge(&mut page);
+    bench.bigmerge(&mut page);
+    page.end(true);
 }
 
 struct Bench {
@@ -62,7 +68,7 @@ impl Bench {
             .collect()
     }
 
-    fn merge(&self) {
+    fn merge(&self, page: &mut Page) {
         let (ours, peer) = (self.path("ours.out"), self.path("peer.out"));
         let days = self.days();
         let bytes = days.iter().map(|day| size(day)).sum();
@@ -108,14 +114,16 @@ impl Bench {
             &made.unwrap().path().join("day.cdxj").display().to_string(),
             &peer,
         );
-        row("9 files, `LC_ALL=C sort -m`", bytes, best[0], best[0]);
+        row(page, "9 files, `LC_ALL=C sort -m`", bytes, best[0], best[0]);
         row(
+            page,
             "9 files, `ecluse-merge` as a filter",
             bytes,
             best[1],
             best[0],
         );
         row(
+            page,
             "9 files, `ecluse-merge --once`: parcels, SHA-256, receipt",
             bytes,
             best[2],
@@ -125,7 +133,7 @@ impl Bench {
         fs::remove_file(&ours).unwrap();
     }
 
-    fn bigmerge(&self) {
+    fn bigmerge(&self, page: &mut Page) {
         let (big, new, peer) = (
             self.path("big.cdxj"),
             self.path("new.cdxj"),
@@ -165,8 +173,9 @@ impl Bench {
             fs::remove_file(root.join("index/current")).unwrap();
             symlink("generations/1", root.join("index/current")).unwrap();
         }
-        row("`cp` of the index", bytes, copied, copied);
+        row(page, "`cp` of the index", bytes, copied, copied);
         row(
+            page,
             "1 % of new lines, `ecluse-bigmerge --once`: checksums, fsync, swap",
             bytes,
             built,
@@ -286,12 +295,12 @@ fn settle() {
     assert!(Command::new("sync").status().unwrap().success());
 }
 
-fn row(name: &str, bytes: u64, seconds: f64, reference: f64) {
+fn row(page: &mut Page, name: &str, bytes: u64, seconds: f64, reference: f64) {
     let megabytes = bytes as f64 / 1e6 / seconds;
-    println!(
+    page.say(format!(
         "| {name} | {seconds:.2} | {megabytes:.0} | {:.2} × |",
         reference / seconds
-    );
+    ));
 }
 
 fn size(path: &str) -> u64 {

@@ -12,6 +12,9 @@
     reason = "a bench may die, and makes and removes its own files"
 )]
 
+#[path = "page.rs"]
+mod page;
+
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -19,6 +22,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ecluse_spool::{Limits, Worker, Yard};
+use page::Page;
 
 fn main() {
     let mut dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.bench");
@@ -32,12 +36,14 @@ fn main() {
     }
     let dir = dir.join(format!("shell-{}", std::process::id()));
     fs::create_dir_all(&dir).unwrap();
-    println!("| | figure | bar |");
-    println!("|---|---|---|");
-    reaction(&dir.join("reaction"));
-    scan(&dir.join("scan"));
-    idle(&dir.join("idle"));
-    start(&dir.join("start"));
+    let mut page = Page::begin("shell");
+    page.say("| | figure | at least |");
+    page.say("|---|---|---|");
+    reaction(&mut page, &dir.join("reaction"));
+    scan(&mut page, &dir.join("scan"));
+    idle(&mut page, &dir.join("idle"));
+    start(&mut page, &dir.join("start"));
+    page.end(true);
     fs::remove_dir_all(&dir).unwrap();
 }
 
@@ -125,7 +131,7 @@ fn until_gone(path: &Path) -> Duration {
     began.elapsed()
 }
 
-fn reaction(dir: &Path) {
+fn reaction(page: &mut Page, dir: &Path) {
     let yard = root(dir);
     let stage = Stage::start(dir);
     let relay = yard.stage("relay");
@@ -152,16 +158,16 @@ fn reaction(dir: &Path) {
     ] {
         times.sort();
         let at = |share: usize| times[times.len() * share / 100].as_secs_f64() * 1000.0;
-        println!(
+        page.say(format!(
             "| {what} (bell), p50 / p99 / max | {:.1} / {:.1} / {:.1} ms | p99 under 10 ms |",
             at(50),
             at(99),
             times.last().unwrap().as_secs_f64() * 1000.0
-        );
+        ));
     }
 }
 
-fn scan(dir: &Path) {
+fn scan(page: &mut Page, dir: &Path) {
     let yard = root(dir);
     let ready = yard.stage("relay").ready();
     for number in 0..100_000 {
@@ -181,25 +187,26 @@ fn scan(dir: &Path) {
         })
         .collect();
     let best = times.iter().copied().fold(f64::MAX, f64::min);
-    println!(
-        "| scan of 100,000 waiting parcels, first / best of 5 | {:.0} / {best:.0} ms | under 100 ms |",
+    page.say(format!("| scan of 100,000 waiting parcels, first / best of 5 | {:.0} / {best:.0} ms | under 100 ms |",
         times[0]
-    );
+    ));
     worker.close().unwrap();
     fs::remove_dir_all(dir).unwrap();
 }
 
-fn idle(dir: &Path) {
+fn idle(page: &mut Page, dir: &Path) {
     root(dir);
     let stage = Stage::start(dir);
     std::thread::sleep(Duration::from_secs(2));
     let (cpu, began) = (stage.cpu(), Instant::now());
     std::thread::sleep(Duration::from_secs(40));
     let share = (stage.cpu() - cpu) / began.elapsed().as_secs_f64() * 100.0;
-    println!("| CPU of an idle stage, over 40 s | {share:.2} % | under 0.5 % |");
+    page.say(format!(
+        "| CPU of an idle stage, over 40 s | {share:.2} % | under 0.5 % |"
+    ));
 }
 
-fn start(dir: &Path) {
+fn start(page: &mut Page, dir: &Path) {
     let yard = root(dir);
     let ready = yard.stage("relay").ready();
     for number in 0..10_000 {
@@ -211,8 +218,8 @@ fn start(dir: &Path) {
         .map(|_| Stage::start(dir).born.as_secs_f64() * 1000.0)
         .collect();
     born.sort_by(f64::total_cmp);
-    println!(
+    page.say(format!(
         "| start to READY, 10,000 waiting, median / worst of 7 | {:.0} / {:.0} ms | under 200 ms |",
         born[3], born[6]
-    );
+    ));
 }

@@ -14,6 +14,9 @@
     reason = "a bench may die, and makes and removes its own files"
 )]
 
+#[path = "page.rs"]
+mod page;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -29,6 +32,7 @@ use ecluse_spool::{
     Fs, Host, Inside, Kind, Lease, Limits, RealFs, Room, Sink, Source, Stat, Waiting, Work, Worker,
     Yard,
 };
+use page::Page;
 
 const STAGES: [&str; 3] = ["one", "two", "three"];
 
@@ -40,29 +44,28 @@ fn main() {
     // nothing is removed before the end, and each run gets a place of its own.
     let _ = Command::new("chattr").arg("+T").arg(&options.dir).status();
     fs::create_dir(&dir).unwrap();
-    println!(
-        "parcels of 512 bytes through three stages, durable, in {}\n",
-        dir.display()
-    );
     if options.calls {
         count_calls(&options, &dir);
         fs::remove_dir_all(&dir).unwrap();
         return;
     }
-    println!("| | a second | CPU-s per 1,000 | limit or peer, a second | ratio | middle round |");
-    println!("|---|---|---|---|---|---|");
+    let mut page = Page::begin("spool");
+    page.say("| | a second | CPU-s per 1,000 | limit or peer, a second | ratio | middle round |");
+    page.say("|---|--:|--:|--:|--:|--:|");
 
     if options.wants("single") {
-        one_by_one(&options, &dir);
+        one_by_one(&mut page, &options, &dir);
     }
     if options.wants("group") {
-        in_groups(&options, &dir);
+        in_groups(&mut page, &options, &dir);
     }
     fs::remove_dir_all(&dir).unwrap();
+    let both = options.wants("single") && options.wants("group");
+    page.end(both && options.postgres && postgres_bin().is_some());
 }
 
 /// Each parcel committed alone, against the bare fsyncs that needs.
-fn one_by_one(options: &Options, dir: &Path) {
+fn one_by_one(page: &mut Page, options: &Options, dir: &Path) {
     // By turns, so that a bad moment of a shared machine strikes all alike.
     let rounds: Vec<[Run; 3]> = (0..options.rounds)
         .map(|round| {
@@ -81,12 +84,12 @@ fn one_by_one(options: &Options, dir: &Path) {
             .collect::<Vec<Run>>()
     };
     let peer = ("two bare fsyncs a step", runs(0));
-    row("one worker, one at a time", &runs(1), &peer);
-    row("one worker a stage, one at a time", &runs(2), &peer);
+    row(page, "one worker, one at a time", &runs(1), &peer);
+    row(page, "one worker a stage, one at a time", &runs(2), &peer);
 }
 
 /// Two workers with group commit, against PostgreSQL.
-fn in_groups(options: &Options, dir: &Path) {
+fn in_groups(page: &mut Page, options: &Options, dir: &Path) {
     let mut groups = Vec::new();
     let mut peers = Vec::new();
     for round in 0..options.rounds {
@@ -97,7 +100,7 @@ fn in_groups(options: &Options, dir: &Path) {
         }
     }
     let peer = ("PostgreSQL, 100 a batch", peers);
-    row("two workers, group commit", &groups, &peer);
+    row(page, "two workers, group commit", &groups, &peer);
 }
 
 struct Options {
@@ -149,7 +152,7 @@ struct Run {
 }
 
 /// The best of all rounds on both sides, and the ratio of the two in the middle round.
-fn row(what: &str, runs: &[Run], peer: &(&str, Vec<Run>)) {
+fn row(page: &mut Page, what: &str, runs: &[Run], peer: &(&str, Vec<Run>)) {
     let best = |runs: &[Run]| {
         let fastest = runs.iter().max_by(|a, b| a.a_second.total_cmp(&b.a_second));
         fastest.map_or((f64::NAN, f64::NAN), |run| {
@@ -165,11 +168,11 @@ fn row(what: &str, runs: &[Run], peer: &(&str, Vec<Run>)) {
         .collect();
     ratios.sort_by(f64::total_cmp);
     let middle = ratios.get(ratios.len() / 2).copied().unwrap_or(f64::NAN);
-    println!(
+    page.say(format!(
         "| {what} | {ours:.0} | {cpu:.2} | {}: {theirs:.0} | {:.2} | {middle:.2} |",
         peer.0,
         ours / theirs,
-    );
+    ));
 }
 
 /// What three stages need of the disk for each parcel and nothing else, in the places where they

@@ -1,43 +1,27 @@
-//! `cargo xtask peers`: installs the programs that tests and benches compare with.
+//! `cargo xtask peers [--python]`: installs the programs that tests and benches compare with.
 //!
-//! Python's go into `target/interop`, the crates' into `target/peers`; nothing outside `target` is touched, and what
-//! is there already stays.
+//! Python's go into `target/interop` (tests install these by themselves), the crates' into `target/peers`; nothing
+//! outside `target` is touched, and what is there already stays.
 
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, Error, bail};
 
 use crate::flags::Flags;
-
-/// The Python packages, each of the version that tests speak of; `pywb` needs the last one.
-const PYTHON: [&str; 4] = [
-    "surt==0.3.1",
-    "cdxj-indexer==1.5",
-    "pywb==2.10.0",
-    "setuptools<81",
-];
 
 /// The programs under `benches/peers`, each with a lock file of its own.
 const CRATES: [&str; 2] = ["fastwarc", "spider"];
 
-pub(crate) fn main(flags: Flags) -> anyhow::Result<bool> {
+pub(crate) fn main(mut flags: Flags) -> anyhow::Result<bool> {
+    let only_python = flags.switch("--python");
     flags.end()?;
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    python(&root.join("target/interop"))?;
-    crates(root)?;
-    Ok(true)
-}
-
-fn python(directory: &Path) -> anyhow::Result<()> {
-    if !directory.join("bin/cdxj-indexer").exists() {
-        run(Command::new("python3").args(["-m", "venv"]).arg(directory))?;
-        let mut pip = Command::new(directory.join("bin/pip"));
-        run(pip.args(["install", "--quiet"]).args(PYTHON))?;
+    println!("{}", ecluse_peers::install().map_err(Error::msg)?.display());
+    if !only_python {
+        crates(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")))?;
     }
-    println!("{}", directory.join("bin/cdxj-indexer").display());
-    Ok(())
+    Ok(true)
 }
 
 fn crates(root: &Path) -> anyhow::Result<()> {

@@ -1,7 +1,6 @@
 //! Other programs read what we write, and we write what they write.
 //!
-//! The peers are Python packages: `cdxj-indexer` and `pywb`. `ECLUSE_TEST_PYTHON` names an interpreter that has them;
-//! otherwise `python3` is tried. Where one is missing, the test says so and checks nothing.
+//! The peers are Python packages, `cdxj-indexer` and `pywb`, which are installed when they are not there.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -15,18 +14,9 @@ use ecluse_cdx::{
     cdxj, zipnum,
 };
 
-/// Runs a script with an interpreter that can import `module`, and returns what it printed.
-fn python(module: &str, script: &str, arguments: &[&Path], input: &[u8]) -> Option<Vec<u8>> {
-    let interpreter = env::var_os("ECLUSE_TEST_PYTHON").unwrap_or_else(|| "python3".into());
-    let imported = Command::new(&interpreter)
-        .args(["-c", &format!("import {module}")])
-        .stderr(Stdio::null())
-        .status();
-    if !imported.is_ok_and(|status| status.success()) {
-        println!("skipped: no Python that has {module}; ECLUSE_TEST_PYTHON may name one");
-        return None;
-    }
-    let mut child = Command::new(&interpreter)
+/// Runs a script beside the peers, and returns what it printed.
+fn python(script: &str, arguments: &[&Path], input: &[u8]) -> String {
+    let mut child = Command::new(ecluse_peers::python())
         .args(["-c", script])
         .args(arguments)
         .stdin(Stdio::piped())
@@ -45,7 +35,7 @@ fn python(module: &str, script: &str, arguments: &[&Path], input: &[u8]) -> Opti
         "the script failed: {}",
         output.status
     );
-    Some(output.stdout)
+    String::from_utf8(output.stdout).expect("the script prints UTF-8")
 }
 
 fn corpus() -> Option<PathBuf> {
@@ -90,12 +80,8 @@ fn strings_are_escaped_as_python_escapes_them() {
                   for line in sys.stdin:\n\
                   \x20   text = bytes.fromhex(line.strip()).decode()\n\
                   \x20   print('k 20200101000000 ' + json.dumps(dict([('url', text), (text, text)])))\n";
-    if let Some(theirs) = python("json", script, &[], &input) {
-        assert_eq!(
-            String::from_utf8(ours).unwrap(),
-            String::from_utf8(theirs).unwrap()
-        );
-    }
+    let theirs = python(script, &[], &input);
+    assert_eq!(String::from_utf8(ours).unwrap(), theirs);
 }
 
 /// Every line cdxj-indexer makes of the corpus is read and written again without a difference, in all three layouts.
@@ -115,10 +101,7 @@ fn lines_of_cdxj_indexer_are_written_again_byte_for_byte() {
                   \x20               texts.append([l for l in out.read().split('\\n') if l and not l.startswith(' CDX ')])\n\
                   \x20       if len(texts) == 3 and len(set(map(len, texts))) == 1:\n\
                   \x20           for triple in zip(*texts): print('\\n'.join(triple))\n";
-    let Some(theirs) = python("cdxj_indexer", script, &[&corpus], b"") else {
-        return;
-    };
-    let theirs = String::from_utf8(theirs).unwrap();
+    let theirs = python(script, &[&corpus], b"");
     let lines: Vec<&str> = theirs.lines().collect();
     let mut compared = 0;
     for triple in lines.chunks_exact(3) {
@@ -245,12 +228,8 @@ fn pywb_serves_what_we_write() {
         }
     }
     assert!(total > 1_000, "the questions find {total} lines");
-    if let Some(theirs) = python("pywb", script, &[&flat, &written.summary], input.as_bytes()) {
-        assert!(
-            String::from_utf8(theirs).unwrap() == ours,
-            "pywb finds other lines"
-        );
-    }
+    let theirs = python(script, &[&flat, &written.summary], input.as_bytes());
+    assert!(theirs == ours, "pywb finds other lines");
 }
 
 #[test]
@@ -344,10 +323,10 @@ fn the_order_is_that_of_sort() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("unsorted");
     fs::write(&path, text).unwrap();
-    match Command::new("sort").arg(&path).env("LC_ALL", "C").output() {
-        Ok(theirs) => assert!(ours == theirs.stdout, "sort has another order"),
-        Err(error) => println!("skipped: no sort here: {error}"),
-    }
+    let mut sort = Command::new("sort");
+    let theirs = sort.arg(&path).env("LC_ALL", "C").output();
+    let theirs = theirs.expect("coreutils are installed");
+    assert!(ours == theirs.stdout, "sort has another order");
     let mut expected = lines;
     expected.sort();
     let expected: String = expected.iter().map(|line| format!("{line}\n")).collect();

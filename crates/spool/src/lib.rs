@@ -26,6 +26,7 @@ mod parcel;
 mod reap;
 mod receipt;
 mod scan;
+mod setback;
 mod spool;
 mod worker;
 mod yard;
@@ -43,6 +44,7 @@ pub use parcel::{FileEntry, HISTORY, MANIFEST, Manifest, TROUBLE, Trouble, diges
 pub use reap::Recovered;
 pub use receipt::{Fate, Filed, Input, Output, Receipt, find_in_sheet, parse_sheet};
 pub use scan::Scan;
+pub use setback::{Setback, Verdict, Why};
 pub use spool::{Spool, open};
-pub use worker::{LeaseNote, Limits, Pulse, Setback, Signs, Verdict, Waiting, Why, Worker};
+pub use worker::{LeaseNote, Limits, Pulse, Signs, Waiting, Worker};
 pub use yard::{Dice, Host, StageDir, Wall, Yard};

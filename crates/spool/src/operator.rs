@@ -15,7 +15,8 @@ use crate::fs::{Kind, gone, is_taken};
 use crate::name::{Deferred, Entry, ParcelId, safe_file_name};
 use crate::parcel::{FileEntry, HISTORY, MANIFEST, Manifest, Trouble};
 use crate::receipt::{Filed, parse_sheet};
-use crate::worker::{Signs, Why, find_receipt, read_manifest, read_trouble};
+use crate::setback::Why;
+use crate::worker::{Signs, find_receipt, read_manifest, read_trouble};
 use crate::yard::{StageDir, Yard};
 
 /// Where in a stage a parcel is.

@@ -15,7 +15,8 @@ use crate::failpoint::{after, mutant};
 use crate::fs::{Kind, gone, is_taken};
 use crate::name::{Entry, ParcelId, WorkerId};
 use crate::receipt::{Receipt, parse_sheet};
-use crate::worker::{LeaseNote, Standing, Why, Worker, read_manifest};
+use crate::setback::Why;
+use crate::worker::{LeaseNote, Standing, Worker, read_manifest};
 
 /// What a look for the dead came to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -14,7 +14,8 @@ use crate::name::ParcelId;
 use crate::outbox::{Outbox, Parcel};
 use crate::reap::Recovered;
 use crate::scan::Scan;
-use crate::worker::{Limits, Pulse, Setback, Signs, Verdict, Waiting, Worker};
+use crate::setback::{Setback, Verdict};
+use crate::worker::{Limits, Pulse, Signs, Waiting, Worker};
 use crate::yard::Yard;
 
 /// One worker's view of a stage's parcels.

@@ -1,0 +1,235 @@
+//! What becomes of a parcel whose work did not end well: it waits, is held, or goes back.
+//!
+//! A reason is durable before the parcel is held: a name without a reason is no use to the person who finds it.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{At, Result};
+use crate::failpoint::after;
+use crate::fs::{gone, is_taken};
+use crate::name::{Deferred, Entry, ParcelId};
+use crate::outbox::Parcel;
+use crate::parcel::TROUBLE;
+use crate::worker::{Worker, next_attempt, read_trouble};
+use crate::yard::StageDir;
+
+/// Why a parcel does not go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The world is at fault: later, with back-off.
+    Defer {
+        /// What was wrong.
+        reason: String,
+    },
+    /// The parcel is at fault: a person decides.
+    Hold {
+        /// What was wrong, with file, record and offset where known.
+        reason: String,
+    },
+}
+
+/// What a refused parcel came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Setback {
+    /// It waits until this time, in Unix seconds.
+    DeferredUntil(u64),
+    /// It waits for a person.
+    Held,
+}
+
+/// `held/<parcel>.why.json`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Why {
+    /// The parcel.
+    pub parcel: String,
+    /// The stage it is held in.
+    pub stage: String,
+    /// What was wrong.
+    pub reason: String,
+    /// Attempts begun.
+    pub attempts: u32,
+    /// When, RFC 3339.
+    pub when: String,
+    /// The worker or the person who said so.
+    pub by: String,
+}
+
+impl Worker {
+    /// Sets a parcel aside, for the world or for a person.
+    pub fn fail(&mut self, parcel: Parcel, verdict: &Verdict) -> Result<Setback> {
+        let entry = Entry {
+            id: parcel.id().clone(),
+            attempts: parcel.attempt,
+        };
+        self.throw_out(&entry.id)?;
+        match verdict {
+            Verdict::Hold { reason } => {
+                self.hold_at(&parcel.path, &entry, reason)?;
+                Ok(Setback::Held)
+            }
+            Verdict::Defer { reason } => self.defer(&parcel, &entry, reason),
+        }
+    }
+
+    fn defer(&mut self, parcel: &Parcel, entry: &Entry, reason: &str) -> Result<Setback> {
+        let mut trouble = read_trouble(&*self.fs, &parcel.path, &self.stage.name);
+        let now = self.yard.now_seconds();
+        if trouble.deferrals == 0 {
+            trouble.since = now;
+        }
+        trouble.deferrals += 1;
+        trouble.reason = reason.to_owned();
+        trouble.stage = self.stage.name.clone();
+        if now.saturating_sub(trouble.since) >= self.limits.retry_limit.as_secs() {
+            let reason = format!("deferred {} times: {reason}", trouble.deferrals);
+            self.hold_at(&parcel.path, entry, &reason)?;
+            return Ok(Setback::Held);
+        }
+        let new = self.home.join("out").join(format!(".trouble-{}", entry.id));
+        let text = serde_json::to_vec(&trouble).expect("trouble holds only strings and numbers");
+        gone(self.fs.unlink(&new)).at("remove", &new)?;
+        self.fs.write_new(&new, &text).at("write", &new)?;
+        let to = parcel.path.join(TROUBLE);
+        self.fs.rename(&new, &to).at("write", &to)?;
+        after("trouble-written");
+        let due = now + self.wait_after(trouble.deferrals).as_secs().max(1);
+        // The attempt is not the parcel's fault and does not count towards holding it as poison.
+        let deferred = Deferred {
+            due,
+            entry: Entry {
+                id: entry.id.clone(),
+                attempts: entry.attempts.saturating_sub(1),
+            },
+        };
+        let to = self.stage.deferred().join(deferred.file_name());
+        self.move_claimed(&parcel.path, &to)?;
+        after("deferred");
+        Ok(Setback::DeferredUntil(due))
+    }
+
+    /// Returns the wait after the n-th deferral: exponential, with a jitter of a quarter.
+    fn wait_after(&self, deferrals: u32) -> Duration {
+        let growth = self
+            .limits
+            .retry_factor
+            .powi(deferrals.saturating_sub(1).min(64) as i32);
+        let wait = (self.limits.retry_first.as_secs_f64() * growth)
+            .min(self.limits.retry_longest.as_secs_f64());
+        let jitter = ((self.yard.dice)() % 1000) as f64 / 1000.0 * 0.5 + 0.75;
+        Duration::from_secs_f64((wait * jitter).clamp(0.0, 1e9))
+    }
+
+    /// Gives a parcel back untouched; the attempt does not count.
+    pub fn give_back(&mut self, parcel: Parcel) -> Result<()> {
+        self.throw_out(&parcel.manifest.id)?;
+        let entry = Entry {
+            id: parcel.id().clone(),
+            attempts: parcel.attempt.saturating_sub(1),
+        };
+        let to = self.yard.ready_slot(&self.stage, &entry);
+        self.move_claimed(&parcel.path, &to)?;
+        after("given-back");
+        Ok(())
+    }
+
+    /// Gives a parcel back after its work crashed inside the process; the attempt counts.
+    pub fn give_back_crashed(&mut self, parcel: Parcel, reason: &str) -> Result<Option<Setback>> {
+        self.throw_out(&parcel.manifest.id)?;
+        let entry = Entry {
+            id: parcel.id().clone(),
+            attempts: parcel.attempt,
+        };
+        if entry.attempts >= self.limits.attempts {
+            let reason = format!("its work crashed {} times: {reason}", entry.attempts);
+            self.hold_at(&parcel.path, &entry, &reason)?;
+            return Ok(Some(Setback::Held));
+        }
+        let to = self.yard.ready_slot(&self.stage, &entry);
+        self.move_claimed(&parcel.path, &to)?;
+        Ok(None)
+    }
+
+    /// Returns the parcels that were held without a verdict of the stage since this was last asked:
+    /// damaged ones, and those that killed their workers.
+    pub fn take_held(&mut self) -> Vec<(ParcelId, String)> {
+        std::mem::take(&mut self.held_unasked)
+    }
+
+    /// Holds a parcel the stage never judged, and remembers to tell.
+    pub(crate) fn hold_unasked(&mut self, path: &Path, entry: &Entry, reason: &str) -> Result<()> {
+        self.hold_at(path, entry, reason)?;
+        self.held_unasked
+            .push((entry.id.clone(), reason.to_owned()));
+        Ok(())
+    }
+
+    /// Removes what the outbox of a parcel holds.
+    fn throw_out(&self, id: &ParcelId) -> Result<()> {
+        let out = self.home.join("out").join(id.as_str());
+        self.fs.remove_tree(&out).at("remove", &out)
+    }
+
+    pub(crate) fn hold_at(&mut self, path: &Path, entry: &Entry, reason: &str) -> Result<()> {
+        let stage = self.stage.clone();
+        self.write_why(&stage, entry, reason)?;
+        after("why-written");
+        let to = stage.held().join(entry.file_name());
+        self.move_claimed(path, &to)?;
+        after("held");
+        let held = stage.held();
+        self.fs.sync_dir(&held).at("sync", &held)
+    }
+
+    /// Says why a parcel is about to be held in a stage. Durable first: a name without a reason is
+    /// no use to the person who finds it.
+    pub(crate) fn write_why(&self, stage: &StageDir, entry: &Entry, reason: &str) -> Result<()> {
+        let why = Why {
+            parcel: entry.id.to_string(),
+            stage: stage.name.clone(),
+            reason: reason.to_owned(),
+            attempts: entry.attempts,
+            when: self.yard.now_text(),
+            by: self.id.to_string(),
+        };
+        let text = serde_json::to_vec_pretty(&why).expect("a reason holds only strings");
+        let new = self.home.join("out").join(format!(".why-{}", entry.id));
+        gone(self.fs.unlink(&new)).at("remove", &new)?;
+        self.fs.write_new(&new, &text).at("write", &new)?;
+        self.fs.sync_file(&new).at("sync", &new)?;
+        let to = stage.why(&entry.id);
+        self.fs.rename(&new, &to).at("write", &to)
+    }
+
+    /// Moves a parcel out of `in/`. When something of that very name is there, this one is a copy:
+    /// it takes the next attempt's name instead, so neither is lost.
+    pub(crate) fn move_claimed(&mut self, from: &Path, to: &Path) -> Result<()> {
+        let mut to = to.to_owned();
+        loop {
+            match self.fs.rename(from, &to) {
+                Ok(()) => return Ok(()),
+                Err(e) if is_taken(&*self.fs, &e, &to) => {
+                    to = next_attempt(&to);
+                }
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                    self.check_fence()?;
+                    return Err(e).at("move", from);
+                }
+                Err(e) => return Err(e).at("move", from),
+            }
+        }
+    }
+
+    pub(crate) fn discard_claimed(&mut self, path: &Path, entry: &Entry) -> Result<()> {
+        let bin = self
+            .home
+            .join("out")
+            .join(format!(".gone-{}", entry.file_name()));
+        gone(self.fs.rename(path, &bin)).at("remove", path)?;
+        self.fs.remove_tree(&bin).at("remove", &bin)
+    }
+}

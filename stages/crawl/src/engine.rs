@@ -28,6 +28,7 @@ use crate::job::Job;
 use crate::logs::Logs;
 use crate::manners::{Capacity, frontier_settings, set_groups};
 use crate::notes;
+use crate::paces::Paces;
 use crate::pool::{Pool, PoolOrder, Processed};
 use crate::robots::Robots;
 use crate::sieve::{FoundBy, Sieve};
@@ -84,9 +85,9 @@ const LOOK_AROUND: Duration = Duration::from_millis(100);
 const AT_A_TIME: usize = 64;
 
 pub(crate) struct Engine<'a> {
-    job: &'a Job,
+    pub(crate) job: &'a Job,
     around: &'a Surroundings<'a>,
-    order: Rc<Order>,
+    pub(crate) order: Rc<Order>,
     /// Where seeds lead to: seeds too, beside those of the job.
     led_to: Vec<Seed>,
     shared: Rc<Shared>,
@@ -94,6 +95,7 @@ pub(crate) struct Engine<'a> {
     sieve: Sieve,
     warcs: Warcs,
     logs: Logs,
+    paces: Paces,
     packer: Packer,
     pool: Pool,
     pool_order: Arc<PoolOrder>,
@@ -141,10 +143,15 @@ impl<'a> Engine<'a> {
             },
         };
         set_groups(&order, &mut frontier).map_err(blame)?;
+        let (paces, rests) = Paces::open(&job.dir.paces())?;
+        for rest in &rests {
+            let held = frontier.hold_group(Millis(now().0), &rest.group, Millis(rest.until));
+            held.map_err(blame)?;
+        }
         let led_to = led_to(&frontier)?;
-        let seeds = [&job.seeds.seeds[..], &led_to];
-        let mut sieve =
-            Sieve::new(&order, &seeds, year(checkpoint.begun)).map_err(Failure::hold)?;
+        let began = year(checkpoint.begun);
+        let sieve = Sieve::new(&order, &job.seeds, &led_to, began);
+        let mut sieve = sieve.map_err(Failure::hold)?;
         sieve.rejected.clone_from(&checkpoint.rejected);
         let naming = naming(&order, &around.host);
         let warcs = Warcs::resume(&around.harvested, naming, checkpoint.warc.clone())?;
@@ -172,6 +179,7 @@ impl<'a> Engine<'a> {
             sieve,
             warcs,
             logs,
+            paces,
             events,
             sender,
             checkpoint,
@@ -232,6 +240,17 @@ impl<'a> Engine<'a> {
     fn sow(&mut self) -> Result<(), Failure> {
         if self.checkpoint.seeded {
             return Ok(());
+        }
+        for fault in &self.job.seeds.faults {
+            self.note_change(&format!("no seed: {fault}"))?;
+        }
+        let refused = self.job.seeds.count.rejected;
+        if refused > 0 {
+            tracing::warn!(
+                job = self.order.job,
+                lines = refused,
+                "lines that are no seeds"
+            );
         }
         for (number, seed) in self.job.seeds.seeds.iter().enumerate() {
             let number = (number as u64).to_be_bytes();
@@ -364,7 +383,7 @@ impl<'a> Engine<'a> {
     /// Leaves the job so that it can be taken up again.
     fn leave(&mut self) -> Result<(), Failure> {
         self.note_change("stopped")?;
-        self.commit()?;
+        self.commit_by(Frontier::pause)?;
         self.save_cookies();
         self.job.forget_starts()?;
         self.state = JobState::Stopped;
@@ -381,17 +400,11 @@ impl Drop for Engine<'_> {
     }
 }
 
-fn led_to(frontier: &Frontier) -> Result<Vec<Seed>, Failure> {
+/// Where seeds were seen to lead to.
+pub(crate) fn led_to(frontier: &Frontier) -> Result<Vec<Seed>, Failure> {
     let mut seeds = Vec::new();
     let walked = frontier.notes(notes::SEED_TARGET, |_, value| {
-        let text = String::from_utf8_lossy(value);
-        if let Ok(url) = url::Url::parse(&text) {
-            seeds.push(Seed {
-                url,
-                tag: String::new(),
-                reach: None,
-            });
-        }
+        seeds.extend(notes::decode_target(value));
         true
     });
     walked.map_err(blame)?;
@@ -404,7 +417,7 @@ fn share(job: &Job, around: &Surroundings<'_>, order: &Rc<Order>) -> Result<Shar
         client: Rc::new(client(job, order)?).into(),
         grouping: Rc::new(order.grouping()).into(),
         user_agent: std::cell::RefCell::new(agent.into()),
-        resolver: errand::resolver(order).map_err(Failure::hold)?,
+        resolver: Rc::new(errand::resolver(order).map_err(Failure::hold)?).into(),
         robots: Robots::default().into(),
         jar: upkeep::read_cookies(&job.dir)
             .unwrap_or_else(|| Jar::new(Default::default()))
@@ -467,7 +480,7 @@ fn naming(order: &Order, host: &str) -> Naming {
     }
 }
 
-fn year(at: u64) -> u32 {
+pub(crate) fn year(at: u64) -> u32 {
     Moment(at).digits14()[..4].parse().unwrap_or(2026)
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Shared {
     pub(crate) grouping: RefCell<Rc<Grouping>>,
     pub(crate) user_agent: RefCell<Rc<str>>,
     pub(crate) client: RefCell<Rc<Client>>,
-    pub(crate) resolver: Resolver,
+    pub(crate) resolver: RefCell<Rc<Resolver>>,
     pub(crate) robots: RefCell<Robots>,
     pub(crate) jar: RefCell<Jar>,
     pub(crate) earlier: RefCell<Earlier>,
@@ -225,7 +225,8 @@ async fn resolve(
             IpAddr::V6(Ipv6Addr::LOCALHOST),
         ]);
     }
-    let (resolved, source) = shared.resolver.resolve(host, SystemTime::now()).await?;
+    let resolver = Rc::clone(&shared.resolver.borrow());
+    let (resolved, source) = resolver.resolve(host, SystemTime::now()).await?;
     if source == AnswerSource::Asked {
         errand.dns = Some(Arc::clone(&resolved));
     }

@@ -11,7 +11,8 @@ use ecluse_scope::{Answer, Order, RobotsPolicy, Scope};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use crate::engine::why_slow;
+use crate::checkpoint::Checkpoint;
+use crate::engine::{led_to, why_slow, year};
 use crate::job::Job;
 use crate::logs::CRAWL;
 use crate::notes;
@@ -62,9 +63,10 @@ pub fn explain(
     let settings = ecluse_frontier::Settings::default();
     match Frontier::open(&dir.frontier(), settings) {
         Ok(mut frontier) => {
-            let seeds = [&job.seeds.seeds[..]];
-            let year = current_year();
-            let sieve = Sieve::new(&job.order, &seeds, year).map_err(|error| error.to_string())?;
+            let led_to = led_to(&frontier).map_err(|failure| failure.reason)?;
+            let began = began(&frontier);
+            let sieve = Sieve::new(&job.order, &job.seeds, &led_to, year(began))
+                .map_err(|error| error.to_string())?;
             let known = Known {
                 order: &job.order,
                 scope: &sieve.scope,
@@ -79,9 +81,11 @@ pub fn explain(
     }
 }
 
-fn current_year() -> u32 {
-    let now = crate::errand::now().digits14();
-    now[..4].parse().unwrap_or(2026)
+/// When a job was begun, in milliseconds since 1970.
+fn began(frontier: &Frontier) -> u64 {
+    let checkpoint = frontier.checkpoint();
+    let checkpoint = checkpoint.and_then(|bytes| serde_json::from_slice::<Checkpoint>(bytes).ok());
+    checkpoint.map_or_else(|| crate::errand::now().0, |checkpoint| checkpoint.begun)
 }
 
 /// Asks the process that has the job.

@@ -5,19 +5,21 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::rc::Rc;
 
 use ecluse_frontier::{Frontier, QueueState};
 use ecluse_report::{
     Entry, HostTally, JobFacts, Moment, PACKING_LIST, Packed, Part, SeedTally, Source,
     archivefiles_report, metadata_name, write_metadata, write_reports,
 };
+use ecluse_scope::Order;
 use ecluse_stage::Failure;
 use ecluse_warc::WarcWriter;
 use serde_json::{Value, json};
 
 use crate::checkpoint::Checkpoint;
 use crate::earlier::Earlier;
-use crate::engine::{SOFTWARE, Surroundings, blame, word};
+use crate::engine::{Engine, SOFTWARE, Surroundings, blame, word};
 use crate::job::Job;
 use crate::logs::{CHANGES, CRAWL, ERRORS, PROGRESS};
 use crate::notes;
@@ -34,12 +36,18 @@ const REPORTED: usize = 2000;
 /// # Errors
 /// When the machine refuses; it can be done again.
 pub(crate) fn finish(
-    job: &Job,
     around: &Surroundings<'_>,
-    frontier: &mut Frontier,
-    checkpoint: &Checkpoint,
+    engine: &mut Engine<'_>,
 ) -> Result<JobFacts, Failure> {
-    let facts = facts(job, around, frontier, checkpoint)?;
+    // The order as it was at the end: a start after a kill reads the same.
+    let order = Rc::clone(&engine.order);
+    let Engine {
+        job,
+        frontier,
+        checkpoint,
+        ..
+    } = engine;
+    let facts = facts(job, &order, around, frontier, checkpoint)?;
     let mut source = Notes {
         frontier,
         rejected: checkpoint,
@@ -64,7 +72,7 @@ pub(crate) fn finish(
         entries.push(Entry::of_file(Part::Reports, path));
     }
     write_metadata_file(job, around, &facts, &entries)?;
-    if job.order.dedup.across_jobs {
+    if order.dedup.across_jobs {
         if let Some(dir) = around.digests.parent() {
             std::fs::create_dir_all(dir)?;
         }
@@ -76,6 +84,7 @@ pub(crate) fn finish(
 
 fn facts(
     job: &Job,
+    order: &Order,
     around: &Surroundings<'_>,
     frontier: &mut Frontier,
     checkpoint: &Checkpoint,
@@ -91,7 +100,6 @@ fn facts(
     walked.map_err(blame)?;
     retired.sort();
     let ended = checkpoint.ended.clone();
-    let order = &job.order;
     Ok(JobFacts {
         job: order.job.clone(),
         harvest: order.harvest.clone(),

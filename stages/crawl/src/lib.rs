@@ -17,6 +17,7 @@ mod job;
 mod logs;
 mod manners;
 mod notes;
+mod paces;
 mod place;
 mod pool;
 mod records;
@@ -122,12 +123,7 @@ fn crawl(job: &Job, around: &Surroundings<'_>) -> Result<ecluse_report::JobFacts
         match left.inspect_err(|failure| engine.tell_failed(&failure.reason))? {
             Left::Stopped => Err(Failure::give_back()),
             Left::Ended => {
-                let Engine {
-                    frontier,
-                    checkpoint,
-                    ..
-                } = &mut engine;
-                let facts = finish::finish(job, around, frontier, checkpoint)?;
+                let facts = finish::finish(around, &mut engine)?;
                 engine.tell_finished();
                 Ok(facts)
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use ecluse_extract::{Hop, Link};
 use ecluse_frontier::{Added, Candidate, Frontier, Item, Precedence};
-use ecluse_scope::{Grouping, Order, Scope, ScopeErrors, Seed, Verdict, queue_of};
+use ecluse_scope::{Grouping, Order, Scope, ScopeErrors, Seed, SeedList, Verdict, queue_of};
 use url::Url;
 
 /// URLs that were queued lately and need no second look.
@@ -30,9 +30,17 @@ impl Sieve {
     ///
     /// # Errors
     /// With every rule that makes no sense.
-    pub(crate) fn new(order: &Order, seeds: &[&[Seed]], year: u32) -> Result<Self, ScopeErrors> {
-        let mut scope = Scope::compile(&order.scope, &[], year)?;
-        for seed in seeds.iter().copied().flatten() {
+    pub(crate) fn new(
+        order: &Order,
+        seeds: &SeedList,
+        led_to: &[Seed],
+        year: u32,
+    ) -> Result<Self, ScopeErrors> {
+        let mut rules = order.scope.clone();
+        // A seed file may widen the scope, as Heritrix's does.
+        rules.accept_surts.extend_from_slice(&seeds.accept_surts);
+        let mut scope = Scope::compile(&rules, &seeds.seeds, year)?;
+        for seed in led_to {
             scope.add_seed(seed);
         }
         Ok(Self {
@@ -146,12 +154,13 @@ impl Sieve {
     pub(crate) fn changed(
         &mut self,
         order: &Order,
-        seeds: &[&[Seed]],
+        seeds: &SeedList,
+        led_to: &[Seed],
         year: u32,
     ) -> Result<(), ScopeErrors> {
-        let rejected = std::mem::take(&mut self.rejected);
-        *self = Self::new(order, seeds, year)?;
-        self.rejected = rejected;
+        let mut changed = Self::new(order, seeds, led_to, year)?;
+        changed.rejected = std::mem::take(&mut self.rejected);
+        *self = changed;
         Ok(())
     }
 

@@ -294,8 +294,7 @@ fn a_crawl_delay(fate: Fate) {
     all_captured(&harvest, &web, &["slow.test"]);
     let seen = web.log();
     assert_eq!(seen[0].target, "/robots.txt");
-    // Before robots.txt was read nobody can know.
-    apart(&seen[1..], millis(350), fate);
+    apart(&seen, millis(350), fate);
 }
 
 /// Makes `busy.test`, which answers some requests with a status and these header lines, and all else with pages; returns
@@ -384,6 +383,38 @@ fn overload_backs_off_longer_each_time(fate: Fate) {
 }
 
 /// However long a crawl has run when it is told, and however seldom it commits then.
+#[test]
+fn a_rest_after_a_long_fetch_is_kept_after_a_kill() {
+    let (web, names) = web_on(1);
+    web.host("slow.test", |request, wire| match request.target.as_str() {
+        "/robots.txt" => wire.answer(&Answer::missing()),
+        "/" => {
+            std::thread::sleep(millis(300));
+            wire.answer(&html("<a href='/next'></a>"))
+        }
+        _ => wire.answer(&html("next")),
+    });
+    let mut order = delayed(&names, 5);
+    order.set("manners.delay-factor", "5.0");
+    order.text("manners.max-delay", "30s");
+    order.seed(web.url("slow.test", "/"));
+    let job = Job::give(&order);
+    let mut program = job.start();
+    let paces = job.dir().join("paces");
+    let is_noted = || std::fs::read(&paces).is_ok_and(|bytes| !bytes.is_empty());
+    until_so("a long rest, or a commit after it", || {
+        is_noted() || job.status().is_some_and(|status| status.done >= 2)
+    });
+    program.signal(Signal::KILL);
+    program.wait();
+    job.finish();
+    let seen = web.log_of(&["slow.test"]);
+    let page = seen.iter().find(|seen| seen.target == "/").unwrap();
+    let next = seen.iter().find(|seen| seen.target == "/next").unwrap();
+    let rest = next.start - page.end.unwrap();
+    assert!(rest + ROUNDING >= millis(1500), "{rest:?}");
+}
+
 #[test]
 fn a_retry_after_that_comes_late_is_kept_after_a_kill() {
     let (web, names) = web_on(1);

@@ -1,0 +1,189 @@
+//! What an operator changes and asks while a job runs.
+#![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
+
+mod web;
+
+use std::fs;
+use std::time::Duration;
+
+use ecluse_testkit::root::{until, until_so};
+use ecluse_testkit::web::{Answer, Web, html};
+use serde_json::Value;
+
+use web::{Harvest, Job, Order, web_on};
+
+/// A host with a page that links to all others.
+fn site(web: &Web, host: &str, pages: usize) {
+    let links: String = (0..pages)
+        .map(|page| format!("<a href='/{page}'></a>"))
+        .collect();
+    let mut all = vec![("/".to_owned(), html(&links))];
+    for page in 0..pages {
+        all.push((format!("/{page}"), html(&format!("<p>{host} {page}</p>"))));
+    }
+    web.pages(host, all);
+}
+
+/// Puts a change into the control directory, and waits for what became of it.
+fn amend(job: &Job, name: &str, text: &[u8]) -> Value {
+    let control = job.dir().join("control");
+    until_so("a job that heeds", || control.join("done").is_dir());
+    fs::write(control.join(".draft"), text).unwrap();
+    fs::rename(control.join(".draft"), control.join(name)).unwrap();
+    let done = control.join("done").join(format!("{name}.json"));
+    let told = until("an answer", || fs::read(&done).ok());
+    serde_json::from_slice(&told).unwrap()
+}
+
+/// A job on a host that is slow enough to be changed: its delay is long until a change shortens it.
+fn slow(order: &mut Order) {
+    order.text("manners.min-delay", "400ms");
+    order.text("manners.max-delay", "400ms");
+}
+
+const QUICK: &str = "manners.min-delay = '1ms'\nmanners.max-delay = '2ms'\n";
+
+#[test]
+fn rules_change_while_the_job_runs_and_nonsense_changes_nothing() {
+    let (web, names) = web_on(1);
+    site(&web, "site.test", 12);
+    let mut order = Order::new(&names);
+    slow(&mut order);
+    order.seed(web.url("site.test", "/"));
+    let job = Job::give(&order);
+    let mut program = job.start();
+    for (name, text) in [
+        ("a.toml", &b"scope = [["[..]),
+        ("b.toml", b"scope.hopps = 3"),
+        ("c.toml", b"scope.reject-regexes = ['(']"),
+        ("d.toml", b"description = '\xff'"),
+        ("e.toml", b"warc.compression = 'none'"),
+    ] {
+        let told = amend(&job, name, text);
+        assert_eq!(told["changes"], Value::Array(Vec::new()), "{told}");
+        assert!(!told["problems"].as_array().unwrap().is_empty(), "{told}");
+    }
+    // Everything that waits is in the queue already; a rule that is added now is for links found later.
+    let told = amend(&job, "f.toml", QUICK.as_bytes());
+    assert_eq!(told["problems"], Value::Array(Vec::new()), "{told}");
+    assert_eq!(told["changes"].as_array().unwrap().len(), 2, "{told}");
+    assert_eq!(program.wait(), 0, "{}", program.log());
+    let changes = fs::read_to_string(job.dir().join("logs/changes.log")).unwrap();
+    for text in ["d.toml refused: is not UTF-8", "f.toml: manners.min-delay"] {
+        assert!(changes.contains(text), "{text}: {changes}");
+    }
+    let harvest = Harvest::read(job);
+    assert_eq!(harvest.captures().len(), 14);
+}
+
+#[test]
+fn a_queue_that_spent_its_budget_comes_back_when_it_gets_another() {
+    let (web, names) = web_on(2);
+    names.set(
+        "slow.test",
+        ecluse_testkit::dns::Named::V4(vec![web::at(2)]),
+    );
+    site(&web, "poor.test", 10);
+    site(&web, "slow.test", 4);
+    let mut order = Order::new(&names);
+    order.set("budget.queue.urls", 4);
+    order.set(
+        "budget.exceptions",
+        "[{ hosts = ['slow.test'], urls = 100 }]",
+    );
+    // Something must go on while the poor queue is retired.
+    order.set(
+        "manners.groups",
+        "[{ name = 'slow', hosts = ['slow.test'], min-delay = '700ms', max-delay = '700ms' }]",
+    );
+    order
+        .seed(web.url("poor.test", "/"))
+        .seed(web.url("slow.test", "/"));
+    let job = Job::give(&order);
+    let mut program = job.start();
+    until_so("a retired queue", || {
+        job.status()
+            .is_some_and(|status| status.retired_queues == 1)
+    });
+    let told = amend(
+        &job,
+        "more.toml",
+        b"budget.exceptions = [{ hosts = ['poor.test', 'slow.test'], urls = 50 }]",
+    );
+    assert_eq!(told["problems"], Value::Array(Vec::new()), "{told}");
+    assert_eq!(program.wait(), 0, "{}", program.log());
+    let harvest = Harvest::read(job);
+    for page in 0..10 {
+        harvest.response(&web.url("poor.test", &format!("/{page}")));
+    }
+    assert_eq!(harvest.job.status().unwrap().retired_queues, 0);
+}
+
+#[test]
+fn a_seed_that_redirects_reaches_no_further_than_it_would() {
+    let (web, names) = web_on(1);
+    let to = web.url("site.test", "/news/index");
+    let there = format!("Location: {to}\r\n");
+    web.pages(
+        "old.test",
+        [("/".to_owned(), Answer::new("301 Moved", &there, b""))],
+    );
+    site(&web, "site.test", 3);
+    web.pages(
+        "site.test",
+        [
+            (
+                "/news/index".to_owned(),
+                html("<a href='a'></a><a href='/0'></a>"),
+            ),
+            ("/news/a".to_owned(), html("news")),
+            ("/0".to_owned(), html("not news")),
+        ],
+    );
+    let mut order = Order::new(&names);
+    order.seed(web.url("none.test", "/"));
+    let text = order.text_of();
+    let seeds = format!(
+        "{text}\n[[seeds]]\nreach = \"path\"\nurls = [{:?}]\n",
+        web.url("old.test", "/")
+    );
+    let job = Job::give_text(&seeds, &[]);
+    job.finish();
+    let why = |path: &str| {
+        let url = web.url("site.test", path);
+        let told = ecluse_crawl::explain(&job.dir(), &url, "", Duration::from_secs(9));
+        told.unwrap().verdict
+    };
+    // A finished job still knows where its seeds led.
+    assert_eq!(
+        (why("/news/a"), why("/0")),
+        ("accept".into(), "reject".into())
+    );
+    let harvest = Harvest::read(job);
+    harvest.response(&web.url("site.test", "/news/a"));
+    assert!(harvest.lines.iter().all(|line| !line.url.ends_with("/0")));
+}
+
+#[test]
+fn a_seed_file_may_widen_the_scope_and_its_faults_are_told() {
+    let (web, names) = web_on(1);
+    web.pages(
+        "site.test",
+        [(
+            "/".to_owned(),
+            html(&format!("<a href='{}'></a>", web.url("wide.test", "/x"))),
+        )],
+    );
+    web.pages("wide.test", [("/x".to_owned(), html("wide"))]);
+    let mut order = Order::new(&names);
+    order.seed(web.url("site.test", "/"));
+    let text = format!("{}\n[[seeds]]\nfile = \"seeds.txt\"\n", order.text_of());
+    let job = Job::give_text(
+        &text,
+        &[("seeds.txt", b"+http://(test,wide,\nftp://site.test/\n")],
+    );
+    job.finish();
+    let changes = fs::read_to_string(job.dir().join("logs/changes.log")).unwrap();
+    assert!(changes.contains("no seed: line 2"), "{changes}");
+    Harvest::read(job).response(&web.url("wide.test", "/x"));
+}

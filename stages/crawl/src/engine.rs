@@ -35,7 +35,7 @@ use crate::sieve::{FoundBy, Sieve};
 use crate::status::{JobState, Rates};
 use crate::warcs::{Naming, Warcs};
 
-pub(crate) use upkeep::{SOFTWARE, why_slow, word};
+pub(crate) use upkeep::{SOFTWARE, host_of_queue, why_slow, word};
 
 /// What the stage gives every job.
 pub(crate) struct Surroundings<'a> {
@@ -355,6 +355,7 @@ impl<'a> Engine<'a> {
     /// Ends the job: what is fetched is all there will be.
     fn end(&mut self, how: &str) -> Result<Left, Failure> {
         self.state = JobState::Finishing;
+        self.log_progress()?;
         self.close_file()?;
         self.note_change(&format!("ended: {how}"))?;
         self.checkpoint.ended = Some(Ended {
@@ -382,6 +383,7 @@ impl<'a> Engine<'a> {
 
     /// Leaves the job so that it can be taken up again.
     fn leave(&mut self) -> Result<(), Failure> {
+        self.log_progress()?;
         self.note_change("stopped")?;
         self.commit_by(Frontier::pause)?;
         self.save_cookies();
@@ -453,6 +455,7 @@ fn pool_order(order: &Order, job: &Job) -> PoolOrder {
         },
         speculative: order.extract.speculative,
         sitemaps: order.extract.sitemaps,
+        favicons: order.extract.favicons,
         robots_bytes: order.robots.size.get(),
         spool: job.dir.spool(),
     }

@@ -3,6 +3,7 @@
 //! Everything here can be done again after a kill and gives the same files: the checkpoint says when and how the job
 //! ended, and nothing else is asked for the time.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::rc::Rc;
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::checkpoint::Checkpoint;
 use crate::earlier::Earlier;
-use crate::engine::{Engine, SOFTWARE, Surroundings, blame, word};
+use crate::engine::{Engine, SOFTWARE, Surroundings, blame, host_of_queue, word};
 use crate::job::Job;
 use crate::logs::{CHANGES, CRAWL, ERRORS, PROGRESS};
 use crate::notes;
@@ -111,7 +112,7 @@ fn facts(
         busy_ms: checkpoint.busy,
         how: ended.map(|ended| ended.how).unwrap_or_default(),
         user_agent: order.user_agent(&job.contact).unwrap_or_default(),
-        contact: job.contact.clone(),
+        contact: job.contact_of(order).to_owned(),
         operator: job.organization.clone(),
         host: around.host.clone(),
         address: None,
@@ -175,15 +176,39 @@ struct Notes<'a> {
     rejected: &'a Checkpoint,
 }
 
+impl Notes<'_> {
+    /// URLs that were not fetched, by host; a queue of a whole domain counts for the host of that name.
+    fn remaining(&mut self) -> ecluse_frontier::Result<BTreeMap<String, u64>> {
+        let mut remaining = BTreeMap::new();
+        self.frontier.queues(|queue| {
+            if queue.queued > 0 {
+                let host = host_of_queue(&queue.name).to_owned();
+                *remaining.entry(host).or_default() += queue.queued;
+            }
+            true
+        })?;
+        Ok(remaining)
+    }
+}
+
 impl Source for Notes<'_> {
     fn hosts(&mut self, each: &mut dyn FnMut(HostTally)) -> io::Result<()> {
+        let mut remaining = self.remaining().map_err(io::Error::other)?;
         let walked = self.frontier.notes(notes::HOST, |_, value| {
-            if let Ok(host) = HostTally::decode(value) {
+            if let Ok(mut host) = HostTally::decode(value) {
+                host.remaining = remaining.remove(&host.host).unwrap_or(0);
                 each(host);
             }
             true
         });
-        walked.map_err(io::Error::other)
+        walked.map_err(io::Error::other)?;
+        // Those of which nothing was ever fetched.
+        for (host, urls) in remaining {
+            let mut host = HostTally::new(&host);
+            host.remaining = urls;
+            each(host);
+        }
+        Ok(())
     }
 
     fn seeds(&mut self, each: &mut dyn FnMut(SeedTally)) -> io::Result<()> {

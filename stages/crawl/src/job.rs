@@ -103,6 +103,14 @@ impl Job {
         })
     }
 
+    /// Whom a webmaster can write to: as the order says, or else the site.
+    pub(crate) fn contact_of<'a>(&'a self, order: &'a Order) -> &'a str {
+        match order.agent.contact.as_str() {
+            "" => &self.contact,
+            contact => contact,
+        }
+    }
+
     /// Counts a start, and holds the job if too many in a row brought nothing.
     ///
     /// # Errors

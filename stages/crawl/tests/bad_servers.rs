@@ -463,6 +463,28 @@ fn robots_that_lead_to_where_nothing_comes_from_are_given_up() {
     assert!([-61, 200].contains(&line.status), "{line:?}");
 }
 
+#[test]
+fn robots_longer_than_the_limit_end_with_their_last_whole_line() {
+    let mut beside = Beside::new();
+    beside
+        .web
+        .host("bad.test", |request, wire| match request.target.as_str() {
+            "/robots.txt" => wire.answer(&Answer::of(
+                "text/plain",
+                b"User-agent: *\nDisallow: /no\nDisallow: /private\n",
+            )),
+            _ => wire.answer(&html("page")),
+        });
+    // It ends behind the `/p` of the last line, which would forbid more than the line does.
+    beside.order.text("robots.size", "40 B");
+    for path in ["/page", "/no"] {
+        beside.order.seed(beside.bad(path));
+    }
+    let harvest = beside.crawl();
+    assert_eq!(harvest.line(&beside.bad("/page")).status, 200);
+    assert_eq!(harvest.line(&beside.bad("/no")).status, -9998);
+}
+
 fn asked_for_robots(web: &Web) -> usize {
     let seen = web.log_of(&["bad.test"]);
     let robots = seen.iter().filter(|seen| seen.target == "/robots.txt");

@@ -187,3 +187,73 @@ fn a_seed_file_may_widen_the_scope_and_its_faults_are_told() {
     assert!(changes.contains("no seed: line 2"), "{changes}");
     Harvest::read(job).response(&web.url("wide.test", "/x"));
 }
+
+#[test]
+fn what_a_budget_left_over_is_told_by_host() {
+    let (web, names) = web_on(1);
+    site(&web, "poor.test", 10);
+    site(&web, "other.test", 2);
+    let mut order = Order::new(&names);
+    order.set("budget.exceptions", "[{ hosts = ['poor.test'], urls = 4 }]");
+    order
+        .seed(web.url("poor.test", "/"))
+        .seed(web.url("other.test", "/"));
+    let harvest = Job::crawl(&order);
+    let report = harvest.job.dir().join("reports/hosts-report.txt");
+    let report = fs::read_to_string(report).unwrap();
+    let remaining = |host: &str| {
+        let line = report.lines().find(|line| line.contains(host)).unwrap();
+        line.split(' ').nth(4).unwrap().to_owned()
+    };
+    assert_eq!(remaining("other.test"), "0", "{report}");
+    let fetched = harvest
+        .lines
+        .iter()
+        .filter(|line| line.url.contains("poor.test"));
+    let fetched = fetched.filter(|line| line.status == 200).count();
+    assert_eq!(
+        remaining("poor.test"),
+        (11 - fetched).to_string(),
+        "{report}"
+    );
+    let log = harvest.job.dir().join("logs/progress-statistics.log");
+    let log = fs::read_to_string(log).unwrap();
+    let last = log.lines().last().unwrap();
+    let downloaded: usize = last.split_whitespace().nth(3).unwrap().parse().unwrap();
+    assert!(downloaded > 2, "the end is not told: {log}");
+}
+
+#[test]
+fn favicons_are_asked_for_where_the_order_says_so() {
+    let (web, names) = web_on(1);
+    let icon = Answer::of("image/x-icon", b"icon");
+    let image = format!("<img src='{}'>", web.url("img.test", "/i"));
+    web.pages(
+        "site.test",
+        [
+            ("/a/b".to_owned(), html(&image)),
+            ("/favicon.ico".to_owned(), icon.clone()),
+        ],
+    );
+    web.pages(
+        "img.test",
+        [
+            ("/i".to_owned(), Answer::of("image/png", b"image")),
+            ("/favicon.ico".to_owned(), icon),
+        ],
+    );
+    let mut order = Order::new(&names);
+    order.text("scope.reach", "page");
+    order.seed(web.url("site.test", "/a/b"));
+    let icons = |harvest: &Harvest| -> Vec<(String, String)> {
+        let lines = harvest.lines.iter();
+        lines
+            .filter(|line| line.url.ends_with(".ico"))
+            .map(|line| (line.url.clone(), line.hops.clone()))
+            .collect()
+    };
+    assert_eq!(icons(&Job::crawl(&order)), []);
+    order.set("extract.favicons", true);
+    let expected = (web.url("site.test", "/favicon.ico"), "I".to_owned());
+    assert_eq!(icons(&Job::crawl(&order)), [expected]);
+}

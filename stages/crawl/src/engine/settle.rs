@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use ecluse_extract::Hop;
-use ecluse_frontier::{Added, Disposition, Finished, Item, Millis, Outcome, Precedence};
+use ecluse_frontier::{Added, Disposition, Finished, Item, Millis, NoteKind, Outcome, Precedence};
 use ecluse_http::{Place, Shape};
 use ecluse_report::{Fetched, HostTally, Kept, Moment, SeedTally, UriError};
 use ecluse_scope::{Answer, Reach, RobotsPolicy, Seed};
@@ -543,8 +543,12 @@ impl Engine<'_> {
                     body: body.to_vec(),
                 };
                 let key = notes::key_of(follower.authority.as_bytes());
-                let noted = self.frontier.note(notes::ROBOTS, &key, &kept.encode());
-                noted.map_err(blame)?;
+                let kept = kept.encode();
+                // A longer one is asked for again after a restart: an order may read more than notes hold.
+                if kept.len() <= NoteKind::VALUE_BYTES {
+                    let noted = self.frontier.note(notes::ROBOTS, &key, &kept);
+                    noted.map_err(blame)?;
+                }
             }
             let standing = book.standing(&follower.authority, at);
             self.is_told_to_wait |= standing.is_some_and(|known| known.crawl_delay().is_some());

@@ -229,7 +229,7 @@ impl Engine<'_> {
             "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/",
         );
         put("hostname", &self.around.host);
-        put("operator", &self.job.contact);
+        put("operator", self.job.contact_of(order));
         put("publisher", &self.job.organization);
         put("isPartOf", &format!("{}-{}", order.job, order.harvest));
         put("description", &order.description);
@@ -296,7 +296,7 @@ impl Engine<'_> {
         Ok(self.logs.changes.append(&progress_note(now(), what))?)
     }
 
-    fn log_progress(&mut self) -> Result<(), Failure> {
+    pub(super) fn log_progress(&mut self) -> Result<(), Failure> {
         let counts = self.frontier.counts();
         let progress = Progress {
             at: now(),
@@ -558,7 +558,7 @@ pub(crate) fn why_slow(reason: ecluse_frontier::Reason) -> &'static str {
 }
 
 /// The host in the name of a queue, which may have a port.
-fn host_of_queue(queue: &str) -> &str {
+pub(crate) fn host_of_queue(queue: &str) -> &str {
     match queue.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
         _ => queue,

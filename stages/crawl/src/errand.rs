@@ -3,6 +3,7 @@
 //! An errand decides nothing for good. It says what it found, and the engine, which alone holds the frontier, draws the
 //! consequences.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::ControlFlow;
@@ -325,7 +326,7 @@ fn request(
         }
     }
     if agent.referer && item.via.starts_with("http") && !leaks(&item.via, scheme) {
-        request = request.with("Referer", &item.via);
+        request = request.with("Referer", referer(&item.via).as_ref());
     }
     if agent.cookies {
         let place = Place {
@@ -358,6 +359,17 @@ fn leaks(via: &str, scheme: Scheme) -> bool {
     scheme == Scheme::Http && via.starts_with("https:")
 }
 
+/// A page as it is named to others: without the name and the password that may stand in its URL (RFC 9110).
+fn referer(via: &str) -> Cow<'_, str> {
+    let Some(mut url) = Url::parse(via).ok().filter(|_| via.contains('@')) else {
+        return Cow::Borrowed(via);
+    };
+    // Neither can fail for a URL with a host.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    Cow::Owned(url.into())
+}
+
 fn limits(order: &Order) -> Limits {
     let limits = &order.limits;
     let bytes =
@@ -378,5 +390,22 @@ fn limits(order: &Order) -> Limits {
         head_bytes: usize::try_from(limits.head.get()).unwrap_or(usize::MAX),
         body_bytes: bytes(limits.size).unwrap_or(u64::MAX),
         ..Limits::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_referer_tells_no_password() {
+        for (via, told) in [
+            ("http://a.example/@b?c=@", "http://a.example/@b?c=@"),
+            ("http://me:secret@a.example/x", "http://a.example/x"),
+            ("https://me@a.example:81/", "https://a.example:81/"),
+            ("not a URL @", "not a URL @"),
+        ] {
+            assert_eq!(referer(via), told);
+        }
     }
 }

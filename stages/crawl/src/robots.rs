@@ -156,7 +156,7 @@ impl Robots {
     pub(crate) fn search(&self, authority: &str, now: Duration, patience: Duration) -> Search {
         match self.led.get(authority) {
             None => Search::None,
-            Some(since) if now < *since + patience => Search::Going,
+            Some(since) if now < since.saturating_add(patience) => Search::Going,
             Some(_) => Search::InVain,
         }
     }

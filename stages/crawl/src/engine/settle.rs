@@ -142,7 +142,7 @@ impl Engine<'_> {
         {
             let keep = self.order.robots.keep.get();
             let at = Duration::from_millis(kept.at);
-            if Duration::from_millis(now().0) < at + keep {
+            if Duration::from_millis(now().0) < at.saturating_add(keep) {
                 let answer = Answer::Response {
                     status: kept.status,
                     body: &kept.body,

@@ -107,7 +107,7 @@ impl Sieve {
             hops: &hops,
             source: &page.source,
             precedence,
-            force: false,
+            force: link.hop == Hop::Redirect && leads_to_its_like(order, page, &url),
         };
         let added = self.queue(order, frontier, &url, &found);
         self.hops = hops;
@@ -177,6 +177,16 @@ impl Sieve {
         }
         self.recent.insert(url.into());
     }
+}
+
+/// Tells whether a page redirects to a URL that is the same to the frontier and another one to the server: the page with a
+/// session in it, or with `www` before it. It would count as known, and its content never be fetched. Heritrix forces
+/// these too; a redirect to the very same URL leads nowhere.
+fn leads_to_its_like(order: &Order, page: &Item, target: &Url) -> bool {
+    let Ok(from) = Url::parse(&page.url) else {
+        return false;
+    };
+    from != *target && order.same_url.key(&from) == order.same_url.key(target)
 }
 
 /// How a URL came to be known.

@@ -1,4 +1,4 @@
-//! What an operator changes and asks while a job runs.
+//! What an operator orders, and what he changes and asks while the job runs.
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 mod web;
@@ -260,4 +260,27 @@ fn favicons_are_asked_for_where_the_order_says_so() {
     order.set("extract.favicons", true);
     let expected = (web.url("site.test", "/favicon.ico"), "I".to_owned());
     assert_eq!(icons(&Job::crawl(&order)), [expected]);
+}
+
+#[test]
+fn a_redirect_to_the_same_page_with_a_session_is_followed() {
+    let (web, names) = web_on(1);
+    let session = "/;jsessionid=0123456789ABCDEF0123456789ABCDEF";
+    web.host("java.test", move |request, wire| {
+        match request.target.as_str() {
+            "/" => {
+                let there = format!("Location: {session}\r\n");
+                wire.answer(&Answer::new("302 Found", &there, b""))
+            }
+            "/loop" => wire.answer(&Answer::new("302 Found", "Location: /loop\r\n", b"")),
+            target if target == session => wire.answer(&html("<a href='/loop'>content</a>")),
+            _ => wire.answer(&Answer::missing()),
+        }
+    });
+    let mut order = Order::new(&names);
+    order.seed(web.url("java.test", "/"));
+    let harvest = Job::crawl(&order);
+    assert_eq!(harvest.line(&web.url("java.test", "/")).status, 302);
+    assert_eq!(harvest.line(&web.url("java.test", session)).status, 200);
+    assert_eq!(harvest.line(&web.url("java.test", "/loop")).status, 302);
 }

@@ -238,12 +238,23 @@ async fn resolve(
 /// with many addresses would wander otherwise.
 fn regroup(shared: &Shared, item: &Item, host: &str, addresses: &[IpAddr]) -> Option<Result> {
     let grouping = Rc::clone(&shared.grouping.borrow());
-    let assigned = grouping.group_of(&item.queue, host, addresses.first().copied());
+    let allow_private = shared.order.borrow().network.allow_private;
+    let address = address_for_group(addresses, allow_private);
+    let assigned = grouping.group_of(&item.queue, host, address);
     let stays =
         item.group == assigned.name || (assigned.number.is_none() && item.group.starts_with("ip:"));
     (!stays).then(|| Result::Regroup {
         group: assigned.name.into_owned(),
     })
+}
+
+/// The address by which a queue gets its group. Names with several addresses have them in turn, each time another one first:
+/// the lowest is the same for all names that share them, and whenever one is asked for.
+fn address_for_group(addresses: &[IpAddr], allow_private: bool) -> Option<IpAddr> {
+    let reached = addresses.iter().copied();
+    reached
+        .filter(|address| allow_private || is_public(*address))
+        .min()
 }
 
 /// Asks robots.txt, as far as the policy wants it asked; gives the delay it asks for.
@@ -396,6 +407,27 @@ fn limits(order: &Order) -> Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_share_their_addresses_share_a_group() {
+        let address = |texts: &[&str], allow_private| {
+            let addresses: Vec<IpAddr> = texts.iter().map(|text| text.parse().unwrap()).collect();
+            address_for_group(&addresses, allow_private).map(|address| address.to_string())
+        };
+        let all = ["9.9.9.9", "10.0.0.1", "2001:4860::1", "8.8.8.8"];
+        let turned = ["8.8.8.8", "2001:4860::1", "9.9.9.9", "10.0.0.1"];
+        assert_eq!(address(&all, false).as_deref(), Some("8.8.8.8"));
+        assert_eq!(address(&turned, false), address(&all, false));
+        assert_eq!(
+            address(&["10.0.0.1", "2a00::1"], false).as_deref(),
+            Some("2a00::1")
+        );
+        assert_eq!(
+            address(&["10.0.0.1", "2a00::1"], true).as_deref(),
+            Some("10.0.0.1")
+        );
+        assert_eq!(address(&["127.0.0.1"], false), None);
+    }
 
     #[test]
     fn a_referer_tells_no_password() {

@@ -196,7 +196,11 @@ pub(crate) fn priority_of(text: &str) -> Priority {
     struct Urgency {
         priority: Priority,
     }
-    toml::from_str::<Urgency>(text).unwrap_or_default().priority
+    // It stands before the first table: long lists of seeds need not be read.
+    let head = text.find("\n[").map_or(text, |end| &text[..end]);
+    toml::from_str::<Urgency>(head)
+        .or_else(|_| toml::from_str(text))
+        .map_or(Priority::default(), |urgency| urgency.priority)
 }
 
 fn keep_given(dir: &JobDir, text: &str) -> Result<(), Failure> {
@@ -238,6 +242,10 @@ mod tests {
             Priority::High
         );
         assert_eq!(priority_of("job = '1'"), Priority::Normal);
+        let list = "x = [\n[1],\n]\npriority = 'low'\n";
+        assert_eq!(priority_of(list), Priority::Low);
+        let table = "priority = 'high'\n[[seeds]]\nnot toml from here on";
+        assert_eq!(priority_of(table), Priority::High);
         assert_eq!(priority_of("not toml ["), Priority::Normal);
     }
 }

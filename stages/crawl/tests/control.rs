@@ -284,3 +284,38 @@ fn a_redirect_to_the_same_page_with_a_session_is_followed() {
     assert_eq!(harvest.line(&web.url("java.test", session)).status, 200);
     assert_eq!(harvest.line(&web.url("java.test", "/loop")).status, 302);
 }
+
+#[test]
+fn a_change_holds_after_a_kill() {
+    let (web, names) = web_on(1);
+    web.pages(
+        "site.test",
+        [
+            (
+                "/".to_owned(),
+                html("<a href='/drop/x'></a><a href='/keep'></a>"),
+            ),
+            ("/drop/x".to_owned(), html("dropped")),
+            ("/keep".to_owned(), html("kept")),
+        ],
+    );
+    let mut order = Order::new(&names);
+    // robots.txt, then a pause in which the change is heeded, then the page with the links.
+    order.text("manners.min-delay", "2s");
+    order.text("manners.max-delay", "2s");
+    order.seed(web.url("site.test", "/"));
+    let job = Job::give(&order);
+    let mut program = job.start();
+    let text = format!("scope.reject-regexes = ['/drop/']\n{QUICK}");
+    let told = amend(&job, "drop.toml", text.as_bytes());
+    assert_eq!(told["problems"], Value::Array(Vec::new()), "{told}");
+    program.signal(rustix::process::Signal::KILL);
+    program.wait();
+    job.finish();
+    let harvest = Harvest::read(job);
+    harvest.response(&web.url("site.test", "/keep"));
+    let is_dropped = harvest.lines.iter().any(|line| line.url.contains("/drop/"));
+    assert!(!is_dropped);
+    let asked = web.log_of(&["site.test"]);
+    assert!(asked.iter().all(|seen| seen.target != "/drop/x"));
+}

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ecluse_extract::Limits as ExtractLimits;
-use ecluse_frontier::{Frontier, FrontierError, Millis, Next, Precedence};
+use ecluse_frontier::{Frontier, FrontierError, Item, Millis, Next, Precedence};
 use ecluse_http::{Client, Jar, Settings as ClientSettings};
 use ecluse_report::{Moment, Progress, SeedTally};
 use ecluse_scope::{Compression, Order, Seed};
@@ -83,6 +83,8 @@ const FINISHED: &str = "finished";
 const LOOK_AROUND: Duration = Duration::from_millis(100);
 /// Captures taken in before the engine looks around again.
 const AT_A_TIME: usize = 64;
+/// URLs that may turn out not to belong to the job any more before the engine looks around again.
+const DROPPED_AT_A_TIME: usize = 1000;
 
 pub(crate) struct Engine<'a> {
     pub(crate) job: &'a Job,
@@ -123,6 +125,8 @@ pub(crate) struct Engine<'a> {
     changed: bool,
     /// A server asked for patience: a kill must not make us forget it.
     is_told_to_wait: bool,
+    /// The order was changed: what waits may not belong to the job any more.
+    is_changed: bool,
 }
 
 impl<'a> Engine<'a> {
@@ -197,6 +201,7 @@ impl<'a> Engine<'a> {
             last_url: String::new(),
             changed: true,
             is_told_to_wait: false,
+            is_changed: job.dir.order().is_file(),
         })
     }
 
@@ -287,6 +292,7 @@ impl<'a> Engine<'a> {
         self.is_drained = false;
         self.check_budget();
         let most = usize::try_from(self.order.manners.connections).unwrap_or(usize::MAX);
+        let mut dropped = 0;
         while self.ending.is_none()
             && self.state == JobState::Running
             && self.in_flight < most.max(1)
@@ -296,6 +302,12 @@ impl<'a> Engine<'a> {
             }
             let at = Millis(now().0);
             match self.frontier.next(at).map_err(blame)? {
+                Next::Fetch(item) if self.drop_rejected(&item)? => {
+                    dropped += 1;
+                    if dropped >= DROPPED_AT_A_TIME {
+                        return Ok(Duration::ZERO);
+                    }
+                }
                 Next::Fetch(item) => {
                     self.set_exception(&item)?;
                     self.in_flight += 1;
@@ -314,6 +326,17 @@ impl<'a> Engine<'a> {
             }
         }
         Ok(LOOK_AROUND)
+    }
+
+    /// Drops a URL that was queued under other rules and does not belong to the job by those in force.
+    fn drop_rejected(&mut self, item: &Item) -> Result<bool, Failure> {
+        if !self.is_changed {
+            return Ok(false);
+        }
+        match self.sieve.rejects(item) {
+            Some(why) => self.drop_item(item, &why).map(|()| true),
+            None => Ok(false),
+        }
     }
 
     /// Tells whether as many URLs are out as the job may still fetch.

@@ -115,6 +115,24 @@ impl Sieve {
         Ok(added? == Added::New)
     }
 
+    /// Says why a URL that waits does not belong to the job, now that the rules have changed. Seeds and prerequisites do.
+    pub(crate) fn rejects(&mut self, item: &Item) -> Option<String> {
+        if item.hops.is_empty() || item.hops.ends_with('P') {
+            return None;
+        }
+        self.surt.clear();
+        ecluse_surt::surt_or_url(item.url.as_bytes(), &mut self.surt);
+        let decision = self.scope.decide(&ecluse_scope::Candidate {
+            url: &item.url,
+            surt: &self.surt,
+            hops: &item.hops,
+            via: Some(&item.via),
+            tag: Some(&item.source),
+            size: None,
+        });
+        (decision.verdict == Verdict::Reject).then(|| format!("scope:{}", decision.rule))
+    }
+
     /// Queues a URL without asking the scope: a seed, a prerequisite, or what the scope has let through.
     ///
     /// # Errors

@@ -67,7 +67,6 @@ fn rules_change_while_the_job_runs_and_nonsense_changes_nothing() {
         assert_eq!(told["changes"], Value::Array(Vec::new()), "{told}");
         assert!(!told["problems"].as_array().unwrap().is_empty(), "{told}");
     }
-    // Everything that waits is in the queue already; a rule that is added now is for links found later.
     let told = amend(&job, "f.toml", QUICK.as_bytes());
     assert_eq!(told["problems"], Value::Array(Vec::new()), "{told}");
     assert_eq!(told["changes"].as_array().unwrap().len(), 2, "{told}");
@@ -318,4 +317,47 @@ fn a_change_holds_after_a_kill() {
     assert!(!is_dropped);
     let asked = web.log_of(&["site.test"]);
     assert!(asked.iter().all(|seen| seen.target != "/drop/x"));
+}
+
+#[test]
+fn a_new_rule_is_also_for_what_waits_already() {
+    let (web, names) = web_on(1);
+    let links: String = (0..30)
+        .map(|page| format!("<a href='/trap/{page}'></a>"))
+        .collect();
+    web.host("site.test", move |request, wire| {
+        match request.target.as_str() {
+            "/robots.txt" => wire.answer(&Answer::missing()),
+            _ => wire.answer(&html(&links)),
+        }
+    });
+    let mut order = Order::new(&names);
+    slow(&mut order);
+    order.set("budget.queue.urls", 60);
+    order.seed(web.url("site.test", "/"));
+    let job = Job::give(&order);
+    let mut program = job.start();
+    until_so("a page of the trap", || {
+        web.log()
+            .iter()
+            .any(|seen| seen.target.starts_with("/trap/"))
+    });
+    let text = format!("scope.reject-regexes = ['/trap/']\n{QUICK}");
+    let told = amend(&job, "trap.toml", text.as_bytes());
+    assert_eq!(told["problems"], Value::Array(Vec::new()), "{told}");
+    assert_eq!(program.wait(), 0, "{}", program.log());
+    let harvest = Harvest::read(job);
+    harvest.each_line_once();
+    let of = |status| {
+        let lines = harvest.lines.iter().filter(|line| line.status == status);
+        lines
+            .filter(|line| line.url.contains("/trap/"))
+            .collect::<Vec<_>>()
+    };
+    let (fetched, dropped) = (of(200), of(-5000));
+    assert_eq!(fetched.len() + dropped.len(), 30);
+    assert!(dropped.len() > 10, "{} were dropped", dropped.len());
+    assert!(dropped.iter().all(|line| line.has("scope:reject")));
+    // They are no failures: the queue keeps its budget.
+    assert_eq!(harvest.job.status().unwrap().retired_queues, 0);
 }

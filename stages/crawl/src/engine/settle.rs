@@ -121,6 +121,13 @@ impl Engine<'_> {
         }
     }
 
+    /// Gives a URL up that does not belong to the job any more: Heritrix's -5000.
+    pub(super) fn drop_item(&mut self, item: &Item, why: &str) -> Result<(), Failure> {
+        self.changed = true;
+        self.in_flight += 1;
+        self.miss(item, now(), &Missed::of(-5000, why, Disposition::Failed))
+    }
+
     /// Puts a URL back as if it had never been handed out.
     fn put_back(&mut self, item: &Item, after: Duration) -> Result<(), Failure> {
         self.in_flight -= 1;

@@ -425,6 +425,7 @@ impl Engine<'_> {
         let text = toml::to_string(&*order)
             .map_err(|error| Failure::halt(format!("cannot write the changed order: {error}")))?;
         write_whole(&self.job.dir.order(), text.as_bytes())?;
+        self.is_changed = true;
         self.put_in_force(order)?;
         for change in &changes {
             tracing::info!(job = self.order.job, change, "order changed");

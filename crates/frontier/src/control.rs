@@ -6,6 +6,7 @@ use crate::error::{FrontierError, Result};
 use crate::frontier::{Frontier, limits};
 use crate::item::Millis;
 use crate::key::{self, Id};
+use crate::manners::Reason;
 use crate::record::{Place, QueueRecord, Record, Retired};
 use crate::settings::{Budget, Overrides, Settings};
 use crate::store::Space;
@@ -106,6 +107,32 @@ impl Frontier {
         self.change_group(&id, |group| group.overrides = overrides)?;
         self.place_lane(&id);
         Ok(())
+    }
+
+    /// Lets a group rest until then at least, as it was told to before a crash that no commit knows of.
+    ///
+    /// # Errors
+    /// When a file is damaged or the machine refuses.
+    pub fn hold_group(&mut self, now: Millis, group: &str, until: Millis) -> Result<()> {
+        self.tell(now);
+        let (id, now) = (self.ensure_group(group)?, self.now);
+        self.change_group(&id, |group| group.pace.hold(now, until, Reason::Restart))?;
+        self.place_lane(&id);
+        Ok(())
+    }
+
+    /// Says until when a group rests, if that is longer than it would after a crash without a commit.
+    ///
+    /// # Errors
+    /// When a file is damaged or the machine refuses.
+    pub fn long_rest(&mut self, group: &str) -> Result<Option<Millis>> {
+        let (usual, now) = (self.settings.manners, self.now);
+        let record = self.groups.get(&mut self.store, &key::id(group))?;
+        Ok(record.and_then(|record| {
+            let least = record.overrides.over(&usual).min_delay;
+            let until = record.pace.next_allowed;
+            (until.since(now) > least).then_some(until)
+        }))
     }
 
     /// Changes a queue while it is in no list, and gives it its place again.

@@ -37,7 +37,7 @@ impl Frontier {
             }
         }
         self.settle_group(&flight, outcome, finished)?;
-        self.settle_queue(&flight, finished)?;
+        self.settle_queue(&flight, outcome.status, finished)?;
         Ok(finished)
     }
 
@@ -109,14 +109,14 @@ impl Frontier {
         })?;
         match state {
             SeenState::Queued => Ok(()),
-            SeenState::Done | SeenState::Failed => self.count_out(flight, state),
+            SeenState::Done | SeenState::Failed => self.count_out(flight, outcome.status, state),
         }
     }
 
     /// Counts a URL that is in its queue no more.
-    fn count_out(&mut self, flight: &InFlight, state: SeenState) -> Result<()> {
+    fn count_out(&mut self, flight: &InFlight, status: i32, state: SeenState) -> Result<()> {
         let good = state == SeenState::Done;
-        let penalty = match good {
+        let penalty = match good || is_disregarded(status) {
             true => 0,
             false => u64::from(self.settings.error_penalty),
         };
@@ -172,7 +172,7 @@ impl Frontier {
     }
 
     /// Sees what becomes of the queue: goes on, ends its session, is over or retired.
-    fn settle_queue(&mut self, flight: &InFlight, finished: Finished) -> Result<()> {
+    fn settle_queue(&mut self, flight: &InFlight, status: i32, finished: Finished) -> Result<()> {
         let id = &flight.queue;
         self.refill(id)?;
         let Some(active) = self.active.get_mut(id) else {
@@ -184,6 +184,7 @@ impl Frontier {
         active.flying_cost -= u64::from(flight.cost);
         active.balance -= match finished {
             Finished::Done | Finished::Retrying { .. } => i64::from(flight.cost),
+            Finished::Failed if is_disregarded(status) => i64::from(flight.cost),
             Finished::Failed | Finished::GivenUp => {
                 i64::from(flight.cost) + i64::from(self.settings.error_penalty)
             }
@@ -234,6 +235,12 @@ impl Frontier {
         }
         Ok(())
     }
+}
+
+/// Tells whether a URL is given up for a rule of ours or of robots.txt, and not because it failed. These are Heritrix's
+/// disregards, which cost no penalty: too many hops, out of scope, blocked, deleted, forbidden by robots.txt.
+fn is_disregarded(status: i32) -> bool {
+    matches!(status, -4002..=-4001 | -5002..=-5000 | -6000 | -9998)
 }
 
 fn clamp_status(status: i32) -> i16 {

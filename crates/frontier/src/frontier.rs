@@ -257,6 +257,11 @@ impl Frontier {
             let Some((_, _, group)) = self.ready.first().copied() else {
                 return Ok(self.nothing_ready());
             };
+            if std::mem::take(&mut self.totals.clean) {
+                // A process that dies after this has asked somebody.
+                let checkpoint = self.checkpoint.take().unwrap_or_default();
+                self.commit(&checkpoint)?;
+            }
             if let Some(item) = self.hand_out(&group)? {
                 return Ok(Next::Fetch(item));
             }
@@ -357,6 +362,14 @@ impl Frontier {
     /// # Errors
     /// When the machine refuses.
     pub fn close(mut self, checkpoint: &[u8]) -> Result<()> {
+        self.pause(checkpoint)
+    }
+
+    /// Commits as [`Frontier::close`] does, and stays open: before the next URL is handed out, that is noted.
+    ///
+    /// # Errors
+    /// When the machine refuses.
+    pub fn pause(&mut self, checkpoint: &[u8]) -> Result<()> {
         // What is in flight may have been asked already.
         self.totals.clean = self.in_flight.is_empty();
         self.commit(checkpoint)

@@ -117,7 +117,7 @@ impl Pace {
     }
 
     /// Lets the group rest until then, and says why if that is longer than it rests anyway.
-    fn hold(&mut self, now: Millis, until: Millis, why: Reason) {
+    pub(crate) fn hold(&mut self, now: Millis, until: Millis, why: Reason) {
         if until > self.next_allowed {
             self.reason = why;
         }

@@ -283,6 +283,22 @@ fn a_queue_has_its_time_from_its_first_fetch_on() {
 }
 
 #[test]
+fn what_a_rule_forbids_costs_no_penalty() {
+    let (_dir, mut frontier) = open(eager());
+    add(&mut frontier, "a", 0..5);
+    let mut spent = Vec::new();
+    for status in [-9998, -5000, -5001, -4001, -61] {
+        let item = try_fetch(&mut frontier, 1).unwrap();
+        let mut outcome = good();
+        (outcome.status, outcome.fetch_duration) = (status, None);
+        outcome.disposition = Disposition::Failed;
+        frontier.finish(Millis(1), item.id, &outcome).unwrap();
+        spent.push(frontier.queue("a").unwrap().unwrap().spent);
+    }
+    assert_eq!(spent, [1, 2, 3, 4, 105]);
+}
+
+#[test]
 fn errors_cost_a_penalty_and_several_in_flight_do_not_overspend() {
     let budget = Budget {
         urls: Some(105),

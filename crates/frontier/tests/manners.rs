@@ -285,6 +285,55 @@ fn the_rest_is_kept_across_a_restart_even_of_what_no_commit_knows() {
 }
 
 #[test]
+fn a_pause_is_a_good_order_until_somebody_is_asked() {
+    let (dir, mut frontier) = one_host(settings());
+    frontier.pause(b"mark").unwrap();
+    drop(frontier);
+    let mut frontier = Frontier::open(dir.path(), settings()).unwrap();
+    // Nobody was asked, nobody has to wait.
+    let item = fetch(&mut frontier, 1000);
+    let outcome = Outcome::done(200, 1, Duration::ZERO);
+    frontier.finish(Millis(1000), item.id, &outcome).unwrap();
+    frontier.pause(b"mark").unwrap();
+    fetch(&mut frontier, 1100);
+    // Killed: that somebody was asked since is known though nothing was committed.
+    drop(frontier);
+    let mut frontier = Frontier::open(dir.path(), settings()).unwrap();
+    assert_eq!(frontier.checkpoint(), Some(&b"mark"[..]));
+    assert_eq!(
+        frontier.next(Millis(1150)).unwrap(),
+        Next::Wait(Millis(1250))
+    );
+}
+
+#[test]
+fn a_rest_that_no_commit_knows_can_be_told_after_a_crash() {
+    let (dir, mut frontier) = one_host(settings());
+    frontier.commit(b"").unwrap();
+    let item = fetch(&mut frontier, 1000);
+    let mut outcome = Outcome::done(200, 1, Duration::ZERO);
+    outcome.retry_after = Some(Duration::from_secs(5));
+    frontier.finish(Millis(1000), item.id, &outcome).unwrap();
+    let until = frontier.long_rest(&item.group).unwrap();
+    assert_eq!(until, Some(Millis(6000)));
+    drop(frontier);
+    let mut frontier = Frontier::open(dir.path(), settings()).unwrap();
+    frontier
+        .hold_group(Millis(1050), &item.group, Millis(6000))
+        .unwrap();
+    assert_eq!(
+        frontier.next(Millis(1050)).unwrap(),
+        Next::Wait(Millis(6000))
+    );
+    let item = fetch(&mut frontier, 6000);
+    let outcome = Outcome::done(200, 1, Duration::ZERO);
+    frontier.finish(Millis(6000), item.id, &outcome).unwrap();
+    // The shortest rest is kept by the frontier itself.
+    assert_eq!(frontier.long_rest(&item.group).unwrap(), None);
+    assert_eq!(frontier.long_rest("nobody").unwrap(), None);
+}
+
+#[test]
 fn a_group_with_room_has_several_requests_at_once() {
     let (_dir, mut frontier) = one_host(settings());
     let wide = Overrides {

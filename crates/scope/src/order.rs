@@ -330,6 +330,8 @@ pub struct ExtractOrder {
     pub speculative: bool,
     /// Whether sitemaps are followed.
     pub sitemaps: bool,
+    /// Whether `/favicon.ico` is asked for at each page's site.
+    pub favicons: bool,
 }
 
 /// Captures that are stored as references to earlier ones.
@@ -483,6 +485,7 @@ impl Default for ExtractOrder {
             size: Bytes(64 << 20),
             speculative: true,
             sitemaps: true,
+            favicons: false,
         }
     }
 }

@@ -431,32 +431,34 @@ harvest = '9'
 seeds = [{ urls = ['canal.example'] }]
 bare-hosts = 'both'
 same-url.lower-case = true
+priority = 'high'
 manners.queue-by = 'host'
+warc = { prefix = 'new', compression = 'none' }
 scope.reject-regexes = ['(']
 ";
     let error = order
         .amend(text, "change.toml", "keeper@archive.example")
         .unwrap_err();
     let found: Vec<String> = error.problems().iter().map(ToString::to_string).collect();
-    assert_eq!(found.len(), 7, "{found:#?}");
-    for (index, key) in [
-        "job",
-        "harvest",
-        "seeds",
-        "bare-hosts",
-        "same-url",
-        "manners.queue-by",
+    assert_eq!(found.len(), 10, "{found:#?}");
+    for (index, (line, key)) in [
+        (1, "job"),
+        (2, "harvest"),
+        (3, "seeds"),
+        (4, "bare-hosts"),
+        (5, "same-url"),
+        (6, "priority"),
+        (7, "manners.queue-by"),
+        (8, "warc.prefix"),
+        (8, "warc.compression"),
     ]
     .iter()
     .enumerate()
     {
-        let expected = format!(
-            "change.toml:{}: '{key}': cannot change while the job runs",
-            index + 1
-        );
+        let expected = format!("change.toml:{line}: '{key}': cannot change while the job runs");
         assert_eq!(found[index], expected);
     }
-    assert!(found[6].starts_with("change.toml:7: 'scope.reject-regexes[0]'"));
+    assert!(found[9].starts_with("change.toml:9: 'scope.reject-regexes[0]'"));
 }
 
 #[test]

@@ -4,8 +4,8 @@
 //! `control/ask/NAME` holds a URL; the answer stands in `control/answers/NAME`. Writers put files there by rename, under
 //! names that do not begin with a dot.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::Path;
 
 use serde_json::json;
@@ -23,54 +23,69 @@ const LONGEST: u64 = 4 << 20;
 pub(crate) enum Request {
     /// To change the order.
     Amend { name: String, text: String },
+    /// To change the order, in a file that cannot be read.
+    Bad { name: String, problem: String },
     /// To explain a URL.
     Ask { name: String, url: String },
 }
 
-/// Returns what is asked, in the order of names.
+/// Returns what is asked and has no answer yet, in the order of names.
 pub(crate) fn requests(dir: &JobDir) -> io::Result<Vec<Request>> {
+    let control = dir.control();
     let mut found = Vec::new();
-    for (name, text) in texts(&dir.control(), Some(".toml"))? {
-        // One that was heeded before a kill is not heeded again.
-        if !dir
-            .control()
-            .join("done")
-            .join(format!("{name}.json"))
-            .exists()
-        {
-            found.push(Request::Amend { name, text });
+    // One that was heeded before a kill is not heeded again.
+    let done = control.join("done");
+    let is_heeded = |name: &str| done.join(format!("{name}.json")).exists();
+    for name in names(&control, |name| name.ends_with(".toml") && !is_heeded(name))? {
+        match text(&control.join(&name)) {
+            Some(Ok(text)) => found.push(Request::Amend { name, text }),
+            Some(Err(problem)) => found.push(Request::Bad { name, problem }),
+            None => {}
         }
     }
-    for (name, url) in texts(&dir.control().join("ask"), None)? {
-        if !dir.control().join("answers").join(&name).exists() {
-            let url = url.trim().to_owned();
+    let (ask, answers) = (control.join("ask"), control.join("answers"));
+    for name in names(&ask, |name| !answers.join(name).exists())? {
+        // What is no text is no URL either, and is told so.
+        if let Some(text) = text(&ask.join(&name)) {
+            let url = text.unwrap_or_default().trim().to_owned();
             found.push(Request::Ask { name, url });
         }
     }
     Ok(found)
 }
 
-fn texts(dir: &Path, end: Option<&str>) -> io::Result<Vec<(String, String)>> {
+/// The names of the files that are wanted, in order.
+fn names(dir: &Path, is_wanted: impl Fn(&str) -> bool) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else {
             continue;
         };
-        let fits = !name.starts_with('.') && end.is_none_or(|end| name.ends_with(end));
-        if fits && entry.file_type()?.is_file() && entry.metadata()?.len() <= LONGEST {
+        // Who asked may take the question away at any moment: what is gone is no file.
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if is_file && !name.starts_with('.') && is_wanted(&name) {
             names.push(name);
         }
     }
     names.sort();
-    names.truncate(MOST * 50);
-    let mut texts = Vec::new();
-    for name in names {
-        if let Ok(text) = fs::read_to_string(dir.join(&name)) {
-            texts.push((name, text));
-        }
+    names.truncate(MOST);
+    Ok(names)
+}
+
+/// Reads a file; none if it is gone, and in words why it is no text of ours.
+fn text(path: &Path) -> Option<Result<String, String>> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes));
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => return Some(Err(format!("cannot be read: {error}"))),
+        Ok(_) => {}
     }
-    Ok(texts)
+    if bytes.len() as u64 > LONGEST {
+        return Some(Err(format!("is longer than {LONGEST} bytes")));
+    }
+    Some(String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned()))
 }
 
 /// Says what became of a change.
@@ -125,5 +140,50 @@ mod tests {
         done(&dir, "a.toml", &["x".to_owned()], &[]).unwrap();
         answer(&dir, "1", &Err("no".to_owned())).unwrap();
         assert_eq!(requests(&dir).unwrap(), []);
+    }
+
+    #[test]
+    fn a_file_that_is_no_text_is_told_so() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = JobDir::at(root.path());
+        dir.make().unwrap();
+        fs::write(dir.control().join("a.toml"), b"x = '\xff'").unwrap();
+        let long = vec![b' '; usize::try_from(LONGEST).unwrap() + 1];
+        fs::write(dir.control().join("b.toml"), long).unwrap();
+        fs::write(dir.control().join("ask").join("1"), b"\xff").unwrap();
+        let bad = |name: &str, problem: &str| Request::Bad {
+            name: name.to_owned(),
+            problem: problem.to_owned(),
+        };
+        let ask = Request::Ask {
+            name: "1".to_owned(),
+            url: String::new(),
+        };
+        let asked = requests(&dir).unwrap();
+        let long = "is longer than 4194304 bytes";
+        assert_eq!(
+            asked,
+            [bad("a.toml", "is not UTF-8"), bad("b.toml", long), ask]
+        );
+    }
+
+    #[test]
+    fn a_question_that_was_taken_away_disturbs_nobody() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(text(&root.path().join("gone")), None);
+    }
+
+    #[test]
+    fn what_was_answered_does_not_hide_what_was_not() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = JobDir::at(root.path());
+        dir.make().unwrap();
+        for number in 0..MOST {
+            let name = format!("{number:05}");
+            fs::write(dir.control().join("ask").join(&name), "http://a/").unwrap();
+            answer(&dir, &name, &Err("no".to_owned())).unwrap();
+        }
+        fs::write(dir.control().join("ask").join("99999"), "http://b/").unwrap();
+        assert_eq!(requests(&dir).unwrap().len(), 1);
     }
 }

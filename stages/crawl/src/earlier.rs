@@ -131,9 +131,6 @@ impl Earlier {
         going: &mut dyn FnMut(),
     ) -> Result<(), String> {
         let database = connect(path).map_err(|error| shown(path, &error))?;
-        database
-            .execute_batch(SCHEMA)
-            .map_err(|error| shown(path, &error))?;
         // The first capture of a payload stays what others refer to; the last one of a URL is the newest.
         let payloads = "INSERT OR IGNORE INTO payload VALUES (?1, ?2)";
         let captures = "INSERT OR REPLACE INTO capture VALUES (?1, ?2)";
@@ -200,6 +197,8 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     database.busy_timeout(std::time::Duration::from_secs(60))?;
     database.pragma_update(None, "journal_mode", "wal")?;
     database.pragma_update(None, "synchronous", "normal")?;
+    // Also for who only looks: a job that was killed in time leaves a database without tables.
+    database.execute_batch(SCHEMA)?;
     database.set_prepared_statement_cache_capacity(8);
     Ok(database)
 }
@@ -234,6 +233,16 @@ mod tests {
         for cut in 0..24 {
             assert_eq!(LastCapture::decode(&bytes[..cut]), None);
         }
+    }
+
+    #[test]
+    fn a_database_that_was_only_begun_is_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("earlier.sqlite");
+        std::fs::write(&path, b"").unwrap();
+        let earlier = Earlier::open(&path).unwrap();
+        assert_eq!(earlier.original(&Sha1Digest::of(b"page")).unwrap(), None);
+        assert_eq!(earlier.last(b"0123456789abcdef").unwrap(), None);
     }
 
     #[test]

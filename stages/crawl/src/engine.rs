@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ecluse_extract::Limits as ExtractLimits;
-use ecluse_frontier::{Frontier, FrontierError, Millis, Next, Precedence};
+use ecluse_frontier::{Frontier, FrontierError, Item, Millis, Next, Precedence};
 use ecluse_http::{Client, Jar, Settings as ClientSettings};
 use ecluse_report::{Moment, Progress, SeedTally};
 use ecluse_scope::{Compression, Order, Seed};
@@ -28,13 +28,14 @@ use crate::job::Job;
 use crate::logs::Logs;
 use crate::manners::{Capacity, frontier_settings, set_groups};
 use crate::notes;
+use crate::paces::Paces;
 use crate::pool::{Pool, PoolOrder, Processed};
 use crate::robots::Robots;
 use crate::sieve::{FoundBy, Sieve};
 use crate::status::{JobState, Rates};
 use crate::warcs::{Naming, Warcs};
 
-pub(crate) use upkeep::{SOFTWARE, why_slow, word};
+pub(crate) use upkeep::{SOFTWARE, host_of_queue, why_slow, word};
 
 /// What the stage gives every job.
 pub(crate) struct Surroundings<'a> {
@@ -82,11 +83,13 @@ const FINISHED: &str = "finished";
 const LOOK_AROUND: Duration = Duration::from_millis(100);
 /// Captures taken in before the engine looks around again.
 const AT_A_TIME: usize = 64;
+/// URLs that may turn out not to belong to the job any more before the engine looks around again.
+const DROPPED_AT_A_TIME: usize = 1000;
 
 pub(crate) struct Engine<'a> {
-    job: &'a Job,
+    pub(crate) job: &'a Job,
     around: &'a Surroundings<'a>,
-    order: Rc<Order>,
+    pub(crate) order: Rc<Order>,
     /// Where seeds lead to: seeds too, beside those of the job.
     led_to: Vec<Seed>,
     shared: Rc<Shared>,
@@ -94,6 +97,7 @@ pub(crate) struct Engine<'a> {
     sieve: Sieve,
     warcs: Warcs,
     logs: Logs,
+    paces: Paces,
     packer: Packer,
     pool: Pool,
     pool_order: Arc<PoolOrder>,
@@ -121,6 +125,8 @@ pub(crate) struct Engine<'a> {
     changed: bool,
     /// A server asked for patience: a kill must not make us forget it.
     is_told_to_wait: bool,
+    /// The order was changed: what waits may not belong to the job any more.
+    is_changed: bool,
 }
 
 impl<'a> Engine<'a> {
@@ -141,10 +147,15 @@ impl<'a> Engine<'a> {
             },
         };
         set_groups(&order, &mut frontier).map_err(blame)?;
+        let (paces, rests) = Paces::open(&job.dir.paces())?;
+        for rest in &rests {
+            let held = frontier.hold_group(Millis(now().0), &rest.group, Millis(rest.until));
+            held.map_err(blame)?;
+        }
         let led_to = led_to(&frontier)?;
-        let seeds = [&job.seeds.seeds[..], &led_to];
-        let mut sieve =
-            Sieve::new(&order, &seeds, year(checkpoint.begun)).map_err(Failure::hold)?;
+        let began = year(checkpoint.begun);
+        let sieve = Sieve::new(&order, &job.seeds, &led_to, began);
+        let mut sieve = sieve.map_err(Failure::hold)?;
         sieve.rejected.clone_from(&checkpoint.rejected);
         let naming = naming(&order, &around.host);
         let warcs = Warcs::resume(&around.harvested, naming, checkpoint.warc.clone())?;
@@ -172,6 +183,7 @@ impl<'a> Engine<'a> {
             sieve,
             warcs,
             logs,
+            paces,
             events,
             sender,
             checkpoint,
@@ -189,6 +201,7 @@ impl<'a> Engine<'a> {
             last_url: String::new(),
             changed: true,
             is_told_to_wait: false,
+            is_changed: job.dir.order().is_file(),
         })
     }
 
@@ -233,6 +246,17 @@ impl<'a> Engine<'a> {
         if self.checkpoint.seeded {
             return Ok(());
         }
+        for fault in &self.job.seeds.faults {
+            self.note_change(&format!("no seed: {fault}"))?;
+        }
+        let refused = self.job.seeds.count.rejected;
+        if refused > 0 {
+            tracing::warn!(
+                job = self.order.job,
+                lines = refused,
+                "lines that are no seeds"
+            );
+        }
         for (number, seed) in self.job.seeds.seeds.iter().enumerate() {
             let number = (number as u64).to_be_bytes();
             let tally = SeedTally {
@@ -268,6 +292,7 @@ impl<'a> Engine<'a> {
         self.is_drained = false;
         self.check_budget();
         let most = usize::try_from(self.order.manners.connections).unwrap_or(usize::MAX);
+        let mut dropped = 0;
         while self.ending.is_none()
             && self.state == JobState::Running
             && self.in_flight < most.max(1)
@@ -277,6 +302,12 @@ impl<'a> Engine<'a> {
             }
             let at = Millis(now().0);
             match self.frontier.next(at).map_err(blame)? {
+                Next::Fetch(item) if self.drop_rejected(&item)? => {
+                    dropped += 1;
+                    if dropped >= DROPPED_AT_A_TIME {
+                        return Ok(Duration::ZERO);
+                    }
+                }
                 Next::Fetch(item) => {
                     self.set_exception(&item)?;
                     self.in_flight += 1;
@@ -295,6 +326,17 @@ impl<'a> Engine<'a> {
             }
         }
         Ok(LOOK_AROUND)
+    }
+
+    /// Drops a URL that was queued under other rules and does not belong to the job by those in force.
+    fn drop_rejected(&mut self, item: &Item) -> Result<bool, Failure> {
+        if !self.is_changed {
+            return Ok(false);
+        }
+        match self.sieve.rejects(item) {
+            Some(why) => self.drop_item(item, &why).map(|()| true),
+            None => Ok(false),
+        }
     }
 
     /// Tells whether as many URLs are out as the job may still fetch.
@@ -336,6 +378,7 @@ impl<'a> Engine<'a> {
     /// Ends the job: what is fetched is all there will be.
     fn end(&mut self, how: &str) -> Result<Left, Failure> {
         self.state = JobState::Finishing;
+        self.log_progress()?;
         self.close_file()?;
         self.note_change(&format!("ended: {how}"))?;
         self.checkpoint.ended = Some(Ended {
@@ -363,8 +406,9 @@ impl<'a> Engine<'a> {
 
     /// Leaves the job so that it can be taken up again.
     fn leave(&mut self) -> Result<(), Failure> {
+        self.log_progress()?;
         self.note_change("stopped")?;
-        self.commit()?;
+        self.commit_by(Frontier::pause)?;
         self.save_cookies();
         self.job.forget_starts()?;
         self.state = JobState::Stopped;
@@ -381,17 +425,11 @@ impl Drop for Engine<'_> {
     }
 }
 
-fn led_to(frontier: &Frontier) -> Result<Vec<Seed>, Failure> {
+/// Where seeds were seen to lead to.
+pub(crate) fn led_to(frontier: &Frontier) -> Result<Vec<Seed>, Failure> {
     let mut seeds = Vec::new();
     let walked = frontier.notes(notes::SEED_TARGET, |_, value| {
-        let text = String::from_utf8_lossy(value);
-        if let Ok(url) = url::Url::parse(&text) {
-            seeds.push(Seed {
-                url,
-                tag: String::new(),
-                reach: None,
-            });
-        }
+        seeds.extend(notes::decode_target(value));
         true
     });
     walked.map_err(blame)?;
@@ -404,7 +442,7 @@ fn share(job: &Job, around: &Surroundings<'_>, order: &Rc<Order>) -> Result<Shar
         client: Rc::new(client(job, order)?).into(),
         grouping: Rc::new(order.grouping()).into(),
         user_agent: std::cell::RefCell::new(agent.into()),
-        resolver: errand::resolver(order).map_err(Failure::hold)?,
+        resolver: Rc::new(errand::resolver(order).map_err(Failure::hold)?).into(),
         robots: Robots::default().into(),
         jar: upkeep::read_cookies(&job.dir)
             .unwrap_or_else(|| Jar::new(Default::default()))
@@ -440,6 +478,7 @@ fn pool_order(order: &Order, job: &Job) -> PoolOrder {
         },
         speculative: order.extract.speculative,
         sitemaps: order.extract.sitemaps,
+        favicons: order.extract.favicons,
         robots_bytes: order.robots.size.get(),
         spool: job.dir.spool(),
     }
@@ -467,7 +506,7 @@ fn naming(order: &Order, host: &str) -> Naming {
     }
 }
 
-fn year(at: u64) -> u32 {
+pub(crate) fn year(at: u64) -> u32 {
     Moment(at).digits14()[..4].parse().unwrap_or(2026)
 }
 

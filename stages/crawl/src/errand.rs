@@ -3,6 +3,7 @@
 //! An errand decides nothing for good. It says what it found, and the engine, which alone holds the frontier, draws the
 //! consequences.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::ControlFlow;
@@ -29,7 +30,7 @@ pub(crate) struct Shared {
     pub(crate) grouping: RefCell<Rc<Grouping>>,
     pub(crate) user_agent: RefCell<Rc<str>>,
     pub(crate) client: RefCell<Rc<Client>>,
-    pub(crate) resolver: Resolver,
+    pub(crate) resolver: RefCell<Rc<Resolver>>,
     pub(crate) robots: RefCell<Robots>,
     pub(crate) jar: RefCell<Jar>,
     pub(crate) earlier: RefCell<Earlier>,
@@ -225,7 +226,8 @@ async fn resolve(
             IpAddr::V6(Ipv6Addr::LOCALHOST),
         ]);
     }
-    let (resolved, source) = shared.resolver.resolve(host, SystemTime::now()).await?;
+    let resolver = Rc::clone(&shared.resolver.borrow());
+    let (resolved, source) = resolver.resolve(host, SystemTime::now()).await?;
     if source == AnswerSource::Asked {
         errand.dns = Some(Arc::clone(&resolved));
     }
@@ -236,12 +238,23 @@ async fn resolve(
 /// with many addresses would wander otherwise.
 fn regroup(shared: &Shared, item: &Item, host: &str, addresses: &[IpAddr]) -> Option<Result> {
     let grouping = Rc::clone(&shared.grouping.borrow());
-    let assigned = grouping.group_of(&item.queue, host, addresses.first().copied());
+    let allow_private = shared.order.borrow().network.allow_private;
+    let address = address_for_group(addresses, allow_private);
+    let assigned = grouping.group_of(&item.queue, host, address);
     let stays =
         item.group == assigned.name || (assigned.number.is_none() && item.group.starts_with("ip:"));
     (!stays).then(|| Result::Regroup {
         group: assigned.name.into_owned(),
     })
+}
+
+/// The address by which a queue gets its group. Names with several addresses have them in turn, each time another one first:
+/// the lowest is the same for all names that share them, and whenever one is asked for.
+fn address_for_group(addresses: &[IpAddr], allow_private: bool) -> Option<IpAddr> {
+    let reached = addresses.iter().copied();
+    reached
+        .filter(|address| allow_private || is_public(*address))
+        .min()
 }
 
 /// Asks robots.txt, as far as the policy wants it asked; gives the delay it asks for.
@@ -324,7 +337,7 @@ fn request(
         }
     }
     if agent.referer && item.via.starts_with("http") && !leaks(&item.via, scheme) {
-        request = request.with("Referer", &item.via);
+        request = request.with("Referer", referer(&item.via).as_ref());
     }
     if agent.cookies {
         let place = Place {
@@ -357,6 +370,17 @@ fn leaks(via: &str, scheme: Scheme) -> bool {
     scheme == Scheme::Http && via.starts_with("https:")
 }
 
+/// A page as it is named to others: without the name and the password that may stand in its URL (RFC 9110).
+fn referer(via: &str) -> Cow<'_, str> {
+    let Some(mut url) = Url::parse(via).ok().filter(|_| via.contains('@')) else {
+        return Cow::Borrowed(via);
+    };
+    // Neither can fail for a URL with a host.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    Cow::Owned(url.into())
+}
+
 fn limits(order: &Order) -> Limits {
     let limits = &order.limits;
     let bytes =
@@ -377,5 +401,43 @@ fn limits(order: &Order) -> Limits {
         head_bytes: usize::try_from(limits.head.get()).unwrap_or(usize::MAX),
         body_bytes: bytes(limits.size).unwrap_or(u64::MAX),
         ..Limits::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_share_their_addresses_share_a_group() {
+        let address = |texts: &[&str], allow_private| {
+            let addresses: Vec<IpAddr> = texts.iter().map(|text| text.parse().unwrap()).collect();
+            address_for_group(&addresses, allow_private).map(|address| address.to_string())
+        };
+        let all = ["9.9.9.9", "10.0.0.1", "2001:4860::1", "8.8.8.8"];
+        let turned = ["8.8.8.8", "2001:4860::1", "9.9.9.9", "10.0.0.1"];
+        assert_eq!(address(&all, false).as_deref(), Some("8.8.8.8"));
+        assert_eq!(address(&turned, false), address(&all, false));
+        assert_eq!(
+            address(&["10.0.0.1", "2a00::1"], false).as_deref(),
+            Some("2a00::1")
+        );
+        assert_eq!(
+            address(&["10.0.0.1", "2a00::1"], true).as_deref(),
+            Some("10.0.0.1")
+        );
+        assert_eq!(address(&["127.0.0.1"], false), None);
+    }
+
+    #[test]
+    fn a_referer_tells_no_password() {
+        for (via, told) in [
+            ("http://a.example/@b?c=@", "http://a.example/@b?c=@"),
+            ("http://me:secret@a.example/x", "http://a.example/x"),
+            ("https://me@a.example:81/", "https://a.example:81/"),
+            ("not a URL @", "not a URL @"),
+        ] {
+            assert_eq!(referer(via), told);
+        }
     }
 }

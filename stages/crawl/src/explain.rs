@@ -1,7 +1,8 @@
 //! Why a URL was fetched or not: what the rules, robots.txt and the frontier say of it.
 
+use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,8 @@ use ecluse_scope::{Answer, Order, RobotsPolicy, Scope};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use crate::engine::why_slow;
+use crate::checkpoint::Checkpoint;
+use crate::engine::{led_to, why_slow, year};
 use crate::job::Job;
 use crate::logs::CRAWL;
 use crate::notes;
@@ -21,6 +23,8 @@ use crate::sieve::Sieve;
 
 /// Lines of the log that are told.
 const LINES: usize = 20;
+/// Bytes of it that are read.
+const LOG_BYTES: u64 = 512 << 20;
 
 /// What is known of a URL in a job.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -62,9 +66,10 @@ pub fn explain(
     let settings = ecluse_frontier::Settings::default();
     match Frontier::open(&dir.frontier(), settings) {
         Ok(mut frontier) => {
-            let seeds = [&job.seeds.seeds[..]];
-            let year = current_year();
-            let sieve = Sieve::new(&job.order, &seeds, year).map_err(|error| error.to_string())?;
+            let led_to = led_to(&frontier).map_err(|failure| failure.reason)?;
+            let began = began(&frontier);
+            let sieve = Sieve::new(&job.order, &job.seeds, &led_to, year(began))
+                .map_err(|error| error.to_string())?;
             let known = Known {
                 order: &job.order,
                 scope: &sieve.scope,
@@ -79,9 +84,11 @@ pub fn explain(
     }
 }
 
-fn current_year() -> u32 {
-    let now = crate::errand::now().digits14();
-    now[..4].parse().unwrap_or(2026)
+/// When a job was begun, in milliseconds since 1970.
+fn began(frontier: &Frontier) -> u64 {
+    let checkpoint = frontier.checkpoint();
+    let checkpoint = checkpoint.and_then(|bytes| serde_json::from_slice::<Checkpoint>(bytes).ok());
+    checkpoint.map_or_else(|| crate::errand::now().0, |checkpoint| checkpoint.begun)
 }
 
 /// Asks the process that has the job.
@@ -306,19 +313,55 @@ fn told_way(hops: &str, via: &str) -> String {
     }
 }
 
-/// The last lines of a log about a URL. The whole log is read: nobody asks often.
+/// The last lines of a log about a URL. A running job does nothing else meanwhile, so only the end of a long log is read.
 fn log_lines(path: &Path, url: &str) -> Vec<String> {
-    let Ok(file) = File::open(path) else {
+    let mut found = VecDeque::new();
+    let Ok(mut log) = log_end(path, LOG_BYTES) else {
         return Vec::new();
     };
-    let mut found = std::collections::VecDeque::new();
-    for line in BufReader::new(file).lines().map_while(Result::ok) {
-        if line.contains(url) && parse_line(&line).is_some_and(|line| line.url == url) {
-            found.push_back(line);
+    let mut bytes = Vec::new();
+    while let Ok(1..) = log.read_until(b'\n', &mut bytes) {
+        let line = String::from_utf8_lossy(&bytes);
+        let line = line.trim_end_matches('\n');
+        if line.contains(url) && parse_line(line).is_some_and(|line| line.url == url) {
+            found.push_back(line.to_owned());
             if found.len() > LINES {
                 found.pop_front();
             }
         }
+        bytes.clear();
     }
     found.into()
+}
+
+/// The whole lines among the last bytes of a log.
+fn log_end(path: &Path, bytes: u64) -> io::Result<BufReader<File>> {
+    let mut file = File::open(path)?;
+    let begin = file.metadata()?.len().saturating_sub(bytes);
+    file.seek(SeekFrom::Start(begin))?;
+    let mut log = BufReader::with_capacity(1 << 20, file);
+    if begin > 0 {
+        log.read_until(b'\n', &mut Vec::new())?;
+    }
+    Ok(log)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_log_begins_with_a_whole_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("crawl.log");
+        std::fs::write(&path, "one\ntwo\nthree\n").unwrap();
+        for (bytes, expected) in [(99, "one\ntwo\nthree\n"), (8, "three\n"), (0, "")] {
+            let mut text = String::new();
+            let mut log = log_end(&path, bytes).unwrap();
+            log.read_to_string(&mut text).unwrap();
+            assert_eq!(text, expected, "{bytes}");
+        }
+    }
 }

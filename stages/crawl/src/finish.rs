@@ -3,21 +3,24 @@
 //! Everything here can be done again after a kill and gives the same files: the checkpoint says when and how the job
 //! ended, and nothing else is asked for the time.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::rc::Rc;
 
 use ecluse_frontier::{Frontier, QueueState};
 use ecluse_report::{
     Entry, HostTally, JobFacts, Moment, PACKING_LIST, Packed, Part, SeedTally, Source,
     archivefiles_report, metadata_name, write_metadata, write_reports,
 };
+use ecluse_scope::Order;
 use ecluse_stage::Failure;
 use ecluse_warc::WarcWriter;
 use serde_json::{Value, json};
 
 use crate::checkpoint::Checkpoint;
 use crate::earlier::Earlier;
-use crate::engine::{SOFTWARE, Surroundings, blame, word};
+use crate::engine::{Engine, SOFTWARE, Surroundings, blame, host_of_queue, word};
 use crate::job::Job;
 use crate::logs::{CHANGES, CRAWL, ERRORS, PROGRESS};
 use crate::notes;
@@ -34,12 +37,18 @@ const REPORTED: usize = 2000;
 /// # Errors
 /// When the machine refuses; it can be done again.
 pub(crate) fn finish(
-    job: &Job,
     around: &Surroundings<'_>,
-    frontier: &mut Frontier,
-    checkpoint: &Checkpoint,
+    engine: &mut Engine<'_>,
 ) -> Result<JobFacts, Failure> {
-    let facts = facts(job, around, frontier, checkpoint)?;
+    // The order as it was at the end: a start after a kill reads the same.
+    let order = Rc::clone(&engine.order);
+    let Engine {
+        job,
+        frontier,
+        checkpoint,
+        ..
+    } = engine;
+    let facts = facts(job, &order, around, frontier, checkpoint)?;
     let mut source = Notes {
         frontier,
         rejected: checkpoint,
@@ -64,7 +73,7 @@ pub(crate) fn finish(
         entries.push(Entry::of_file(Part::Reports, path));
     }
     write_metadata_file(job, around, &facts, &entries)?;
-    if job.order.dedup.across_jobs {
+    if order.dedup.across_jobs {
         if let Some(dir) = around.digests.parent() {
             std::fs::create_dir_all(dir)?;
         }
@@ -76,6 +85,7 @@ pub(crate) fn finish(
 
 fn facts(
     job: &Job,
+    order: &Order,
     around: &Surroundings<'_>,
     frontier: &mut Frontier,
     checkpoint: &Checkpoint,
@@ -91,7 +101,6 @@ fn facts(
     walked.map_err(blame)?;
     retired.sort();
     let ended = checkpoint.ended.clone();
-    let order = &job.order;
     Ok(JobFacts {
         job: order.job.clone(),
         harvest: order.harvest.clone(),
@@ -103,7 +112,7 @@ fn facts(
         busy_ms: checkpoint.busy,
         how: ended.map(|ended| ended.how).unwrap_or_default(),
         user_agent: order.user_agent(&job.contact).unwrap_or_default(),
-        contact: job.contact.clone(),
+        contact: job.contact_of(order).to_owned(),
         operator: job.organization.clone(),
         host: around.host.clone(),
         address: None,
@@ -167,15 +176,39 @@ struct Notes<'a> {
     rejected: &'a Checkpoint,
 }
 
+impl Notes<'_> {
+    /// URLs that were not fetched, by host; a queue of a whole domain counts for the host of that name.
+    fn remaining(&mut self) -> ecluse_frontier::Result<BTreeMap<String, u64>> {
+        let mut remaining = BTreeMap::new();
+        self.frontier.queues(|queue| {
+            if queue.queued > 0 {
+                let host = host_of_queue(&queue.name).to_owned();
+                *remaining.entry(host).or_default() += queue.queued;
+            }
+            true
+        })?;
+        Ok(remaining)
+    }
+}
+
 impl Source for Notes<'_> {
     fn hosts(&mut self, each: &mut dyn FnMut(HostTally)) -> io::Result<()> {
+        let mut remaining = self.remaining().map_err(io::Error::other)?;
         let walked = self.frontier.notes(notes::HOST, |_, value| {
-            if let Ok(host) = HostTally::decode(value) {
+            if let Ok(mut host) = HostTally::decode(value) {
+                host.remaining = remaining.remove(&host.host).unwrap_or(0);
                 each(host);
             }
             true
         });
-        walked.map_err(io::Error::other)
+        walked.map_err(io::Error::other)?;
+        // Those of which nothing was ever fetched.
+        for (host, urls) in remaining {
+            let mut host = HostTally::new(&host);
+            host.remaining = urls;
+            each(host);
+        }
+        Ok(())
     }
 
     fn seeds(&mut self, each: &mut dyn FnMut(SeedTally)) -> io::Result<()> {

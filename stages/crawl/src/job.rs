@@ -103,6 +103,14 @@ impl Job {
         })
     }
 
+    /// Whom a webmaster can write to: as the order says, or else the site.
+    pub(crate) fn contact_of<'a>(&'a self, order: &'a Order) -> &'a str {
+        match order.agent.contact.as_str() {
+            "" => &self.contact,
+            contact => contact,
+        }
+    }
+
     /// Counts a start, and holds the job if too many in a row brought nothing.
     ///
     /// # Errors
@@ -188,7 +196,11 @@ pub(crate) fn priority_of(text: &str) -> Priority {
     struct Urgency {
         priority: Priority,
     }
-    toml::from_str::<Urgency>(text).unwrap_or_default().priority
+    // It stands before the first table: long lists of seeds need not be read.
+    let head = text.find("\n[").map_or(text, |end| &text[..end]);
+    toml::from_str::<Urgency>(head)
+        .or_else(|_| toml::from_str(text))
+        .map_or(Priority::default(), |urgency| urgency.priority)
 }
 
 fn keep_given(dir: &JobDir, text: &str) -> Result<(), Failure> {
@@ -230,6 +242,10 @@ mod tests {
             Priority::High
         );
         assert_eq!(priority_of("job = '1'"), Priority::Normal);
+        let list = "x = [\n[1],\n]\npriority = 'low'\n";
+        assert_eq!(priority_of(list), Priority::Low);
+        let table = "priority = 'high'\n[[seeds]]\nnot toml from here on";
+        assert_eq!(priority_of(table), Priority::High);
         assert_eq!(priority_of("not toml ["), Priority::Normal);
     }
 }

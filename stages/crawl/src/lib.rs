@@ -17,6 +17,7 @@ mod job;
 mod logs;
 mod manners;
 mod notes;
+mod paces;
 mod place;
 mod pool;
 mod records;
@@ -35,7 +36,7 @@ use ecluse_stage::{Failure, Home, Outbox, Parcel, Stage, Waiting};
 use crate::engine::{Engine, Left, Surroundings};
 use crate::job::Job;
 use crate::manners::Capacity;
-use crate::turn::Way;
+use crate::turn::{Urgencies, Way};
 
 pub use crate::explain::{Explanation, explain};
 pub use crate::settings::Settings;
@@ -45,6 +46,7 @@ pub use crate::status::{JobState, JobStatus, STATUS_FILE, Slowest};
 pub struct Crawl {
     settings: Settings,
     home: Home,
+    urgencies: Urgencies,
 }
 
 impl Stage for Crawl {
@@ -54,7 +56,7 @@ impl Stage for Crawl {
     const ARRANGES: bool = true;
 
     fn arrange(&mut self, waiting: &mut [Waiting]) {
-        turn::arrange(&self.home, Self::NAME, waiting);
+        turn::arrange(&self.home, Self::NAME, &self.urgencies, waiting);
     }
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
@@ -65,6 +67,7 @@ impl Stage for Crawl {
         Ok(Self {
             settings,
             home: home.clone(),
+            urgencies: Urgencies::default(),
         })
     }
 
@@ -73,6 +76,7 @@ impl Stage for Crawl {
         let way = Way::new(
             &self.home,
             Self::NAME,
+            &self.urgencies,
             parcel.id().as_str(),
             job.order.priority,
         );
@@ -122,12 +126,7 @@ fn crawl(job: &Job, around: &Surroundings<'_>) -> Result<ecluse_report::JobFacts
         match left.inspect_err(|failure| engine.tell_failed(&failure.reason))? {
             Left::Stopped => Err(Failure::give_back()),
             Left::Ended => {
-                let Engine {
-                    frontier,
-                    checkpoint,
-                    ..
-                } = &mut engine;
-                let facts = finish::finish(job, around, frontier, checkpoint)?;
+                let facts = finish::finish(around, &mut engine)?;
                 engine.tell_finished();
                 Ok(facts)
             }

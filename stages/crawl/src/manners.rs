@@ -50,9 +50,14 @@ fn budget(budget: &QueueBudget) -> Budget {
     }
 }
 
+/// The budget of a host's queue.
+pub(crate) fn budget_of(order: &Order, host: &str) -> Budget {
+    budget(&order.queue_budget(host))
+}
+
 /// The budget of a host's queue where it is not the usual one.
 pub(crate) fn exception(order: &Order, host: &str) -> Option<Budget> {
-    let own = budget(&order.queue_budget(host));
+    let own = budget_of(order, host);
     (own != budget(&order.budget.queue)).then_some(own)
 }
 

@@ -1,7 +1,9 @@
 //! What the frontier keeps for the crawl beside URLs, and by which keys.
 
 use ecluse_frontier::NoteKind;
+use ecluse_scope::{Reach, Seed};
 use sha2::{Digest, Sha256};
+use url::Url;
 
 /// The first capture of a payload, by its digest.
 pub(crate) const PAYLOAD: NoteKind = NoteKind(b'd');
@@ -13,7 +15,7 @@ pub(crate) const HOST: NoteKind = NoteKind(b'h');
 pub(crate) const SEED: NoteKind = NoteKind(b's');
 /// Which seed a URL is, by the hash of its canonical form.
 pub(crate) const SEED_NUMBER: NoteKind = NoteKind(b'n');
-/// A URL that counts as a seed since one redirected to it, by the hash of its canonical form.
+/// A URL that counts as a seed since one redirected to it, by its hash.
 pub(crate) const SEED_TARGET: NoteKind = NoteKind(b't');
 /// robots.txt of an authority, by the hash of its name.
 pub(crate) const ROBOTS: NoteKind = NoteKind(b'r');
@@ -28,4 +30,51 @@ pub(crate) fn key_of(name: &[u8]) -> [u8; 16] {
     let mut key = [0; 16];
     key.copy_from_slice(&digest[..16]);
     key
+}
+
+/// How far such a URL reaches, if the order says so for its seed, and the URL: `page https://lock.example/`.
+pub(crate) fn encode_target(seed: &Seed) -> Vec<u8> {
+    match seed.reach {
+        Some(reach) => format!("{} {}", reach.name(), seed.url).into_bytes(),
+        None => seed.url.as_str().as_bytes().to_vec(),
+    }
+}
+
+/// Reads such a URL.
+pub(crate) fn decode_target(value: &[u8]) -> Option<Seed> {
+    let text = str::from_utf8(value).ok()?;
+    let (reach, url) = match text.split_once(' ') {
+        Some((word, url)) => (Some(reach_named(word)?), url),
+        None => (None, text),
+    };
+    Some(Seed {
+        url: Url::parse(url).ok()?,
+        tag: String::new(),
+        reach,
+    })
+}
+
+fn reach_named(word: &str) -> Option<Reach> {
+    let all = [Reach::Domain, Reach::Host, Reach::Path, Reach::Page];
+    all.into_iter().find(|reach| reach.name() == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_seed_leads_reaches_as_far_as_the_seed() {
+        for reach in [None, Some(Reach::Domain), Some(Reach::Page)] {
+            let seed = Seed {
+                url: Url::parse("https://lock.example/a%20b?c d").unwrap(),
+                tag: String::new(),
+                reach,
+            };
+            let found = decode_target(&encode_target(&seed)).unwrap();
+            assert_eq!((found.url, found.reach), (seed.url, reach));
+        }
+        assert!(decode_target(b"somewhere https://lock.example/").is_none());
+        assert!(decode_target(b"\xff").is_none());
+    }
 }

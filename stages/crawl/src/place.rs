@@ -87,6 +87,11 @@ impl JobDir {
         self.root.join("cookies.json")
     }
 
+    /// The rests of groups that no commit knows yet.
+    pub(crate) fn paces(&self) -> PathBuf {
+        self.root.join("paces")
+    }
+
     /// The starts that brought nothing: by these a job is known that kills its worker.
     pub(crate) fn starts(&self) -> PathBuf {
         self.root.join("starts.json")

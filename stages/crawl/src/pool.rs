@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use ecluse_extract::{Context, Hop, Limits, Link, Url, extract, extract_headers};
+use ecluse_extract::{Context, Hop, Limits, Link, Url, extract, extract_headers, extract_inferred};
 use ecluse_http::Shape;
 use ecluse_warc::{Packer, Packing};
 
@@ -21,6 +21,7 @@ pub(crate) struct PoolOrder {
     pub(crate) limits: Limits,
     pub(crate) speculative: bool,
     pub(crate) sitemaps: bool,
+    pub(crate) favicons: bool,
     /// Bytes of a robots.txt that are read.
     pub(crate) robots_bytes: u64,
     /// Where large records lie until they are written.
@@ -192,12 +193,23 @@ fn look(capture: &Capture, order: &PoolOrder, annotations: &mut Vec<String>) -> 
             }
             Err(_) => annotations.push("contentDamaged".to_owned()),
         }
+        let mime = capture.mime().to_ascii_lowercase();
+        if order.favicons && matches!(&*mime, "text/html" | "application/xhtml+xml") {
+            let is_icon = |link: &Link| link.url.ends_with("/favicon.ico");
+            extract_inferred(&capture.url, &order.limits, &mut |link| {
+                if is_icon(&link) {
+                    sink(link);
+                }
+            });
+        }
     }
     Found { links, charset }
 }
 
 fn read_body(capture: &Capture, limit: u64) -> Vec<u8> {
     let mut body = Vec::new();
+    // One byte more than counts: whoever reads it sees that it goes on, and that its last line may be half of one.
+    let limit = limit.saturating_add(1);
     // What can be read counts; damage in the middle ends it.
     let _ = capture
         .exchange

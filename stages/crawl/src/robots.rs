@@ -64,6 +64,19 @@ pub(crate) enum Led {
 pub(crate) struct Robots {
     standings: HashMap<String, Standing>,
     followers: HashMap<String, Vec<Follower>>,
+    /// Authorities whose robots.txt was last seen to lead elsewhere, and since when nothing came from there.
+    led: HashMap<String, Duration>,
+}
+
+/// Whether a robots.txt is being looked for elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Search {
+    /// No: it can be asked for.
+    None,
+    /// Yes; to ask for it again would only lead there again.
+    Going,
+    /// It was, for too long.
+    InVain,
 }
 
 impl Robots {
@@ -90,6 +103,7 @@ impl Robots {
             limits: &order.robots.limits(),
             freshness: &order.robots.freshness(),
         };
+        self.led.remove(authority);
         let before = self.standings.remove(authority);
         let standing = Standing::of(reading, answer, before, at);
         self.standings.insert(authority.to_owned(), standing);
@@ -117,6 +131,7 @@ impl Robots {
         &mut self,
         followers: Vec<Follower>,
         target: Option<Url>,
+        at: Duration,
     ) -> (Led, Vec<Follower>) {
         let Some(target) = target else {
             return (Led::Nowhere, followers);
@@ -130,9 +145,20 @@ impl Robots {
         let waiting = self.followers.entry(target.to_string()).or_default();
         for mut follower in led {
             follower.redirects += 1;
+            self.led.insert(follower.authority.clone(), at);
+            waiting.retain(|other| other.authority != follower.authority);
             waiting.push(follower);
         }
         (Led::To(target), lost)
+    }
+
+    /// Tells whether an authority's robots.txt is being looked for elsewhere, which may take so long.
+    pub(crate) fn search(&self, authority: &str, now: Duration, patience: Duration) -> Search {
+        match self.led.get(authority) {
+            None => Search::None,
+            Some(since) if now < since.saturating_add(patience) => Search::Going,
+            Some(_) => Search::InVain,
+        }
     }
 
     /// Tells whether somebody waits for this URL.
@@ -201,7 +227,7 @@ mod tests {
                 .collect();
             assert_eq!(mine.len(), 1);
             let target = url(&format!("http://a.example/elsewhere/{step}"));
-            let (led, lost) = robots.follow(mine, Some(target.clone()));
+            let (led, lost) = robots.follow(mine, Some(target.clone()), Duration::ZERO);
             if step == 5 {
                 assert_eq!((led, lost.len()), (Led::Nowhere, 1));
                 return;
@@ -211,6 +237,37 @@ mod tests {
             at = target;
         }
         unreachable!("the sixth redirect is not followed");
+    }
+
+    #[test]
+    fn who_is_led_elsewhere_waits_there_once_and_not_for_ever() {
+        let mut robots = Robots::default();
+        let (seconds, authority) = (Duration::from_secs, "http://a.example");
+        let at = url("http://a.example/robots.txt");
+        let target = url("http://b.example/r");
+        assert_eq!(
+            robots.search(authority, seconds(0), seconds(9)),
+            Search::None
+        );
+        for _ in 0..2 {
+            let followers = robots.followers(&at);
+            robots.follow(followers, Some(target.clone()), seconds(1));
+        }
+        assert_eq!(
+            robots.search(authority, seconds(9), seconds(9)),
+            Search::Going
+        );
+        assert_eq!(
+            robots.search(authority, seconds(10), seconds(9)),
+            Search::InVain
+        );
+        assert_eq!(robots.followers(&target).len(), 1);
+        let answer = Answer::Failed { why: "" };
+        robots.learn(&Order::default(), authority, answer, seconds(10));
+        assert_eq!(
+            robots.search(authority, seconds(10), seconds(9)),
+            Search::None
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use ecluse_extract::{Hop, Link};
 use ecluse_frontier::{Added, Candidate, Frontier, Item, Precedence};
-use ecluse_scope::{Grouping, Order, Scope, ScopeErrors, Seed, Verdict, queue_of};
+use ecluse_scope::{Grouping, Order, Scope, ScopeErrors, Seed, SeedList, Verdict, queue_of};
 use url::Url;
 
 /// URLs that were queued lately and need no second look.
@@ -30,9 +30,17 @@ impl Sieve {
     ///
     /// # Errors
     /// With every rule that makes no sense.
-    pub(crate) fn new(order: &Order, seeds: &[&[Seed]], year: u32) -> Result<Self, ScopeErrors> {
-        let mut scope = Scope::compile(&order.scope, &[], year)?;
-        for seed in seeds.iter().copied().flatten() {
+    pub(crate) fn new(
+        order: &Order,
+        seeds: &SeedList,
+        led_to: &[Seed],
+        year: u32,
+    ) -> Result<Self, ScopeErrors> {
+        let mut rules = order.scope.clone();
+        // A seed file may widen the scope, as Heritrix's does.
+        rules.accept_surts.extend_from_slice(&seeds.accept_surts);
+        let mut scope = Scope::compile(&rules, &seeds.seeds, year)?;
+        for seed in led_to {
             scope.add_seed(seed);
         }
         Ok(Self {
@@ -99,12 +107,30 @@ impl Sieve {
             hops: &hops,
             source: &page.source,
             precedence,
-            force: false,
+            force: link.hop == Hop::Redirect && leads_to_its_like(order, page, &url),
         };
         let added = self.queue(order, frontier, &url, &found);
         self.hops = hops;
         self.note_recent(&link.url);
         Ok(added? == Added::New)
+    }
+
+    /// Says why a URL that waits does not belong to the job, now that the rules have changed. Seeds and prerequisites do.
+    pub(crate) fn rejects(&mut self, item: &Item) -> Option<String> {
+        if item.hops.is_empty() || item.hops.ends_with('P') {
+            return None;
+        }
+        self.surt.clear();
+        ecluse_surt::surt_or_url(item.url.as_bytes(), &mut self.surt);
+        let decision = self.scope.decide(&ecluse_scope::Candidate {
+            url: &item.url,
+            surt: &self.surt,
+            hops: &item.hops,
+            via: Some(&item.via),
+            tag: Some(&item.source),
+            size: None,
+        });
+        (decision.verdict == Verdict::Reject).then(|| format!("scope:{}", decision.rule))
     }
 
     /// Queues a URL without asking the scope: a seed, a prerequisite, or what the scope has let through.
@@ -146,12 +172,13 @@ impl Sieve {
     pub(crate) fn changed(
         &mut self,
         order: &Order,
-        seeds: &[&[Seed]],
+        seeds: &SeedList,
+        led_to: &[Seed],
         year: u32,
     ) -> Result<(), ScopeErrors> {
-        let rejected = std::mem::take(&mut self.rejected);
-        *self = Self::new(order, seeds, year)?;
-        self.rejected = rejected;
+        let mut changed = Self::new(order, seeds, led_to, year)?;
+        changed.rejected = std::mem::take(&mut self.rejected);
+        *self = changed;
         Ok(())
     }
 
@@ -168,6 +195,16 @@ impl Sieve {
         }
         self.recent.insert(url.into());
     }
+}
+
+/// Tells whether a page redirects to a URL that is the same to the frontier and another one to the server: the page with a
+/// session in it, or with `www` before it. It would count as known, and its content never be fetched. Heritrix forces
+/// these too; a redirect to the very same URL leads nowhere.
+fn leads_to_its_like(order: &Order, page: &Item, target: &Url) -> bool {
+    let Ok(from) = Url::parse(&page.url) else {
+        return false;
+    };
+    from != *target && order.same_url.key(&from) == order.same_url.key(target)
 }
 
 /// How a URL came to be known.

@@ -3,29 +3,74 @@
 //! The most urgent order that waits is taken first. When one waits and every worker has a job, the least urgent of these
 //! makes way: it stops as it would for an operator and goes on later where it was.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use ecluse_scope::Priority;
 use ecluse_stage::{Home, State, Waiting};
 
 use crate::job::priority_of;
 
-/// Orders that are looked at; what waits beyond these is taken in no order.
-const LOOKED_AT: usize = 500;
-/// An order whose beginning says no priority has none.
-const READ_BYTES: u64 = 1 << 20;
+/// Orders whose urgency is remembered.
+const REMEMBERED: usize = 100_000;
+
+/// How urgent orders are, by parcel, as long as the file is the same. Thousands may wait, and each is read once.
+#[derive(Default)]
+pub(crate) struct Urgencies(RefCell<HashMap<String, (Version, Priority)>>);
+
+/// By what a file is known to be the same: when it was written, and how long it is.
+type Version = (SystemTime, u64);
+
+impl Urgencies {
+    /// How urgent the order in a parcel's directory is; one that is gone is as urgent as any.
+    fn of(&self, parcel: &str, path: &Path) -> Priority {
+        self.look(parcel, path).unwrap_or_default()
+    }
+
+    fn look(&self, parcel: &str, path: &Path) -> Option<Priority> {
+        let order = order_in(path)?;
+        let about = std::fs::metadata(&order).ok()?;
+        let version = (about.modified().ok()?, about.len());
+        let mut known = self.0.borrow_mut();
+        if let Some((before, priority)) = known.get(parcel)
+            && *before == version
+        {
+            return Some(*priority);
+        }
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        let priority = priority_of(&std::fs::read_to_string(&order).ok()?);
+        known.insert(parcel.to_owned(), (version, priority));
+        Some(priority)
+    }
+}
+
+/// The order in a parcel's directory: `order.toml`, or the only TOML file.
+fn order_in(dir: &Path) -> Option<PathBuf> {
+    let order = dir.join("order.toml");
+    if order.is_file() {
+        return Some(order);
+    }
+    let paths = std::fs::read_dir(dir).ok()?.flatten();
+    let mut paths = paths
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|end| end == "toml"));
+    paths.next()
+}
 
 /// Puts the more urgent orders behind the less urgent.
-pub(crate) fn arrange(home: &Home, stage: &str, waiting: &mut [Waiting]) {
+pub(crate) fn arrange(home: &Home, stage: &str, known: &Urgencies, waiting: &mut [Waiting]) {
     if waiting.len() < 2 {
         return;
     }
     let mut urgency = HashMap::new();
     let seen = home.yard.each_place(stage, &mut |place| {
-        if place.state == State::Ready && urgency.len() < LOOKED_AT {
-            urgency.insert(place.parcel, priority_at(&place.path));
+        if place.state == State::Ready {
+            let priority = known.of(place.parcel.as_str(), &place.path);
+            urgency.insert(place.parcel, priority);
         }
     });
     if let Err(error) = seen {
@@ -43,16 +88,24 @@ pub(crate) struct Way<'a> {
     priority: Priority,
     /// Somebody waited when last looked: a free worker would have taken it by now.
     waited: Cell<bool>,
+    known: &'a Urgencies,
 }
 
 impl<'a> Way<'a> {
-    pub(crate) fn new(home: &'a Home, stage: &'a str, name: &str, priority: Priority) -> Self {
+    pub(crate) fn new(
+        home: &'a Home,
+        stage: &'a str,
+        known: &'a Urgencies,
+        name: &str,
+        priority: Priority,
+    ) -> Self {
         Self {
             home,
             stage,
             name: name.to_owned(),
             priority,
             waited: Cell::new(false),
+            known,
         }
     }
 
@@ -63,9 +116,13 @@ impl<'a> Way<'a> {
             .home
             .yard
             .each_place(self.stage, &mut |place| match place.state {
-                State::Ready => waits = waits || priority_at(&place.path) > self.priority,
+                State::Ready => {
+                    let theirs = self.known.of(place.parcel.as_str(), &place.path);
+                    waits = waits || theirs > self.priority;
+                }
                 State::Working if place.parcel.as_str() != self.name => {
-                    let theirs = (priority_at(&place.path), place.parcel.as_str());
+                    let priority = self.known.of(place.parcel.as_str(), &place.path);
+                    let theirs = (priority, place.parcel.as_str());
                     another = another || theirs < (self.priority, self.name.as_str());
                 }
                 _ => {}
@@ -78,18 +135,23 @@ impl<'a> Way<'a> {
     }
 }
 
-/// How urgent the order in a parcel's directory is.
-fn priority_at(parcel: &Path) -> Priority {
-    let Ok(entries) = std::fs::read_dir(parcel) else {
-        return Priority::Normal;
-    };
-    for entry in entries.flatten() {
-        let path = entry.path();
-        let is_order = path.extension().is_some_and(|end| end == "toml");
-        if is_order && entry.metadata().is_ok_and(|meta| meta.len() <= READ_BYTES) {
-            return std::fs::read_to_string(&path)
-                .map_or(Priority::Normal, |text| priority_of(&text));
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_tells_how_urgent_it_is_and_no_other_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+        let urgencies = Urgencies::default();
+        let priority = || urgencies.of("parcel", dir.path());
+        assert_eq!(priority(), Priority::Normal);
+        write("4711.toml", "priority = 'low'");
+        assert_eq!(priority(), Priority::Low);
+        write("order.toml", "priority = 'high' # now");
+        assert_eq!(priority(), Priority::High);
+        // Given again under the same name, it is another order.
+        write("order.toml", "priority = 'low'");
+        assert_eq!(priority(), Priority::Low);
     }
-    Priority::Normal
 }

@@ -401,6 +401,96 @@ fn a_page_behind_robots_that_cannot_be_had_is_not_asked_for() {
     assert!(pages.iter().all(|seen| seen.target == "/robots.txt"));
 }
 
+/// Makes a host whose robots.txt redirects there.
+fn robots_elsewhere(web: &Web, target: &str) {
+    let there = format!("Location: {target}\r\n");
+    web.host("bad.test", move |request, wire| {
+        match request.target.as_str() {
+            "/robots.txt" => wire.answer(&Answer::new("302 Found", &there, b"")),
+            _ => wire.answer(&html("page")),
+        }
+    });
+}
+
+#[test]
+fn robots_that_lead_to_where_nobody_may_ask_end() {
+    let mut beside = Beside::new();
+    robots_elsewhere(&beside.web, "gopher://bad.test/");
+    beside.order.seed(beside.bad("/"));
+    let harvest = beside.crawl();
+    // It leads nowhere, which is as if there was none.
+    assert_eq!(harvest.line(&beside.bad("/")).status, 200);
+    assert_eq!(asked_for_robots(&beside.web), 1);
+}
+
+#[test]
+fn robots_that_lead_to_a_slow_host_are_asked_for_once() {
+    let mut beside = Beside::new();
+    let target = beside.web.url("slow.test", "/r");
+    robots_elsewhere(&beside.web, &target);
+    beside.names.set("slow.test", Named::V4(vec![at(1)]));
+    beside.web.host("slow.test", |_, wire| {
+        std::thread::sleep(Duration::from_millis(1200));
+        wire.answer(&Answer::of("text/plain", b"User-agent: *\nDisallow: /no"))
+    });
+    beside.order.text("robots.retry", "1m");
+    beside.order.seed(beside.bad("/"));
+    beside.order.seed(beside.bad("/no"));
+    let harvest = beside.crawl();
+    assert_eq!(harvest.line(&beside.bad("/")).status, 200);
+    assert_eq!(harvest.line(&beside.bad("/no")).status, -9998);
+    assert_eq!(asked_for_robots(&beside.web), 1);
+}
+
+#[test]
+fn robots_that_lead_to_where_nothing_comes_from_are_given_up() {
+    let mut beside = Beside::new();
+    let target = beside.web.url("spent.test", "/r");
+    robots_elsewhere(&beside.web, &target);
+    beside.names.set("spent.test", Named::V4(vec![at(1)]));
+    // Its queue may fetch nothing at all.
+    beside.order.set(
+        "budget.exceptions",
+        "[{ hosts = ['spent.test'], time = '1ms' }]",
+    );
+    beside.web.host("spent.test", |_, wire| {
+        wire.answer(&html("<a href='/x'></a>"))
+    });
+    beside.order.seed(beside.web.url("spent.test", "/"));
+    beside.order.seed(beside.bad("/"));
+    let harvest = beside.crawl();
+    let line = harvest.line(&beside.bad("/"));
+    assert!([-61, 200].contains(&line.status), "{line:?}");
+}
+
+#[test]
+fn robots_longer_than_the_limit_end_with_their_last_whole_line() {
+    let mut beside = Beside::new();
+    beside
+        .web
+        .host("bad.test", |request, wire| match request.target.as_str() {
+            "/robots.txt" => wire.answer(&Answer::of(
+                "text/plain",
+                b"User-agent: *\nDisallow: /no\nDisallow: /private\n",
+            )),
+            _ => wire.answer(&html("page")),
+        });
+    // It ends behind the `/p` of the last line, which would forbid more than the line does.
+    beside.order.text("robots.size", "40 B");
+    for path in ["/page", "/no"] {
+        beside.order.seed(beside.bad(path));
+    }
+    let harvest = beside.crawl();
+    assert_eq!(harvest.line(&beside.bad("/page")).status, 200);
+    assert_eq!(harvest.line(&beside.bad("/no")).status, -9998);
+}
+
+fn asked_for_robots(web: &Web) -> usize {
+    let seen = web.log_of(&["bad.test"]);
+    let robots = seen.iter().filter(|seen| seen.target == "/robots.txt");
+    robots.count()
+}
+
 #[test]
 fn private_addresses_are_not_asked() {
     let (web, names) = web_on(1);

@@ -10,7 +10,7 @@ mod web;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ecluse_testkit::dns::{Named, Names};
 use ecluse_testkit::root::until_so;
@@ -294,8 +294,7 @@ fn a_crawl_delay(fate: Fate) {
     all_captured(&harvest, &web, &["slow.test"]);
     let seen = web.log();
     assert_eq!(seen[0].target, "/robots.txt");
-    // Before robots.txt was read nobody can know.
-    apart(&seen[1..], millis(350), fate);
+    apart(&seen, millis(350), fate);
 }
 
 /// Makes `busy.test`, which answers some requests with a status and these header lines, and all else with pages; returns
@@ -384,6 +383,65 @@ fn overload_backs_off_longer_each_time(fate: Fate) {
 }
 
 /// However long a crawl has run when it is told, and however seldom it commits then.
+/// When a job is old enough it commits every two seconds: only then does a kill find something that no commit knows.
+#[test]
+fn a_rest_after_a_long_fetch_is_kept_after_a_kill() {
+    let (web, names) = web_on(2);
+    names.set("slow.test", Named::V4(vec![at(2)]));
+    web.host("slow.test", |request, wire| match request.target.as_str() {
+        "/robots.txt" => wire.answer(&Answer::missing()),
+        "/" => {
+            std::thread::sleep(millis(300));
+            wire.answer(&html("<a href='/next'></a>"))
+        }
+        _ => wire.answer(&html("next")),
+    });
+    let links: String = (0..60)
+        .map(|page| format!("<a href='/{page}'></a>"))
+        .collect();
+    let slow = format!("<a href='{}'></a>", web.url("slow.test", "/"));
+    web.host("busy.test", move |request, wire| {
+        match request.target.as_str() {
+            "/45" => wire.answer(&html(&slow)),
+            _ => wire.answer(&html(&links)),
+        }
+    });
+    let mut order = delayed(&names, 100);
+    order.set("scope.accept-surts", "[\"test,slow,\"]");
+    order.set(
+        "manners.groups",
+        "[{ name = 'slow', hosts = ['slow.test'], min-delay = '5ms', delay-factor = 5.0, max-delay = '1600ms' }]",
+    );
+    order.seed(web.url("busy.test", "/"));
+    let job = Job::give(&order);
+    let mut program = job.start();
+    let paces = job.dir().join("paces");
+    let asked = |target: &str| {
+        let seen = web.log_of(&["slow.test"]);
+        seen.into_iter().find(|seen| seen.target == target)
+    };
+    until_so("a long rest that is written down", || {
+        let noted = std::fs::read_to_string(&paces).unwrap_or_default();
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let is_long = |line: &str| {
+            let until = line
+                .strip_suffix(" slow")
+                .and_then(|until| until.parse().ok());
+            until.is_some_and(|until| Duration::from_millis(until) > since + millis(500))
+        };
+        noted.lines().any(is_long) || asked("/next").is_some()
+    });
+    program.signal(Signal::KILL);
+    program.wait();
+    job.finish();
+    // The page is asked for again, since no commit has it.
+    let seen = web.log_of(&["slow.test"]);
+    for pair in seen.windows(2).filter(|pair| pair[0].target == "/") {
+        let rest = pair[1].start - pair[0].end.unwrap();
+        assert!(rest + ROUNDING >= millis(1500), "{rest:?}");
+    }
+}
+
 #[test]
 fn a_retry_after_that_comes_late_is_kept_after_a_kill() {
     let (web, names) = web_on(1);

@@ -48,9 +48,21 @@ pub(super) fn check_fixed(running: &Order, document: &mut Document<Order>) {
     fixed(new.seeds == running.seeds, "seeds");
     fixed(new.bare_hosts == running.bare_hosts, "bare-hosts");
     fixed(new.same_url == running.same_url, "same-url");
-    if new.manners.queue_by != running.manners.queue_by {
-        let key = [Key::Name("manners"), Key::Name("queue-by")];
-        document.error(&key, "cannot change while the job runs");
+    fixed(new.priority == running.priority, "priority");
+    for (is_same, key) in [
+        (
+            new.manners.queue_by == running.manners.queue_by,
+            ["manners", "queue-by"],
+        ),
+        (new.warc.prefix == running.warc.prefix, ["warc", "prefix"]),
+        (
+            new.warc.compression == running.warc.compression,
+            ["warc", "compression"],
+        ),
+    ] {
+        if !is_same {
+            document.error(&key.map(Key::Name), "cannot change while the job runs");
+        }
     }
 }
 

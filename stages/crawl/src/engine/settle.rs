@@ -4,10 +4,10 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use ecluse_extract::Hop;
-use ecluse_frontier::{Added, Disposition, Finished, Item, Millis, Outcome, Precedence};
+use ecluse_frontier::{Added, Disposition, Finished, Item, Millis, NoteKind, Outcome, Precedence};
 use ecluse_http::{Place, Shape};
 use ecluse_report::{Fetched, HostTally, Kept, Moment, SeedTally, UriError};
-use ecluse_scope::{Answer, Seed};
+use ecluse_scope::{Answer, Reach, RobotsPolicy, Seed};
 use ecluse_stage::Failure;
 use url::Url;
 
@@ -18,7 +18,7 @@ use crate::manners::{exception, retry_delay};
 use crate::notes;
 use crate::pool::{Processed, Work, causes};
 use crate::records::{Capture, pack_dns};
-use crate::robots::{KeptAnswer, Led, authority_of};
+use crate::robots::{KeptAnswer, Led, Search, authority_of};
 use crate::sieve::FoundBy;
 
 /// Until a URL is asked again that waits for a robots.txt elsewhere.
@@ -73,6 +73,7 @@ impl Engine<'_> {
             }
             Found::NeedsRobots => self.fetch_robots_first(&item, errand.url.as_ref()),
             Found::Bad { status, why } => {
+                self.settle_robots_failure(errand.url.as_ref(), &why);
                 self.miss(&item, begun, &Missed::of(status, &why, Disposition::Failed))
             }
             Found::Forbidden { why } => {
@@ -120,6 +121,13 @@ impl Engine<'_> {
         }
     }
 
+    /// Gives a URL up that does not belong to the job any more: Heritrix's -5000.
+    pub(super) fn drop_item(&mut self, item: &Item, why: &str) -> Result<(), Failure> {
+        self.changed = true;
+        self.in_flight += 1;
+        self.miss(item, now(), &Missed::of(-5000, why, Disposition::Failed))
+    }
+
     /// Puts a URL back as if it had never been handed out.
     fn put_back(&mut self, item: &Item, after: Duration) -> Result<(), Failure> {
         self.in_flight -= 1;
@@ -141,7 +149,7 @@ impl Engine<'_> {
         {
             let keep = self.order.robots.keep.get();
             let at = Duration::from_millis(kept.at);
-            if Duration::from_millis(now().0) < at + keep {
+            if Duration::from_millis(now().0) < at.saturating_add(keep) {
                 let answer = Answer::Response {
                     status: kept.status,
                     body: &kept.body,
@@ -151,6 +159,9 @@ impl Engine<'_> {
                 drop(book);
                 return self.put_back(item, Duration::ZERO);
             }
+        }
+        if let Some(wait) = self.await_led(&authority) {
+            return self.put_back(item, wait);
         }
         let hops = format!("{}P", item.hops);
         let found = FoundBy {
@@ -170,6 +181,22 @@ impl Engine<'_> {
             Added::Seen => ROBOTS_WAIT,
         };
         self.put_back(item, wait)
+    }
+
+    /// Says how long to wait for a robots.txt that is being looked for elsewhere. What never comes from there, as from a
+    /// queue without budget, counts as unreachable.
+    fn await_led(&mut self, authority: &str) -> Option<Duration> {
+        let at = Duration::from_millis(now().0);
+        let mut book = self.shared.robots.borrow_mut();
+        match book.search(authority, at, self.order.robots.retry.get()) {
+            Search::None => None,
+            Search::Going => Some(ROBOTS_WAIT),
+            Search::InVain => {
+                let why = "it leads elsewhere, and nothing comes from there";
+                book.learn(&self.order, authority, Answer::Failed { why }, at);
+                Some(Duration::ZERO)
+            }
+        }
     }
 
     /// Notes that a robots.txt could not be had, if that is what was asked for.
@@ -203,6 +230,9 @@ impl Engine<'_> {
             .frontier
             .finish(Millis(at.0), item.id, &outcome)
             .map_err(blame)?;
+        if missed.took.is_some() {
+            self.note_rest(item)?;
+        }
         if matches!(finished, Finished::Retrying { .. } | Finished::PutBack) {
             return Ok(());
         }
@@ -305,7 +335,7 @@ impl Engine<'_> {
     /// Writes a capture down, everywhere at once: file, log, counts, frontier.
     pub(super) fn settle_processed(&mut self, processed: Processed) -> Result<(), Failure> {
         let Processed {
-            capture,
+            mut capture,
             links,
             mut annotations,
             body,
@@ -320,6 +350,7 @@ impl Engine<'_> {
         self.in_flight -= 1;
         if let Some(body) = body {
             self.settle_robots(&capture, &body)?;
+            capture.crawl_delay = self.crawl_delay(&capture.url).or(capture.crawl_delay);
         }
         let finished = self.finish_capture(&capture)?;
         let is_over = !matches!(finished, Finished::Retrying { .. } | Finished::PutBack);
@@ -342,6 +373,17 @@ impl Engine<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The delay that a robots.txt asks for which has just come: it holds from then on.
+    fn crawl_delay(&self, url: &Url) -> Option<Duration> {
+        let policy = self.order.robots.policy_of(url.host_str()?);
+        if policy == RobotsPolicy::Ignore {
+            return None;
+        }
+        let at = Duration::from_millis(now().0);
+        let book = self.shared.robots.borrow();
+        book.standing(&authority_of(url), at)?.crawl_delay()
     }
 
     fn finish_capture(&mut self, capture: &Capture) -> Result<Finished, Failure> {
@@ -369,9 +411,18 @@ impl Engine<'_> {
             disposition,
         };
         let at = Millis(now().0);
-        self.frontier
-            .finish(at, capture.item.id, &outcome)
-            .map_err(blame)
+        let finished = self.frontier.finish(at, capture.item.id, &outcome);
+        let finished = finished.map_err(blame)?;
+        self.note_rest(&capture.item)?;
+        Ok(finished)
+    }
+
+    /// Writes down how long a group rests now, if a kill could shorten that.
+    fn note_rest(&mut self, item: &Item) -> Result<(), Failure> {
+        if let Some(until) = self.frontier.long_rest(&item.group).map_err(blame)? {
+            self.paces.note(&item.group, until.0)?;
+        }
+        Ok(())
     }
 
     fn log_capture(
@@ -475,7 +526,7 @@ impl Engine<'_> {
             let target = exchange.head.text("Location");
             let target = target.and_then(|target| capture.url.join(&target).ok());
             let target = target.filter(|url| matches!(url.scheme(), "http" | "https"));
-            let (led, lost) = book.follow(followers, target);
+            let (led, lost) = book.follow(followers, target, at);
             for follower in lost {
                 let answer = Answer::RedirectedTooOften;
                 book.learn(&self.order, &follower.authority, answer, at);
@@ -499,8 +550,12 @@ impl Engine<'_> {
                     body: body.to_vec(),
                 };
                 let key = notes::key_of(follower.authority.as_bytes());
-                let noted = self.frontier.note(notes::ROBOTS, &key, &kept.encode());
-                noted.map_err(blame)?;
+                let kept = kept.encode();
+                // A longer one is asked for again after a restart: an order may read more than notes hold.
+                if kept.len() <= NoteKind::VALUE_BYTES {
+                    let noted = self.frontier.note(notes::ROBOTS, &key, &kept);
+                    noted.map_err(blame)?;
+                }
             }
             let standing = book.standing(&follower.authority, at);
             self.is_told_to_wait |= standing.is_some_and(|known| known.crawl_delay().is_some());
@@ -533,6 +588,7 @@ impl Engine<'_> {
             return Ok(());
         }
         let target = target.and_then(|target| Url::parse(target).ok());
+        let mut reach = None;
         if item.hops.is_empty() {
             let Ok(url) = Url::parse(&item.url) else {
                 return Ok(());
@@ -543,6 +599,7 @@ impl Engine<'_> {
                 .noted(notes::SEED_NUMBER, &key)
                 .map_err(blame)?;
             if let Some(number) = number {
+                reach = self.reach_of(&number);
                 let tally = SeedTally {
                     url: item.url.clone(),
                     tag: item.source.clone(),
@@ -554,19 +611,34 @@ impl Engine<'_> {
             }
         }
         if let Some(url) = target.filter(|_| self.order.scope.seed_redirects) {
+            if !item.hops.is_empty() {
+                let key = notes::key_of(item.url.as_bytes());
+                let noted = self.frontier.noted(notes::SEED_TARGET, &key);
+                let before = noted.map_err(blame)?;
+                reach = before
+                    .and_then(|value| notes::decode_target(&value))
+                    .and_then(|seed| seed.reach);
+            }
             let key = notes::key_of(url.as_str().as_bytes());
-            let value = url.as_str().as_bytes();
-            let noted = self.frontier.note(notes::SEED_TARGET, &key, value);
-            noted.map_err(blame)?;
             let seed = Seed {
                 url,
                 tag: item.source.clone(),
-                reach: None,
+                reach,
             };
+            let value = notes::encode_target(&seed);
+            let noted = self.frontier.note(notes::SEED_TARGET, &key, &value);
+            noted.map_err(blame)?;
             self.sieve.scope.add_seed(&seed);
             self.led_to.push(seed);
         }
         Ok(())
+    }
+
+    /// How far around it the seed of a number reaches, where the order says so for it.
+    fn reach_of(&self, number: &[u8]) -> Option<Reach> {
+        let number = number.try_into().map(u64::from_be_bytes).ok()?;
+        let seed = self.job.seeds.seeds.get(usize::try_from(number).ok()?);
+        seed?.reach
     }
 
     /// Stores an answer of the DNS.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ecluse_frontier::Millis;
+use ecluse_frontier::{Frontier, Millis};
 use ecluse_http::Jar;
 use ecluse_report::{Moment, Progress, progress_note};
 use ecluse_scope::{Order, Priority};
@@ -16,7 +16,7 @@ use super::{Ending, Engine, blame, client, packing, pool_order, year};
 use crate::control::{self, Request};
 use crate::errand::now;
 use crate::explain::{Explanation, Known};
-use crate::manners::{frontier_settings, set_groups};
+use crate::manners::{budget_of, exception, frontier_settings, set_groups};
 use crate::notes;
 use crate::place::{JobDir, write_quick, write_whole};
 use crate::records::pack_warcinfo;
@@ -151,6 +151,14 @@ impl Engine<'_> {
 
     /// Makes everything durable, as one.
     pub(super) fn commit(&mut self) -> Result<(), Failure> {
+        self.commit_by(Frontier::commit)
+    }
+
+    /// Makes everything durable by the frontier's commit, or by the one with which it is left in good order.
+    pub(super) fn commit_by(
+        &mut self,
+        commit: impl FnOnce(&mut Frontier, &[u8]) -> ecluse_frontier::Result<()>,
+    ) -> Result<(), Failure> {
         self.warcs.sync()?;
         self.checkpoint.logs = self.logs.sync()?;
         self.checkpoint.warc.clone_from(&self.warcs.state);
@@ -158,7 +166,8 @@ impl Engine<'_> {
         self.checkpoint.busy = millis(self.busy());
         let bytes = serde_json::to_vec(&self.checkpoint)
             .map_err(|error| Failure::halt(format!("cannot write a checkpoint: {error}")))?;
-        self.frontier.commit(&bytes).map_err(blame)?;
+        commit(&mut self.frontier, &bytes).map_err(blame)?;
+        self.paces.clear()?;
         self.committed_bytes = self.warcs.all_bytes();
         self.changed = false;
         self.is_told_to_wait = false;
@@ -220,7 +229,7 @@ impl Engine<'_> {
             "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/",
         );
         put("hostname", &self.around.host);
-        put("operator", &self.job.contact);
+        put("operator", self.job.contact_of(order));
         put("publisher", &self.job.organization);
         put("isPartOf", &format!("{}-{}", order.job, order.harvest));
         put("description", &order.description);
@@ -287,7 +296,7 @@ impl Engine<'_> {
         Ok(self.logs.changes.append(&progress_note(now(), what))?)
     }
 
-    fn log_progress(&mut self) -> Result<(), Failure> {
+    pub(super) fn log_progress(&mut self) -> Result<(), Failure> {
         let counts = self.frontier.counts();
         let progress = Progress {
             at: now(),
@@ -388,6 +397,7 @@ impl Engine<'_> {
         for request in control::requests(&self.job.dir)? {
             match request {
                 Request::Amend { name, text } => self.amend(&name, &text)?,
+                Request::Bad { name, problem } => self.refuse(&name, &problem)?,
                 Request::Ask { name, url } => {
                     let answer = self.explain(&url);
                     control::answer(&self.job.dir, &name, &answer)?;
@@ -405,9 +415,9 @@ impl Engine<'_> {
         };
         let order = Rc::new(amended.order);
         let began = year(self.checkpoint.begun);
-        if let Err(error) =
-            self.sieve
-                .changed(&order, &[&self.job.seeds.seeds, &self.led_to], began)
+        if let Err(error) = self
+            .sieve
+            .changed(&order, &self.job.seeds, &self.led_to, began)
         {
             return self.refuse(name, &error.to_string());
         }
@@ -415,6 +425,7 @@ impl Engine<'_> {
         let text = toml::to_string(&*order)
             .map_err(|error| Failure::halt(format!("cannot write the changed order: {error}")))?;
         write_whole(&self.job.dir.order(), text.as_bytes())?;
+        self.is_changed = true;
         self.put_in_force(order)?;
         for change in &changes {
             tracing::info!(job = self.order.job, change, "order changed");
@@ -434,6 +445,9 @@ impl Engine<'_> {
     fn put_in_force(&mut self, order: Rc<Order>) -> Result<(), Failure> {
         let settings = frontier_settings(&order, self.around.capacity);
         self.frontier.set_settings(settings).map_err(blame)?;
+        if order.budget != self.order.budget {
+            self.set_exceptions(&order)?;
+        }
         set_groups(&order, &mut self.frontier).map_err(blame)?;
         self.budgeted.clear();
         self.packer = Packer::new(packing(&order));
@@ -441,12 +455,36 @@ impl Engine<'_> {
         let agent = order.user_agent(&self.job.contact).map_err(Failure::hold)?;
         self.shared.user_agent.replace(agent.into());
         self.shared.grouping.replace(Rc::new(order.grouping()));
+        if order.network.resolvers != self.order.network.resolvers {
+            let resolver = crate::errand::resolver(&order).map_err(Failure::hold)?;
+            self.shared.resolver.replace(Rc::new(resolver));
+        }
         self.shared.robots.borrow_mut().forget();
         self.shared
             .client
             .replace(Rc::new(client(self.job, &order)?));
         self.shared.order.replace(Rc::clone(&order));
         self.order = order;
+        Ok(())
+    }
+
+    /// Gives every queue the budget that the order has for its host now. A retired one that has something left comes back.
+    fn set_exceptions(&mut self, order: &Order) -> Result<(), Failure> {
+        if order.budget.exceptions.is_empty() && self.order.budget.exceptions.is_empty() {
+            return Ok(());
+        }
+        let mut others = Vec::new();
+        let walked = self.frontier.queues(|queue| {
+            if queue.budget != budget_of(order, host_of_queue(&queue.name)) {
+                others.push(queue.name);
+            }
+            true
+        });
+        walked.map_err(blame)?;
+        for queue in others {
+            let budget = exception(order, host_of_queue(&queue));
+            self.frontier.set_budget(&queue, budget).map_err(blame)?;
+        }
         Ok(())
     }
 
@@ -520,6 +558,14 @@ pub(crate) fn why_slow(reason: ecluse_frontier::Reason) -> &'static str {
     }
 }
 
+/// The host in the name of a queue, which may have a port.
+pub(crate) fn host_of_queue(queue: &str) -> &str {
+    match queue.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => queue,
+    }
+}
+
 /// Memory of this process, in KiB.
 fn memory_kib() -> u64 {
     let text = std::fs::read_to_string(Path::new("/proc/self/statm")).unwrap_or_default();
@@ -533,4 +579,21 @@ fn memory_kib() -> u64 {
 
 fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_name_their_hosts() {
+        for (queue, host) in [
+            ("a.example", "a.example"),
+            ("a.example:8080", "a.example"),
+            ("[2001:db8::1]:81", "[2001:db8::1]"),
+            ("[2001:db8::1]", "[2001:db8::1]"),
+        ] {
+            assert_eq!(host_of_queue(queue), host);
+        }
+    }
 }

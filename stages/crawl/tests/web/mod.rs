@@ -104,6 +104,16 @@ impl Job {
         Self { root }
     }
 
+    /// Gives an order as a text, with files beside it, to the crawl in a new root.
+    pub(crate) fn give_text(text: &str, files: &[(&str, &[u8])]) -> Self {
+        let root = Root::new();
+        root.settings(&["crawl"], "");
+        let mut all = vec![("order.toml", text.as_bytes())];
+        all.extend_from_slice(files);
+        root.put_files("crawl", "order", &all);
+        Self { root }
+    }
+
     /// Crawls it in a new root to its end and returns what is there.
     pub(crate) fn crawl(order: &Order) -> Harvest {
         let job = Self::give(order);

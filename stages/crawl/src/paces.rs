@@ -1,0 +1,112 @@
+//! The rests that groups were given since the last commit, where a kill must not shorten them.
+//!
+//! After a kill the frontier lets every group rest for its delay of the last commit. A fetch that took long, or a server that
+//! asks for patience, may have made that longer since. These are written here at once and not synced: a process that
+//! dies leaves them to the next one, and after a power cut a machine is not back before most of them are over.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+/// More than this is not read: a file between two commits is never so long.
+const LONGEST: u64 = 64 << 20;
+
+/// A rest: a group, and until when, in milliseconds since 1970.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rest {
+    pub(crate) group: String,
+    pub(crate) until: u64,
+}
+
+/// The file with the rests.
+pub(crate) struct Paces {
+    file: File,
+    is_empty: bool,
+}
+
+impl Paces {
+    /// Opens the file, and says what stands in it.
+    pub(crate) fn open(path: &Path) -> io::Result<(Self, Vec<Rest>)> {
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(path)?;
+        let mut bytes = Vec::new();
+        (&mut file).take(LONGEST).read_to_end(&mut bytes)?;
+        file.seek(SeekFrom::End(0))?;
+        let paces = Self {
+            file,
+            is_empty: bytes.is_empty(),
+        };
+        Ok((paces, parse(&String::from_utf8_lossy(&bytes))))
+    }
+
+    /// Writes a rest down.
+    pub(crate) fn note(&mut self, group: &str, until: u64) -> io::Result<()> {
+        self.is_empty = false;
+        self.file.write_all(format!("{until} {group}\n").as_bytes())
+    }
+
+    /// Forgets everything: a commit knows it.
+    pub(crate) fn clear(&mut self) -> io::Result<()> {
+        if !self.is_empty {
+            self.file.set_len(0)?;
+            self.file.seek(SeekFrom::Start(0))?;
+            self.is_empty = true;
+        }
+        Ok(())
+    }
+}
+
+/// Reads the lines that are whole.
+fn parse(text: &str) -> Vec<Rest> {
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let rests = whole.lines().filter_map(|line| {
+        let (until, group) = line.split_once(' ')?;
+        Some(Rest {
+            group: group.to_owned(),
+            until: until.parse().ok()?,
+        })
+    });
+    rests.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rest(group: &str, until: u64) -> Rest {
+        Rest {
+            group: group.to_owned(),
+            until,
+        }
+    }
+
+    #[test]
+    fn what_was_noted_since_the_last_commit_is_found_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("paces");
+        let (mut paces, found) = Paces::open(&path).unwrap();
+        assert_eq!(found, []);
+        paces.note("ip:192.0.2.1", 7).unwrap();
+        paces.clear().unwrap();
+        paces.note("a group", 8).unwrap();
+        drop(paces);
+        let (mut paces, found) = Paces::open(&path).unwrap();
+        assert_eq!(found, [rest("a group", 8)]);
+        paces.note("b", 9).unwrap();
+        let (mut paces, found) = Paces::open(&path).unwrap();
+        assert_eq!(found, [rest("a group", 8), rest("b", 9)]);
+        paces.clear().unwrap();
+        assert_eq!(Paces::open(&path).unwrap().1, []);
+    }
+
+    #[test]
+    fn half_a_line_is_none() {
+        assert_eq!(parse("12 a\nx b\n99"), [rest("a", 12)]);
+        assert_eq!(parse("99 a"), []);
+        assert_eq!(parse(""), []);
+    }
+}

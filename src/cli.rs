@@ -237,9 +237,12 @@ pub(crate) struct DemoOptions {
     #[arg(long, value_name = "DIR")]
     pub(crate) into: Option<PathBuf>,
     /// The port on 127.0.0.1 where the small web is served; it is part of every URL
-    #[arg(long, value_name = "N", default_value_t = 8470)]
+    #[arg(long, value_name = "N", default_value_t = PORT)]
     pub(crate) port: u16,
 }
+
+/// Where the small web is served unless somebody says otherwise.
+pub(crate) const PORT: u16 = 8470;
 
 #[derive(Debug, Args)]
 pub(crate) struct WhyOptions {

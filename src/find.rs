@@ -9,6 +9,7 @@ use ecluse_stage::Exit;
 use crate::desk::{Desk, Trouble};
 
 pub(crate) fn find(desk: &Desk, terms: &[String]) -> Result<ExitCode, Trouble> {
+    desk.must_be_archive()?;
     let mut found = Vec::new();
     let mut names = std::collections::BTreeSet::new();
     for stage in desk.stages()? {

@@ -17,6 +17,7 @@ use crate::show;
 use crate::survey::{Condition, LISTED, Need, Survey};
 
 pub(crate) fn status(desk: &Desk, options: &StatusOptions) -> Result<ExitCode, Trouble> {
+    desk.must_be_archive()?;
     if let Some(stage) = &options.stage {
         desk.known_stage(stage)?;
     }
@@ -43,11 +44,12 @@ fn watch(desk: &Desk, options: &StatusOptions) -> Result<ExitCode, Trouble> {
     }
     let terminal = io::stdout().is_terminal();
     if terminal {
-        desk.print("\x1b[?1049h\x1b[?25l")?;
+        // Lines that do not fit are cut by the terminal: wrapped, they would push the rest off the screen.
+        desk.print("\x1b[?1049h\x1b[?25l\x1b[?7l")?;
     }
     let result = draw_again(desk, options, &stop, terminal);
     if terminal {
-        desk.print("\x1b[?25h\x1b[?1049l")?;
+        desk.print("\x1b[?7h\x1b[?25h\x1b[?1049l")?;
     }
     result.map(|()| Exit::Done.into())
 }
@@ -96,12 +98,15 @@ pub(crate) fn brief(survey: &Survey) -> String {
     let oldest = survey
         .stages
         .iter()
-        .filter(|stage| !stage.is_end)
+        .filter(|stage| !stage.is_end && !stage.is_optional)
         .filter_map(|stage| stage.depths.oldest_ready)
         .max();
     format!(
         "ecluse: {} waiting, {} working, {} deferred, {} held, oldest {}, {} need you",
-        sum(|s| if s.is_end { 0 } else { s.depths.ready }),
+        sum(|s| match s.is_end || s.is_optional {
+            true => 0,
+            false => s.depths.ready,
+        }),
         sum(|s| s.depths.working),
         sum(|s| s.depths.deferred),
         sum(|s| s.depths.held),
@@ -130,16 +135,16 @@ fn screen(desk: &Desk, survey: &Survey, height: usize) -> String {
             count if stage.last_hour.estimated => format!("~{count}"),
             count => count.to_string(),
         };
-        let state = if stage.is_end {
-            "end of the chain".to_owned()
-        } else {
-            stage.state.word().to_owned()
+        let state = match stage.state {
+            _ if stage.is_end => "end of the chain",
+            Condition::Stopped if stage.is_optional => "not needed",
+            state => state.word(),
         };
         let state = match stage.state {
-            Condition::Ok => state,
-            Condition::Stopped => paint.dim(&state),
-            Condition::Paused | Condition::Blocked => paint.yellow(&state),
-            Condition::Halted => paint.red(&state),
+            Condition::Ok => state.to_owned(),
+            Condition::Stopped => paint.dim(state),
+            Condition::Paused | Condition::Blocked => paint.yellow(state),
+            Condition::Silent | Condition::Halted => paint.red(state),
         };
         let held = format!("{:>6}", depths.held);
         let held = if depths.held > 0 {
@@ -214,8 +219,9 @@ fn needs(text: &mut String, survey: &Survey, paint: &Paint, room: usize) {
     let longest = if room < 1000 { 200 } else { 600 };
     for (at, need) in survey.needs_you.iter().take(shown).enumerate() {
         let subject = need.parcel.as_deref().unwrap_or("");
-        let line = format!("{:<10} {subject}", show::cut(&need.stage, 10));
-        let line = format!("{} {}", line.trim_end(), need.what);
+        let space = if subject.is_empty() { "" } else { " " };
+        let stage = show::cut(&need.stage, 10);
+        let line = format!("{stage:<10} {subject}{space}{}", need.what);
         text.push_str(&format!(
             "  {:>2}. {}\n",
             at + 1,

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use ecluse_clean::Clean;
 use ecluse_spool::{Depths, Place, Room, State, Throughput};
-use ecluse_stage::{Stage, marks_of, say_blocked};
+use ecluse_stage::{Exit, Stage, marks_of, say_blocked};
 use serde::{Deserialize, Serialize};
 
 use crate::desk::{Desk, Trouble};
@@ -35,6 +36,8 @@ pub(crate) struct StageView {
     pub(crate) state: Condition,
     pub(crate) why: String,
     pub(crate) living_workers: usize,
+    /// Nobody waits for what it would do.
+    pub(crate) is_optional: bool,
     /// Only a place where results go: no stage of this chain takes from it.
     pub(crate) is_end: bool,
 }
@@ -47,6 +50,7 @@ pub(crate) enum Condition {
     Stopped,
     Paused,
     Blocked,
+    Silent,
     Halted,
 }
 
@@ -57,6 +61,7 @@ impl Condition {
             Condition::Stopped => "not running",
             Condition::Paused => "PAUSED",
             Condition::Blocked => "BLOCKED",
+            Condition::Silent => "SILENT",
             Condition::Halted => "HALTED",
         }
     }
@@ -126,7 +131,7 @@ impl Desk {
                 stage: "delete".into(),
                 parcel: None,
                 what: format!("nothing is removed since {}: {}", frozen.since, frozen.why),
-                command: "ecluse verify --release --why \"…\"".into(),
+                command: self.command("verify --release --why \"…\""),
             });
         }
     }
@@ -147,8 +152,16 @@ impl Desk {
             .find(|worker| worker.alive && worker.note.state == "halted");
         let base = ecluse_config::base_of(name);
         let is_end = !self.entries.iter().any(|entry| entry.name == base);
+        let silent = workers
+            .iter()
+            .filter(|worker| worker.alive && worker.silent > settings.lease.0)
+            .max_by_key(|worker| worker.silent);
         let (state, why) = if let Some(worker) = halted {
             (Condition::Halted, worker.note.why.clone())
+        } else if let Some(worker) = silent {
+            let silent = show::age(worker.silent.as_secs());
+            let why = format!("worker {} lives and has not moved for {silent}", worker.id);
+            (Condition::Silent, why)
         } else if let Some(blocked) = self.blocked(name, &next)? {
             let state = match blocked {
                 ecluse_spool::Blocked::Paused(_) => Condition::Paused,
@@ -168,11 +181,21 @@ impl Desk {
             state,
             why,
             living_workers: living,
+            is_optional: living == 0 && base == Clean::NAME && self.is_dry_run()?,
             is_end,
         })
     }
 
-    fn blocked(
+    /// Tells whether clean only says what it would remove: a chain that runs without it does all of its work.
+    fn is_dry_run(&self) -> Result<bool, Trouble> {
+        let settings: ecluse_clean::Settings = self
+            .pipeline
+            .stage_settings(Clean::NAME)
+            .map_err(|error| Trouble::new(Exit::Config, error))?;
+        Ok(!settings.remove)
+    }
+
+    pub(crate) fn blocked(
         &self,
         name: &str,
         next: &[String],
@@ -181,7 +204,21 @@ impl Desk {
             return Ok(None);
         }
         let marks = marks_of(&self.pipeline.shell(name));
-        Ok(self.yard.pressure(name, next, &marks, None)?)
+        let base = ecluse_config::base_of(name);
+        let spreads = self.entries.iter().any(|e| e.name == base && e.spreads);
+        if !spreads || next.len() < 2 {
+            return Ok(self.yard.pressure(name, next, &marks, None)?);
+        }
+        // It goes on while one of them has room.
+        let mut full = None;
+        for next in next {
+            let next = std::slice::from_ref(next);
+            full = self.yard.pressure(name, next, &marks, None)?;
+            if full.is_none() {
+                break;
+            }
+        }
+        Ok(full)
     }
 
     fn needs_of_stage(&self, view: &StageView, needs: &mut Vec<Need>) {
@@ -197,7 +234,7 @@ impl Desk {
         match view.state {
             Condition::Paused => need(
                 format!("{}, {behind} behind it", view.why),
-                format!("ecluse resume {}", view.name),
+                self.command(&format!("resume {}", view.name)),
             ),
             Condition::Halted => need(
                 format!("halted: {}", view.why),
@@ -207,10 +244,22 @@ impl Desk {
                 format!("claims nothing: {}", view.why),
                 "it goes on by itself".into(),
             ),
-            Condition::Stopped if behind + view.depths.working > 0 => need(
-                format!("{behind} waiting and no worker"),
-                format!("systemctl start ecluse@{0}  or  ecluse run {0}", view.name),
+            Condition::Silent => need(
+                view.why.clone(),
+                format!("systemctl restart ecluse@{}", view.name),
             ),
+            Condition::Stopped if view.is_optional => {}
+            Condition::Stopped if behind + view.depths.working > 0 => {
+                let left = match view.depths.working {
+                    0 => String::new(),
+                    working => format!(", {working} left by the dead"),
+                };
+                let run = self.command(&format!("run {}", view.name));
+                need(
+                    format!("{behind} waiting and no worker{left}"),
+                    format!("systemctl start ecluse@{}  or  {run}", view.name),
+                );
+            }
             Condition::Stopped | Condition::Ok => {}
         }
         if !view.depths.refused.is_empty() {
@@ -248,7 +297,7 @@ impl Desk {
                 stage: stage.to_owned(),
                 parcel: None,
                 what: format!("{count} deferred, tried again by themselves: {reason}"),
-                command: format!("ecluse retry --stage {stage}"),
+                command: self.command(&format!("retry --stage {stage} --all")),
             });
         }
         held.sort_by(|a, b| a.parcel.cmp(&b.parcel));
@@ -268,7 +317,11 @@ impl Desk {
                 stage: stage.to_owned(),
                 parcel: Some(place.parcel.to_string()),
                 what,
-                command: format!("ecluse why {number}   ecluse release {number}"),
+                command: format!(
+                    "{}   {}",
+                    self.command(&format!("why {number}")),
+                    self.command(&format!("release {number}"))
+                ),
             });
         }
         Ok(())

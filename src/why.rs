@@ -7,11 +7,12 @@ use ecluse_stage::Exit;
 use ecluse_telemetry::printable;
 
 use crate::act::Deed;
-use crate::desk::{Desk, Trouble};
+use crate::desk::{Desk, Trouble, stem_of};
 use crate::life::deed;
 use crate::show;
 
 pub(crate) fn why(desk: &Desk, what: &str) -> Result<ExitCode, Trouble> {
+    desk.must_be_archive()?;
     let id = identify(desk, what)?;
     let stages = desk.stages()?;
     let places = desk.yard.locate(&stages, &id)?;
@@ -71,8 +72,19 @@ pub(crate) fn why(desk: &Desk, what: &str) -> Result<ExitCode, Trouble> {
 
 /// Returns the one parcel meant.
 fn identify(desk: &Desk, what: &str) -> Result<ParcelId, Trouble> {
-    let places = desk.places(what)?;
+    let places = match desk.places(what) {
+        Ok(places) => places,
+        // No number that was shown: a name may begin with one. To look is no risk.
+        Err(trouble) => {
+            let named = desk.named(what)?;
+            if named.is_empty() {
+                return Err(trouble);
+            }
+            named
+        }
+    };
     let mut names: Vec<ParcelId> = places.into_iter().map(|place| place.parcel).collect();
+    names.sort();
     names.dedup();
     if let [one] = names.as_slice() {
         return Ok(one.clone());
@@ -89,12 +101,13 @@ fn identify(desk: &Desk, what: &str) -> Result<ParcelId, Trouble> {
     {
         return Ok(id);
     }
+    let stem = stem_of(what)?;
     // Finished and gone: its name may be the beginning of one that a receipt knows.
     let mut known = std::collections::BTreeSet::new();
     for stage in desk.stages()? {
         desk.yard.each_receipt(&stage, &mut |filed| {
             for input in &filed.receipt.inputs {
-                if input.parcel.as_str().starts_with(what) && known.len() < 6 {
+                if input.parcel.as_str().starts_with(stem) && known.len() < 6 {
                     known.insert(input.parcel.clone());
                 }
             }
@@ -194,15 +207,12 @@ fn next_and_help(desk: &Desk, place: &Place, text: &mut String) -> Result<(), Tr
     let mut help = Vec::new();
     for (deed, command, why) in [
         (Deed::Release, "release", "lets it be tried again at once"),
-        (Deed::Hold, "hold", "sets it aside, with --why"),
-        (
-            Deed::Discard,
-            "discard",
-            "takes it out of the chain, with --why",
-        ),
+        (Deed::Hold, "hold", "sets it aside"),
+        (Deed::Discard, "discard", "takes it out of the chain"),
     ] {
         if deed.states().contains(&place.state) {
-            help.push(format!("    ecluse {command} {}   {why}\n", place.parcel));
+            let words = format!("{command} {}{}", place.parcel, deed.reason());
+            help.push(format!("    {}   {why}\n", desk.command(&words)));
         }
     }
     if !help.is_empty() {

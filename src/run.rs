@@ -131,14 +131,15 @@ pub(crate) fn tell(desk: &Desk, ended: &Ended) -> Result<(), Trouble> {
             "blocked": ended.blocked,
         }));
     }
+    let steps = if ended.done == 1 { "step" } else { "steps" };
     let mut line = format!(
-        "{} steps done, {} held, {} deferred",
+        "{} {steps} done, {} held, {} deferred",
         ended.done, ended.held, ended.deferred
     );
     if let Some(why) = ended.halted.as_ref().or(ended.blocked.as_ref()) {
         line.push_str(&format!("; stopped: {why}"));
     } else if ended.held > 0 {
-        line.push_str("; see `ecluse status`");
+        line.push_str(&format!("; see `{}`", desk.command("status")));
     }
     desk.say(&line)
 }

@@ -67,7 +67,7 @@ fn draw_again(
             .map_or(24, |size| usize::from(size.ws_row).max(10));
         let text = screen(desk, &survey, height);
         if terminal {
-            let text = text.replace('\n', "\x1b[K\r\n");
+            let text = clip(&text, height).replace('\n', "\x1b[K\r\n");
             desk.print(&format!("\x1b[H{text}\x1b[J"))?;
         } else {
             desk.print(&text)?;
@@ -173,6 +173,23 @@ fn screen(desk: &Desk, survey: &Survey, height: usize) -> String {
     text
 }
 
+/// Cuts a screen to a height: lines too many would push the first ones off it.
+fn clip(text: &str, height: usize) -> String {
+    let lines = text.lines().count();
+    // The line after the last is the cursor's.
+    let room = height.saturating_sub(1);
+    if lines <= room {
+        return text.to_owned();
+    }
+    let kept = room.saturating_sub(1);
+    let mut clipped: String = text.lines().take(kept).map(|l| format!("{l}\n")).collect();
+    clipped.push_str(&format!(
+        "… {} lines more than this window has\n",
+        lines - kept
+    ));
+    clipped
+}
+
 fn head(desk: &Desk, survey: &Survey, paint: &Paint) -> String {
     let now = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::system());
     let place = [
@@ -234,5 +251,21 @@ fn needs(text: &mut String, survey: &Survey, paint: &Paint, room: usize) {
             "      and {} more: ecluse status --json\n",
             all - shown
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_screen_is_no_higher_than_its_window() {
+        let text = "1\n2\n3\n4\n5\n";
+        assert_eq!(clip(text, 6), text);
+        assert_eq!(
+            clip(text, 5),
+            "1\n2\n3\n… 2 lines more than this window has\n"
+        );
+        assert_eq!(clip(text, 1), "… 5 lines more than this window has\n");
     }
 }

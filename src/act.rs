@@ -34,7 +34,7 @@ impl Deed {
         match self {
             Deed::Retry | Deed::Release => format!("waits to be tried again in {stage}"),
             Deed::Hold => format!("is held in {stage}"),
-            Deed::Discard => format!("is out of the chain, under discarded/{stage}/"),
+            Deed::Discard => format!("is out of the chain, under work/{stage}/discarded/"),
         }
     }
 

@@ -104,7 +104,7 @@ pub(crate) enum Verb {
     /// Lets held parcels go on
     #[command(after_help = "Example:\n  ecluse release 1 --why \"looked at it, harmless\"")]
     Release(Choice),
-    /// Takes parcels out of the chain; they stay on disk under discarded/
+    /// Takes parcels out of the chain; they stay on disk in discarded/ of their stage
     #[command(after_help = "Example:\n  ecluse discard 1 --why \"test file of the crawl team\"")]
     Discard(Choice),
     /// Lets a stage take no more work; what is in hand is finished

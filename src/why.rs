@@ -105,11 +105,9 @@ fn identify(desk: &Desk, what: &str) -> Result<ParcelId, Trouble> {
     // Finished and gone: its name may be the beginning of one that a receipt knows.
     let mut known = std::collections::BTreeSet::new();
     for stage in desk.stages()? {
-        desk.yard.each_receipt(&stage, &mut |filed| {
-            for input in &filed.receipt.inputs {
-                if input.parcel.as_str().starts_with(stem) && known.len() < 6 {
-                    known.insert(input.parcel.clone());
-                }
+        desk.yard.each_finished(&stage, &mut |name| {
+            if name.starts_with(stem) && known.len() < 6 {
+                known.extend(ParcelId::new(name).ok());
             }
         })?;
     }
@@ -183,6 +181,14 @@ fn next_and_help(desk: &Desk, place: &Place, text: &mut String) -> Result<(), Tr
     if let Some(why) = desk.yard.why(&place.stage, &place.parcel)? {
         text.push_str(&format!(
             "\n  held since {} by {}\n    {}\n",
+            show::local(&why.when),
+            why.by,
+            why.reason
+        ));
+    }
+    if let Some(why) = desk.yard.why_discarded(place) {
+        text.push_str(&format!(
+            "\n  discarded {} by {}\n    {}\n",
             show::local(&why.when),
             why.by,
             why.reason

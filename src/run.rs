@@ -11,6 +11,7 @@ use ecluse_stage::{Control, Ended, Entry, Exit, Plan, Progress, start_log, super
 use crate::cli::RunOptions;
 use crate::desk::{Desk, Trouble};
 use crate::processes;
+use crate::show;
 
 pub(crate) fn run(desk: &Desk, options: &RunOptions) -> Result<ExitCode, Trouble> {
     let entries = chosen(desk, &options.stages)?;
@@ -116,7 +117,7 @@ fn progress() -> Progress {
                 )
             })
             .collect();
-        let line = crate::show::cut(&parts.join("  "), 78);
+        let line = show::cut(&parts.join("  "), show::columns().saturating_sub(1));
         let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
     })
 }

@@ -81,6 +81,14 @@ pub(crate) fn word(text: &str) -> String {
     format!("'{}'", text.replace('\'', r#"'"'"'"#))
 }
 
+/// Returns the columns of the terminal where progress is shown; one that does not know has eighty.
+pub(crate) fn columns() -> usize {
+    match rustix::termios::tcgetwinsize(std::io::stderr()) {
+        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col).clamp(20, 400),
+        _ => 80,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -141,14 +141,14 @@ impl Artist {
             stages: stages.collect(),
             elapsed: self.begun.elapsed(),
             stopping: self.stopping.load(Ordering::SeqCst),
-            width: width(),
+            width: show::columns(),
         }
     }
 
     /// Draws lines over those that stand there.
     fn draw(&mut self, lines: &[String], widths: Vec<usize>) {
         let mut text = String::new();
-        let rows = rows(&self.drawn, width());
+        let rows = rows(&self.drawn, show::columns());
         if rows > 0 {
             text.push_str(&format!("\x1b[{rows}A"));
         }
@@ -259,14 +259,6 @@ impl Scene {
 /// Returns how many rows lines take on a terminal that has become so wide since: one that was made narrower wraps them.
 fn rows(drawn: &[usize], width: usize) -> usize {
     drawn.iter().map(|line| line.div_ceil(width).max(1)).sum()
-}
-
-/// Columns of the terminal; one that does not know has eighty.
-fn width() -> usize {
-    match rustix::termios::tcgetwinsize(io::stderr()) {
-        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col).clamp(20, 400),
-        _ => 80,
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use ecluse_testkit::root::until_so;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 fn ecluse(root: &Path, words: &[&str]) -> Output {
@@ -424,4 +426,40 @@ fn one_machine_s_copy_of_a_stage_is_a_process_too() {
     assert_eq!(output.status.code(), Some(0), "{}", complaint(&output));
     let status = json(root, &["status"]);
     assert_eq!(stage(&status, "split@alpha")["last-hour"]["count"], 1);
+}
+
+#[test]
+fn a_worker_that_lives_and_does_not_move_is_shown() {
+    let dir = installed();
+    let root = dir.path();
+    std::fs::write(
+        root.join("pipeline.toml"),
+        "version = 1\n[chain]\nstages = [\"relay\", \"end\"]\n[defaults]\nmin-free = \"1 MB\"\nheartbeat = \"200ms\"\nlease = \"600ms\"\n",
+    )
+    .unwrap();
+    let mut run = Command::new(env!("CARGO_BIN_EXE_ecluse-sample"))
+        .args(["--log", "error", "--root"])
+        .arg(root)
+        .args(["run", "relay"])
+        .spawn()
+        .unwrap();
+    let pid = Pid::from_raw(i32::try_from(run.id()).unwrap()).unwrap();
+    let is = |state: &str| {
+        root.join("work").exists() && stage(&json(root, &["status"]), "relay")["state"] == state
+    };
+    until_so("it runs", || is("ok"));
+    kill_process(pid, Signal::STOP).unwrap();
+    until_so("it is silent", || is("silent"));
+    let check = ecluse(root, &["check"]);
+    assert_eq!(check.status.code(), Some(2), "{}", text(&check));
+    let screen = text(&ecluse(root, &["status"]));
+    assert!(
+        screen.contains("systemctl restart ecluse@relay"),
+        "{screen}"
+    );
+    kill_process(pid, Signal::CONT).unwrap();
+    until_so("it goes on", || is("ok"));
+    run.kill().unwrap();
+    run.wait().unwrap();
+    until_so("it is gone", || is("stopped"));
 }

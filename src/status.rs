@@ -169,7 +169,7 @@ fn screen(desk: &Desk, survey: &Survey, height: usize) -> String {
     text.push('\n');
     text.push_str(&jobs::table(&survey.jobs, paint));
     let room = height.saturating_sub(text.lines().count() + 2);
-    needs(&mut text, survey, &paint, room);
+    needs(desk, &mut text, survey, &paint, room);
     text
 }
 
@@ -222,7 +222,7 @@ fn head(desk: &Desk, survey: &Survey, paint: &Paint) -> String {
     format!("{}\n\n", paint.bold(&head.replace("    ", "  ")))
 }
 
-fn needs(text: &mut String, survey: &Survey, paint: &Paint, room: usize) {
+fn needs(desk: &Desk, text: &mut String, survey: &Survey, paint: &Paint, room: usize) {
     let all = survey.needs_you.len();
     if all == 0 {
         text.push_str("  Nothing needs you.\n");
@@ -248,8 +248,9 @@ fn needs(text: &mut String, survey: &Survey, paint: &Paint, room: usize) {
     }
     if shown < all {
         text.push_str(&format!(
-            "      and {} more: ecluse status --json\n",
-            all - shown
+            "      and {} more: {}\n",
+            all - shown,
+            desk.command("status --json")
         ));
     }
 }

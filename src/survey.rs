@@ -318,9 +318,8 @@ impl Desk {
                 parcel: Some(place.parcel.to_string()),
                 what,
                 command: format!(
-                    "{}   {}",
-                    self.command(&format!("why {number}")),
-                    self.command(&format!("release {number}"))
+                    "{}   or  release {number}",
+                    self.command(&format!("why {number}"))
                 ),
             });
         }

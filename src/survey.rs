@@ -136,7 +136,8 @@ impl Desk {
         }
     }
 
-    fn view(&self, name: &str) -> Result<StageView, Trouble> {
+    /// Looks at one stage.
+    pub(crate) fn view(&self, name: &str) -> Result<StageView, Trouble> {
         let depths = self.yard.depths(name)?;
         let settings = self.pipeline.shell(name);
         let next: Vec<String> = self

@@ -10,6 +10,7 @@ use crate::act::Deed;
 use crate::desk::{Desk, Trouble, stem_of};
 use crate::life::deed;
 use crate::show;
+use crate::survey::Condition;
 
 pub(crate) fn why(desk: &Desk, what: &str) -> Result<ExitCode, Trouble> {
     desk.must_be_archive()?;
@@ -172,9 +173,12 @@ fn describe(desk: &Desk, place: &Place, text: &mut String) -> Result<(), Trouble
 fn next_and_help(desk: &Desk, place: &Place, text: &mut String) -> Result<(), Trouble> {
     if let Some(trouble) = desk.yard.trouble(place) {
         text.push_str(&format!(
-            "\n  last trouble\n    {} (deferred {} times since {})\n",
+            "\n  last trouble\n    {} (deferred {} since {})\n",
             trouble.reason,
-            trouble.deferrals,
+            match trouble.deferrals {
+                1 => "once".to_owned(),
+                times => format!("{times} times"),
+            },
             show::clock(trouble.since)
         ));
     }
@@ -194,20 +198,16 @@ fn next_and_help(desk: &Desk, place: &Place, text: &mut String) -> Result<(), Tr
             why.reason
         ));
     }
-    let paused = desk.yard.paused(&place.stage)?;
-    let next = match (place.state, place.due, &paused) {
-        (State::Ready, _, Some(paused)) => {
-            format!("waits: {} is paused by {}", place.stage, paused.who)
-        }
-        (State::Ready, _, None) => format!("the next free worker of {} takes it", place.stage),
-        (State::Working, ..) => {
+    let next = match (place.state, place.due) {
+        (State::Ready, _) => what_waits_for(desk, &place.stage)?,
+        (State::Working, _) => {
             "it is handed over when the work is committed; if its worker dies, it is tried again"
                 .into()
         }
-        (State::Deferred, Some(due), _) => format!("tried again at {}", show::clock(due)),
-        (State::Deferred, None, _) => "tried again when due".into(),
-        (State::Held, ..) => "nothing until a person decides".into(),
-        (State::Discarded, ..) => "nothing: a person took it out of the chain".into(),
+        (State::Deferred, Some(due)) => format!("tried again at {}", show::clock(due)),
+        (State::Deferred, None) => "tried again when due".into(),
+        (State::Held, _) => "nothing until a person decides".into(),
+        (State::Discarded, _) => "nothing: a person took it out of the chain".into(),
     };
     text.push_str(&format!("\n  what happens next\n    {next}\n"));
     let mut help = Vec::new();
@@ -225,4 +225,18 @@ fn next_and_help(desk: &Desk, place: &Place, text: &mut String) -> Result<(), Tr
         text.push_str(&format!("\n  what you can do\n{}", help.concat()));
     }
     Ok(())
+}
+
+/// Says what a waiting parcel of a stage waits for.
+fn what_waits_for(desk: &Desk, stage: &str) -> Result<String, Trouble> {
+    let view = desk.view(stage)?;
+    Ok(match view.state {
+        _ if view.is_end => "somebody takes it from here: this is the end of the chain".to_owned(),
+        Condition::Ok => format!("the next free worker of {stage} takes it"),
+        Condition::Stopped => format!("waits: no worker of {stage} runs"),
+        Condition::Halted => format!("waits: {stage} is halted: {}", view.why),
+        Condition::Paused | Condition::Blocked | Condition::Silent => {
+            format!("waits: {stage}: {}", view.why)
+        }
+    })
 }

@@ -233,6 +233,11 @@ fn a_paused_stage_lets_work_pile_up_and_says_so() {
         screen.contains("PAUSED") && screen.contains("ecluse resume split"),
         "{screen}"
     );
+    let why = text(&ecluse(root, &["why", "f"]));
+    assert!(
+        why.contains("waits: split: paused by amel: disk swap"),
+        "{why}"
+    );
     let check = ecluse(root, &["check"]);
     assert_eq!(check.status.code(), Some(1));
     assert!(

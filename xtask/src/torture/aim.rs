@@ -155,7 +155,8 @@ impl Aim {
         let mut seldom = self.least(stage);
         seldom.retain(|name| self.hits(name) < limit);
         if !seldom.is_empty() {
-            let name = self.reachable(place, *dice.pick(&seldom));
+            let name = *dice.pick(&seldom);
+            let name = self.reachable(place, name);
             text.push_str(&format!(" focus={name}:1.0"));
         }
         text

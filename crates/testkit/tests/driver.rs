@@ -346,7 +346,6 @@ fn a_monitor_hears_one_of_its_four_codes_whatever_is_wrong() {
     let dir = root();
     let root = dir.path();
     assert!(ecluse(root, &["init"]).status.success());
-    let settings = std::fs::read_to_string(root.join("pipeline.toml")).unwrap();
     for (settings, told) in [
         ("version = [", "not TOML"),
         (
@@ -367,8 +366,8 @@ fn a_monitor_hears_one_of_its_four_codes_whatever_is_wrong() {
             assert!(text.contains(told), "{text}");
         }
     }
-    std::fs::write(root.join("pipeline.toml"), settings).unwrap();
-    std::fs::remove_dir_all(root.join("work")).unwrap();
+    let dir = self::root();
+    let root = dir.path();
     std::fs::write(root.join("work"), "no directory").unwrap();
     let output = ecluse(root, &["check", "--json"]);
     assert_eq!(output.status.code(), Some(3), "{}", complaint(&output));

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use ecluse_spool::{Gift, Place, State};
-use ecluse_stage::Exit;
+use ecluse_spool::{Blocked, Gift, Place, State};
+use ecluse_stage::{Exit, say_blocked};
 
 use crate::audit::{self, Line};
 use crate::cli::{Choice, GiveOptions, StageChoice};
@@ -259,10 +259,15 @@ pub(crate) fn pause(desk: &Desk, options: &StageChoice) -> Result<ExitCode, Trou
             continue;
         }
         let why = options.act.why.as_deref().unwrap_or("by hand");
+        let before = desk.yard.paused(&stage)?;
         desk.yard.pause(&stage, &audit::who(), why)?;
         note(desk, "pause", &stage, options)?;
+        let before = before.map_or_else(String::new, |paused| {
+            let said = say_blocked(&Blocked::Paused(paused));
+            format!("; before this it was {said}")
+        });
         desk.say(&format!(
-            "{stage} is paused: what is in hand is finished, nothing new is taken"
+            "{stage} is paused: what is in hand is finished, nothing new is taken{before}"
         ))?;
     }
     Ok(Exit::Done.into())

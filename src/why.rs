@@ -97,16 +97,19 @@ fn identify(desk: &Desk, what: &str) -> Result<ParcelId, Trouble> {
             some.join(", ")
         )));
     }
-    if let Ok(id) = ParcelId::new(what)
-        && !desk.life(&id)?.is_empty()
-    {
-        return Ok(id);
+    let stages = desk.stages()?;
+    if let Ok(id) = ParcelId::new(what) {
+        for stage in &stages {
+            if desk.yard.receipt(stage, &id)?.is_some() {
+                return Ok(id);
+            }
+        }
     }
     let stem = stem_of(what)?;
     // Finished and gone: its name may be the beginning of one that a receipt knows.
     let mut known = std::collections::BTreeSet::new();
-    for stage in desk.stages()? {
-        desk.yard.each_finished(&stage, &mut |name| {
+    for stage in &stages {
+        desk.yard.each_finished(stage, &mut |name| {
             if name.starts_with(stem) && known.len() < 6 {
                 known.extend(ParcelId::new(name).ok());
             }

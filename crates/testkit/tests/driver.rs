@@ -219,8 +219,15 @@ fn a_paused_stage_lets_work_pile_up_and_says_so() {
     let dir = installed();
     let root = dir.path();
     give(root, "f", "hello");
-    let output = ecluse(root, &["pause", "split", "--why", "disk swap"]);
+    let output = ecluse(root, &["pause", "split", "--why", "a rumour"]);
     assert!(output.status.success());
+    // Somebody else's reason is not lost without a word.
+    let output = ecluse(root, &["pause", "split", "--why", "disk swap"]);
+    assert!(
+        text(&output).contains("before this it was paused by amel: a rumour"),
+        "{}",
+        text(&output)
+    );
     let output = ecluse(root, &["run", "--once"]);
     assert_eq!(output.status.code(), Some(75), "{}", complaint(&output));
     assert!(

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ecluse_clean::Clean;
-use ecluse_spool::{Depths, Place, Room, State, Throughput};
+use ecluse_spool::{Blocked, Depths, Place, Room, State, Throughput};
 use ecluse_stage::{Exit, Stage, marks_of, say_blocked};
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +36,9 @@ pub(crate) struct StageView {
     pub(crate) state: Condition,
     pub(crate) why: String,
     pub(crate) living_workers: usize,
+    /// It is blocked by a full disk.
+    #[serde(skip)]
+    pub(crate) is_short_of_room: bool,
     /// Nobody waits for what it would do.
     pub(crate) is_optional: bool,
     /// Only a place where results go: no stage of this chain takes from it.
@@ -104,6 +107,7 @@ impl Desk {
             self.needs_of_stage(&view, &mut survey.needs_you);
             survey.stages.push(view);
         }
+        one_for_all(&mut survey.needs_you);
         let names: Vec<String> = survey.stages.iter().map(|view| view.name.clone()).collect();
         self.need_of_freeze(&mut survey.needs_you);
         if only.is_none_or(|only| only == ecluse_crawl::Crawl::NAME) {
@@ -157,6 +161,7 @@ impl Desk {
             .iter()
             .filter(|worker| worker.alive && worker.silent > settings.lease.0)
             .max_by_key(|worker| worker.silent);
+        let mut is_short_of_room = false;
         let (state, why) = if let Some(worker) = halted {
             (Condition::Halted, worker.note.why.clone())
         } else if let Some(worker) = silent {
@@ -165,9 +170,10 @@ impl Desk {
             (Condition::Silent, why)
         } else if let Some(blocked) = self.blocked(name, &next)? {
             let state = match blocked {
-                ecluse_spool::Blocked::Paused(_) => Condition::Paused,
-                _ => Condition::Blocked,
+                Blocked::Paused(_) => Condition::Paused,
+                Blocked::Space { .. } | Blocked::HighMark { .. } => Condition::Blocked,
             };
+            is_short_of_room = matches!(blocked, Blocked::Space { .. });
             (state, say_blocked(&blocked))
         } else if living == 0 && !is_end {
             (Condition::Stopped, String::new())
@@ -182,6 +188,7 @@ impl Desk {
             state,
             why,
             living_workers: living,
+            is_short_of_room,
             is_optional: living == 0 && base == Clean::NAME && self.is_dry_run()?,
             is_end,
         })
@@ -196,11 +203,7 @@ impl Desk {
         Ok(!settings.remove)
     }
 
-    pub(crate) fn blocked(
-        &self,
-        name: &str,
-        next: &[String],
-    ) -> Result<Option<ecluse_spool::Blocked>, Trouble> {
+    pub(crate) fn blocked(&self, name: &str, next: &[String]) -> Result<Option<Blocked>, Trouble> {
         if !self.yard.stage(name).root().exists() {
             return Ok(None);
         }
@@ -240,6 +243,10 @@ impl Desk {
             Condition::Halted => need(
                 format!("halted: {}", view.why),
                 "mend the machine; it goes on by itself".into(),
+            ),
+            Condition::Blocked if view.is_short_of_room => need(
+                format!("claims nothing: {}", view.why),
+                "make room, or set min-free lower; it goes on by itself".into(),
             ),
             Condition::Blocked => need(
                 format!("claims nothing: {}", view.why),
@@ -325,5 +332,52 @@ impl Desk {
             });
         }
         Ok(())
+    }
+}
+
+/// Tells once what keeps many stages from working: a full disk is one thing to mend.
+fn one_for_all(needs: &mut Vec<Need>) {
+    let mut told: Vec<(Need, usize)> = Vec::new();
+    for need in needs.drain(..) {
+        let same = |(known, _): &&mut (Need, usize)| {
+            known.what == need.what && known.command == need.command
+        };
+        match told.iter_mut().find(same) {
+            Some((_, more)) => *more += 1,
+            None => told.push((need, 0)),
+        }
+    }
+    needs.extend(told.into_iter().map(|(mut need, more)| {
+        if more > 0 {
+            need.what = format!("and {more} more: {}", need.what);
+        }
+        need
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ails_many_stages_is_told_once() {
+        let need = |stage: &str, what: &str| Need {
+            stage: stage.into(),
+            parcel: None,
+            what: what.into(),
+            command: "make room".into(),
+        };
+        let mut needs = vec![
+            need("crawl", "1 MB free"),
+            need("index", "halted"),
+            need("merge", "1 MB free"),
+            need("clean", "1 MB free"),
+        ];
+        one_for_all(&mut needs);
+        let told: Vec<_> = needs.iter().map(|n| (&*n.stage, &*n.what)).collect();
+        assert_eq!(
+            told,
+            [("crawl", "and 2 more: 1 MB free"), ("index", "halted")]
+        );
     }
 }

@@ -204,7 +204,9 @@ impl Report {
         let time = show::span(self.seconds);
         match self.crawled {
             true => format!("done in {time}{went_on}"),
-            false => format!("not finished after {time}{went_on}"),
+            false => {
+                format!("not finished after {time}{went_on}; the same command goes on from here")
+            }
         }
     }
 

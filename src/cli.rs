@@ -181,7 +181,7 @@ pub(crate) struct HarvestOptions {
     /// Where the archive is, or will be; the same as --root [default: archive]
     #[arg(long, value_name = "DIR")]
     pub(crate) into: Option<PathBuf>,
-    /// How many links away from where it began [default: any number]
+    /// How many links away from where it began [default: 20 hops, redirects counted]
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<u32>,
     /// Ends after so many URLs [default: none]

@@ -154,7 +154,9 @@ impl Desk {
 
     /// Fails unless somebody made an archive here: a mistyped root is no healthy chain without work.
     pub(crate) fn must_be_archive(&self) -> Result<(), Trouble> {
-        if self.yard.work().is_dir() || self.root.join("pipeline.toml").is_file() {
+        let settings = self.root.join("pipeline.toml");
+        let manifest = crate::verify::manifest_path(self);
+        if self.yard.work().is_dir() || settings.is_file() || manifest.is_file() {
             return Ok(());
         }
         let root = std::path::absolute(&self.root).unwrap_or_else(|_| self.root.clone());

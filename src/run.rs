@@ -117,7 +117,10 @@ fn progress() -> Progress {
                 )
             })
             .collect();
-        let line = show::cut(&parts.join("  "), show::columns().saturating_sub(1));
+        let line = show::cut(
+            &parts.join("  "),
+            show::columns(std::io::stderr()).saturating_sub(1),
+        );
         let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
     })
 }

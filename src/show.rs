@@ -81,9 +81,9 @@ pub(crate) fn word(text: &str) -> String {
     format!("'{}'", text.replace('\'', r#"'"'"'"#))
 }
 
-/// Returns the columns of the terminal where progress is shown; one that does not know has eighty.
-pub(crate) fn columns() -> usize {
-    match rustix::termios::tcgetwinsize(std::io::stderr()) {
+/// Returns the columns of a terminal; one that does not know has eighty.
+pub(crate) fn columns(terminal: impl std::os::fd::AsFd) -> usize {
+    match rustix::termios::tcgetwinsize(terminal) {
         Ok(size) if size.ws_col > 0 => usize::from(size.ws_col).clamp(20, 400),
         _ => 80,
     }

@@ -167,7 +167,11 @@ fn screen(desk: &Desk, survey: &Survey, height: usize) -> String {
         }
     }
     text.push('\n');
-    text.push_str(&jobs::table(&survey.jobs, paint));
+    let width = match io::stdout().is_terminal() {
+        true => show::columns(io::stdout()),
+        false => usize::MAX,
+    };
+    text.push_str(&jobs::table(&survey.jobs, paint, width));
     let room = height.saturating_sub(text.lines().count() + 2);
     needs(desk, &mut text, survey, &paint, room);
     text

@@ -313,7 +313,7 @@ impl Desk {
             let what = match self.yard.why(stage, &place.parcel)? {
                 Some(why) => format!(
                     "{}; since {}, {} {}",
-                    why.reason,
+                    why.reason.trim_end().replace('\n', "; "),
                     show::local(&why.when),
                     place.attempts,
                     if place.attempts == 1 { "try" } else { "tries" }

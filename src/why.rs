@@ -190,7 +190,7 @@ fn next_and_help(desk: &Desk, place: &Place, text: &mut String) -> Result<(), Tr
             "\n  held since {} by {}\n    {}\n",
             show::local(&why.when),
             why.by,
-            why.reason
+            why.reason.trim_end().replace('\n', "\n    ")
         ));
     }
     if let Some(why) = desk.yard.why_discarded(place) {
@@ -198,7 +198,7 @@ fn next_and_help(desk: &Desk, place: &Place, text: &mut String) -> Result<(), Tr
             "\n  discarded {} by {}\n    {}\n",
             show::local(&why.when),
             why.by,
-            why.reason
+            why.reason.trim_end().replace('\n', "\n    ")
         ));
     }
     let next = match (place.state, place.due) {

@@ -141,14 +141,14 @@ impl Artist {
             stages: stages.collect(),
             elapsed: self.begun.elapsed(),
             stopping: self.stopping.load(Ordering::SeqCst),
-            width: show::columns(),
+            width: show::columns(io::stderr()),
         }
     }
 
     /// Draws lines over those that stand there.
     fn draw(&mut self, lines: &[String], widths: Vec<usize>) {
         let mut text = String::new();
-        let rows = rows(&self.drawn, show::columns());
+        let rows = rows(&self.drawn, show::columns(io::stderr()));
         if rows > 0 {
             text.push_str(&format!("\x1b[{rows}A"));
         }

@@ -14,6 +14,14 @@ use crate::processes;
 use crate::show;
 
 pub(crate) fn run(desk: &Desk, options: &RunOptions) -> Result<ExitCode, Trouble> {
+    if !desk.root.is_dir() {
+        // Made here, it would run and wait for work that goes elsewhere.
+        let line = format!(
+            "no directory {}: `ecluse init` makes it",
+            desk.root.display()
+        );
+        return Err(Trouble::usage(line));
+    }
     let entries = chosen(desk, &options.stages)?;
     for entry in &entries {
         (entry.check)(&desk.pipeline)?;

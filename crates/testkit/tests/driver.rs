@@ -338,12 +338,13 @@ fn a_directory_that_is_no_archive_is_no_healthy_chain() {
         }
         let check = ecluse(&root, &["check"]);
         assert_eq!(check.status.code(), Some(3));
-        assert!(
-            text(&check).starts_with("ECLUSE UNKNOWN - "),
-            "{}",
-            text(&check)
-        );
+        let told = text(&check);
+        assert!(told.starts_with("ECLUSE UNKNOWN - "), "{told}");
     }
+    let run = ecluse(&dir.path().join("mistyped"), &["run", "--once"]);
+    assert_eq!(run.status.code(), Some(64));
+    let told = complaint(&run);
+    assert!(told.contains("no directory"), "{told}");
     let left = std::fs::read_dir(dir.path()).unwrap().count();
     assert_eq!(left, 0, "nothing was made");
 }

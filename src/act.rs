@@ -1,9 +1,10 @@
 //! The verbs that change something: each says what it did, and is written to the audit log.
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use ecluse_spool::{Gift, Place, State};
-use ecluse_stage::Exit;
+use ecluse_spool::{Blocked, Gift, Place, State};
+use ecluse_stage::{Exit, say_blocked};
 
 use crate::audit::{self, Line};
 use crate::cli::{Choice, GiveOptions, StageChoice};
@@ -28,11 +29,20 @@ impl Deed {
         }
     }
 
-    fn done(self) -> &'static str {
+    fn done(self, place: &Place) -> String {
+        let stage = &place.stage;
         match self {
-            Deed::Retry | Deed::Release => "waits to be tried again",
-            Deed::Hold => "is held",
-            Deed::Discard => "is out of the chain, under discarded/",
+            Deed::Retry | Deed::Release => format!("waits to be tried again in {stage}"),
+            Deed::Hold => format!("is held in {stage}"),
+            Deed::Discard => format!("is out of the chain, under work/{stage}/discarded/"),
+        }
+    }
+
+    /// What a command must say besides: work that stops has a reason.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Deed::Retry | Deed::Release => "",
+            Deed::Hold | Deed::Discard => " --why \"…\"",
         }
     }
 
@@ -48,16 +58,21 @@ impl Deed {
 }
 
 pub(crate) fn each(desk: &Desk, deed: Deed, choice: &Choice) -> Result<ExitCode, Trouble> {
-    if matches!(deed, Deed::Hold | Deed::Discard) && choice.act.why.is_none() {
-        return Err(Trouble::usage(format!("{} needs --why \"…\"", deed.verb())));
+    if !deed.reason().is_empty() && choice.act.why.is_none() {
+        return Err(Trouble::usage(format!(
+            "{} needs{}",
+            deed.verb(),
+            deed.reason()
+        )));
     }
+    desk.must_be_archive()?;
     let places = chosen(desk, deed, choice)?;
     if places.is_empty() {
         return Err(Trouble::usage(
             "nothing fits: `ecluse status` and `ecluse find` show what there is",
         ));
     }
-    let mut failed = 0;
+    let mut exit = Exit::Done;
     for place in &places {
         if choice.act.dry_run {
             desk.say(&format!(
@@ -85,19 +100,14 @@ pub(crate) fn each(desk: &Desk, deed: Deed, choice: &Choice) -> Result<ExitCode,
             },
         )?;
         match result {
-            Ok(()) => desk.say(&format!(
-                "{} {} in {}",
-                place.parcel,
-                deed.done(),
-                place.stage
-            ))?,
+            Ok(()) => desk.say(&format!("{} {}", place.parcel, deed.done(place)))?,
             Err(trouble) => {
-                failed += 1;
+                exit = trouble.exit;
                 let _ = trouble.tell();
             }
         }
     }
-    Ok(if failed > 0 { Exit::Usage } else { Exit::Done }.into())
+    Ok(exit.into())
 }
 
 fn carry_out(desk: &Desk, deed: Deed, place: &Place, why: Option<&str>) -> Result<(), Trouble> {
@@ -175,6 +185,7 @@ fn chosen(desk: &Desk, deed: Deed, choice: &Choice) -> Result<Vec<Place>, Troubl
 }
 
 pub(crate) fn give(desk: &Desk, options: &GiveOptions) -> Result<ExitCode, Trouble> {
+    desk.must_be_archive()?;
     desk.known_stage(&options.stage)?;
     let gift = Gift {
         kind: options.kind.clone(),
@@ -182,9 +193,14 @@ pub(crate) fn give(desk: &Desk, options: &GiveOptions) -> Result<ExitCode, Troub
         job: options.job.clone(),
         again: options.again,
     };
-    let mut failed = 0;
+    let mut exit = Exit::Done;
     for file in &options.files {
         let shown = file.display().to_string();
+        if let Err(trouble) = must_be_plain(file) {
+            exit = trouble.exit;
+            let _ = trouble.tell();
+            continue;
+        }
         if options.act.dry_run {
             desk.say(&format!("would give {shown} to {}", options.stage))?;
             continue;
@@ -212,12 +228,28 @@ pub(crate) fn give(desk: &Desk, options: &GiveOptions) -> Result<ExitCode, Troub
                 ))?;
             }
             Err(error) => {
-                failed += 1;
-                let _ = Trouble::from(error).tell();
+                let trouble = Trouble::from(error);
+                exit = trouble.exit;
+                let _ = trouble.tell();
             }
         }
     }
-    Ok(if failed > 0 { Exit::Usage } else { Exit::Done }.into())
+    Ok(exit.into())
+}
+
+/// Refuses what has no end or no bytes of its own: a pipe would be waited for, a device would fill the disk.
+fn must_be_plain(file: &Path) -> Result<(), Trouble> {
+    let shown = file.display();
+    match std::fs::metadata(file) {
+        Ok(meta) if meta.is_file() => Ok(()),
+        Ok(meta) if meta.is_dir() => Err(Trouble::usage(format!(
+            "cannot give {shown}: it is a directory; name the files in it"
+        ))),
+        Ok(_) => Err(Trouble::usage(format!(
+            "cannot give {shown}: it is no plain file"
+        ))),
+        Err(error) => Err(Trouble::usage(format!("cannot give {shown}: {error}"))),
+    }
 }
 
 pub(crate) fn pause(desk: &Desk, options: &StageChoice) -> Result<ExitCode, Trouble> {
@@ -227,10 +259,15 @@ pub(crate) fn pause(desk: &Desk, options: &StageChoice) -> Result<ExitCode, Trou
             continue;
         }
         let why = options.act.why.as_deref().unwrap_or("by hand");
+        let before = desk.yard.paused(&stage)?;
         desk.yard.pause(&stage, &audit::who(), why)?;
         note(desk, "pause", &stage, options)?;
+        let before = before.map_or_else(String::new, |paused| {
+            let said = say_blocked(&Blocked::Paused(paused));
+            format!("; before this it was {said}")
+        });
         desk.say(&format!(
-            "{stage} is paused: what is in hand is finished, nothing new is taken"
+            "{stage} is paused: what is in hand is finished, nothing new is taken{before}"
         ))?;
     }
     Ok(Exit::Done.into())
@@ -266,6 +303,7 @@ fn note(desk: &Desk, verb: &str, stage: &str, options: &StageChoice) -> Result<(
 }
 
 fn stages_of(desk: &Desk, word: &str) -> Result<Vec<String>, Trouble> {
+    desk.must_be_archive()?;
     if word == "all" {
         return desk.stages();
     }

@@ -1,14 +1,17 @@
 //! `ecluse check`: configuration and machine, told as a monitoring plugin does.
 
+use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use ecluse_config::{Free, Level};
 use ecluse_spool::Room;
+use ecluse_stage::Intake;
 use ecluse_telemetry::printable;
 
 use crate::desk::{Desk, Trouble};
 use crate::show;
-use crate::survey::{Condition, Survey};
+use crate::survey::{Condition, StageView, Survey};
 
 /// How bad it is, in the order and with the codes a monitor expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,6 +19,8 @@ enum Grade {
     Ok = 0,
     Warning = 1,
     Critical = 2,
+    /// It could not be seen how bad it is.
+    Unknown = 3,
 }
 
 impl Grade {
@@ -24,6 +29,7 @@ impl Grade {
             Grade::Ok => "OK",
             Grade::Warning => "WARNING",
             Grade::Critical => "CRITICAL",
+            Grade::Unknown => "UNKNOWN",
         }
     }
 }
@@ -38,6 +44,12 @@ impl Report {
         self.grade = self.grade.max(grade);
         self.lines
             .push(format!("{}: {}", grade.word().to_lowercase(), line.into()));
+    }
+
+    fn add_lines(&mut self, grade: Grade, lines: &str) {
+        for line in lines.lines() {
+            self.add(grade, line);
+        }
     }
 
     fn limits<Quantity: PartialOrd>(
@@ -55,32 +67,66 @@ impl Report {
     }
 }
 
-pub(crate) fn check(desk: &Desk, offline: bool) -> Result<ExitCode, Trouble> {
+/// Looks and tells. A monitor knows no other codes than its four: whatever goes wrong on the way is one of them.
+pub(crate) fn check(
+    desk: Result<Desk, Trouble>,
+    offline: bool,
+    json: bool,
+) -> Result<ExitCode, Trouble> {
     let mut report = Report {
         grade: Grade::Ok,
         lines: Vec::new(),
     };
-    configuration(desk, &mut report);
-    let mut figures = String::new();
-    let mut summary = "the configuration is sound".to_owned();
-    if !offline {
-        let survey = desk.survey(None)?;
-        summary = crate::status::brief(&survey).replace("ecluse: ", "");
-        figures = self::figures(desk, &survey);
-        machine(desk, &survey, &mut report);
-    }
-    if desk.json {
-        desk.print_json(serde_json::json!({
-            "grade": report.grade.word(), "summary": summary, "findings": report.lines,
-        }))?;
-    } else {
-        let mut text = format!("ECLUSE {} - {summary}{figures}\n", report.grade.word());
-        for line in &report.lines {
-            text.push_str(&format!("{}\n", printable(line.as_bytes())));
+    let told = match &desk {
+        Ok(desk) => look(desk, offline, &mut report),
+        Err(trouble) => {
+            // Without settings no stage starts.
+            report.add_lines(Grade::Critical, &trouble.line);
+            ("the settings cannot be read".to_owned(), String::new())
         }
-        desk.print(&text)?;
+    };
+    let (summary, figures) = told;
+    if json {
+        let value = serde_json::json!({
+            "schema": 1, "grade": report.grade.word(), "summary": summary, "findings": report.lines,
+        });
+        let text = serde_json::to_string_pretty(&value).map_err(std::io::Error::from)?;
+        return tell(&format!("{text}\n"), report.grade);
     }
-    Ok(ExitCode::from(report.grade as u8))
+    let mut text = format!("ECLUSE {} - {summary}{figures}\n", report.grade.word());
+    for line in &report.lines {
+        text.push_str(&format!("{}\n", printable(line.as_bytes())));
+    }
+    tell(&text, report.grade)
+}
+
+fn tell(text: &str, grade: Grade) -> Result<ExitCode, Trouble> {
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(ExitCode::from(grade as u8))
+}
+
+/// Returns a summary and the figures.
+fn look(desk: &Desk, offline: bool, report: &mut Report) -> (String, String) {
+    configuration(desk, report);
+    if offline {
+        let sound = match report.grade {
+            Grade::Ok => "the configuration is sound",
+            _ => "the configuration has faults",
+        };
+        return (sound.to_owned(), String::new());
+    }
+    let survey = desk.must_be_archive().and_then(|()| desk.survey(None));
+    match survey {
+        Ok(survey) => {
+            machine(desk, &survey, report);
+            let summary = crate::status::brief(&survey).replace("ecluse: ", "");
+            (summary, figures(desk, &survey))
+        }
+        Err(trouble) => {
+            report.add_lines(Grade::Unknown, &trouble.line);
+            ("the chain cannot be seen".to_owned(), String::new())
+        }
+    }
 }
 
 fn configuration(desk: &Desk, report: &mut Report) {
@@ -102,6 +148,8 @@ fn configuration(desk: &Desk, report: &mut Report) {
             Grade::Warning,
             format!("{}: the chain has no stages", desk.pipeline.file()),
         );
+    } else if let Err(trouble) = crate::run::chosen(desk, &[]) {
+        report.add_lines(Grade::Critical, &trouble.line);
     }
 }
 
@@ -134,7 +182,9 @@ fn machine(desk: &Desk, survey: &Survey, report: &mut Report) {
         &alert.held.crit,
         &format!("{held} held"),
     );
-    for stage in survey.stages.iter().filter(|stage| !stage.is_end) {
+    for stage in live(survey) {
+        // What gathers for a day has parcels that are a day old.
+        let gathers = gathers(desk, &stage.name);
         if let Some(oldest) = stage.depths.oldest_ready {
             let what = format!(
                 "{}: the oldest has waited {}",
@@ -143,8 +193,8 @@ fn machine(desk: &Desk, survey: &Survey, report: &mut Report) {
             );
             report.limits(
                 &oldest,
-                &alert.oldest.warn.0.as_secs(),
-                &alert.oldest.crit.0.as_secs(),
+                &(alert.oldest.warn.0 + gathers).as_secs(),
+                &(alert.oldest.crit.0 + gathers).as_secs(),
                 &what,
             );
         }
@@ -152,8 +202,8 @@ fn machine(desk: &Desk, survey: &Survey, report: &mut Report) {
             let what = format!("{}: finished nothing for {}", stage.name, show::age(last));
             report.limits(
                 &last,
-                &alert.silent.warn.0.as_secs(),
-                &alert.silent.crit.0.as_secs(),
+                &(alert.silent.warn.0 + gathers).as_secs(),
+                &(alert.silent.crit.0 + gathers).as_secs(),
                 &what,
             );
         }
@@ -162,6 +212,9 @@ fn machine(desk: &Desk, survey: &Survey, report: &mut Report) {
                 Grade::Critical,
                 format!("{}: halted: {}", stage.name, stage.why),
             ),
+            Condition::Silent => {
+                report.add(Grade::Critical, format!("{}: {}", stage.name, stage.why));
+            }
             Condition::Blocked | Condition::Paused => {
                 report.add(Grade::Warning, format!("{}: {}", stage.name, stage.why));
             }
@@ -175,6 +228,22 @@ fn machine(desk: &Desk, survey: &Survey, report: &mut Report) {
         }
     }
     file_system(desk, report);
+}
+
+/// Returns the stages that somebody should be working in.
+fn live(survey: &Survey) -> impl Iterator<Item = &StageView> {
+    let stages = survey.stages.iter();
+    stages.filter(|stage| !stage.is_end && !stage.is_optional)
+}
+
+/// Returns how long a stage lets parcels wait on purpose; nothing for one that gathers none.
+fn gathers(desk: &Desk, stage: &str) -> Duration {
+    let base = ecluse_config::base_of(stage);
+    let entry = desk.entries.iter().find(|entry| entry.name == base);
+    match entry.map(|entry| entry.intake) {
+        Some(Intake::Batch) => desk.pipeline.shell(stage).batch.wait.0,
+        Some(Intake::One) | None => Duration::ZERO,
+    }
 }
 
 fn inodes(room: &Room, report: &mut Report) {
@@ -223,10 +292,10 @@ fn file_system(desk: &Desk, report: &mut Report) {
 
 fn figures(desk: &Desk, survey: &Survey) -> String {
     let alert = &desk.pipeline.alert;
-    let live = || survey.stages.iter().filter(|stage| !stage.is_end);
-    let waiting: usize = live().map(|stage| stage.depths.ready).sum();
+    let waiting: usize = live(survey).map(|stage| stage.depths.ready).sum();
     let held: usize = survey.stages.iter().map(|stage| stage.depths.held).sum();
-    let oldest = live()
+    let oldest = live(survey)
+        .filter(|stage| gathers(desk, &stage.name).is_zero())
         .filter_map(|stage| stage.depths.oldest_ready)
         .max()
         .unwrap_or(0);

@@ -104,7 +104,7 @@ pub(crate) enum Verb {
     /// Lets held parcels go on
     #[command(after_help = "Example:\n  ecluse release 1 --why \"looked at it, harmless\"")]
     Release(Choice),
-    /// Takes parcels out of the chain; they stay on disk under discarded/
+    /// Takes parcels out of the chain; they stay on disk in discarded/ of their stage
     #[command(after_help = "Example:\n  ecluse discard 1 --why \"test file of the crawl team\"")]
     Discard(Choice),
     /// Lets a stage take no more work; what is in hand is finished
@@ -181,7 +181,7 @@ pub(crate) struct HarvestOptions {
     /// Where the archive is, or will be; the same as --root [default: archive]
     #[arg(long, value_name = "DIR")]
     pub(crate) into: Option<PathBuf>,
-    /// How many links away from where it began [default: any number]
+    /// How many links away from where it began [default: 20 hops, redirects counted]
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<u32>,
     /// Ends after so many URLs [default: none]
@@ -237,9 +237,12 @@ pub(crate) struct DemoOptions {
     #[arg(long, value_name = "DIR")]
     pub(crate) into: Option<PathBuf>,
     /// The port on 127.0.0.1 where the small web is served; it is part of every URL
-    #[arg(long, value_name = "N", default_value_t = 8470)]
+    #[arg(long, value_name = "N", default_value_t = PORT)]
     pub(crate) port: u16,
 }
+
+/// Where the small web is served unless somebody says otherwise.
+pub(crate) const PORT: u16 = 8470;
 
 #[derive(Debug, Args)]
 pub(crate) struct WhyOptions {

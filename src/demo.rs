@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use ecluse_stage::Exit;
 use ecluse_telemetry::printable;
 
-use crate::cli::DemoOptions;
+use crate::cli::{DemoOptions, PORT};
 use crate::desk::{Desk, Trouble};
 use crate::harvest::{Draft, carry_out, seeds_of};
 
@@ -73,15 +73,22 @@ fn draft_of(port: u16) -> Draft {
 }
 
 fn hint(desk: &Desk, port: u16) -> String {
-    let root = printable(desk.root.display().to_string().as_bytes());
-    format!(
-        "\nTry next:
-  ecluse --root {root} lookup canal.localhost:{port}/ --match host
-  ecluse --root {root} why http://canal.localhost:{port}/staff/ --job {JOB}
-  ecluse --root {root} status
-  ecluse demo --into {root}          once more: what has not changed is not stored again
-"
-    )
+    let web = format!("http://canal.localhost:{port}");
+    let port = match port {
+        PORT => String::new(),
+        port => format!(" --port {port}"),
+    };
+    let lines = [
+        desk.command(&format!("lookup {web}/ --match host")),
+        desk.command(&format!("why {web}/staff/ --job {JOB}")),
+        desk.command("status"),
+        format!(
+            "{}          once more: what has not changed is not stored again",
+            desk.command(&format!("demo{port}"))
+        ),
+    ];
+    let lines = lines.map(|line| format!("  {}\n", printable(line.as_bytes())));
+    format!("\nTry next:\n{}", lines.concat())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What every verb works at: the settings, the yard, the stages, and the way things are told.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ecluse_config::Pipeline;
@@ -10,6 +10,7 @@ use ecluse_stage::{Entry, Exit, Failure};
 use ecluse_telemetry::printable;
 
 use crate::cli::Cli;
+use crate::show;
 use crate::survey::Need;
 
 /// What a verb works at.
@@ -23,6 +24,7 @@ pub(crate) struct Desk {
     pub(crate) quiet: bool,
     pub(crate) log: Option<String>,
     pub(crate) color: bool,
+    program: String,
 }
 
 /// Why a verb did not do what it was asked to: told in one line, with an exit code.
@@ -96,6 +98,7 @@ impl Desk {
             quiet: cli.quiet,
             log: cli.log.clone(),
             color: io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+            program: program(),
         })
     }
 
@@ -149,21 +152,50 @@ impl Desk {
         )))
     }
 
+    /// Fails unless somebody made an archive here: a mistyped root is no healthy chain without work.
+    pub(crate) fn must_be_archive(&self) -> Result<(), Trouble> {
+        let settings = self.root.join("pipeline.toml");
+        let manifest = crate::verify::manifest_path(self);
+        if self.yard.work().is_dir() || settings.is_file() || manifest.is_file() {
+            return Ok(());
+        }
+        let root = std::path::absolute(&self.root).unwrap_or_else(|_| self.root.clone());
+        Err(Trouble::usage(format!(
+            "no archive in {}: --root names another place, `ecluse init` makes one here",
+            root.display()
+        )))
+    }
+
+    /// Returns a command as somebody may type it here: with the program and the root that this one was called with.
+    pub(crate) fn command(&self, words: &str) -> String {
+        let program = show::word(&self.program);
+        let said = std::env::var_os("ECLUSE_ROOT").is_some_and(|root| root == *self.root);
+        if said || self.root == Path::new(".") {
+            return format!("{program} {words}");
+        }
+        let root = show::word(&self.root.display().to_string());
+        format!("{program} --root {root} {words}")
+    }
+
     /// Finds the parcels that a word of an operator means: a number, a name or its beginning.
     pub(crate) fn places(&self, word: &str) -> Result<Vec<Place>, Trouble> {
         let word = match word.parse::<usize>() {
             Ok(number) => self.numbered(number)?,
             Err(_) => word.to_owned(),
         };
+        self.named(&word)
+    }
+
+    /// Finds the parcels whose name is this, or begins so.
+    pub(crate) fn named(&self, word: &str) -> Result<Vec<Place>, Trouble> {
         let stages = self.stages()?;
-        if let Ok(id) = ParcelId::new(&word) {
+        if let Ok(id) = ParcelId::new(word) {
             let exact = self.yard.locate(&stages, &id)?;
             if !exact.is_empty() {
                 return Ok(exact);
             }
         }
-        let name = word.rsplit('/').next().unwrap_or(&word);
-        let stem = name.split('~').next().unwrap_or(name);
+        let stem = stem_of(word)?;
         let mut places = Vec::new();
         for stage in &stages {
             self.yard.each_place(stage, &mut |place| {
@@ -203,6 +235,55 @@ impl Desk {
             None => Err(Trouble::usage(format!(
                 "no number {number}: `ecluse status` shows the numbers"
             ))),
+        }
+    }
+}
+
+/// Returns the beginning of a parcel's name in what somebody typed, which may be a path. Every name begins with nothing: that
+/// is no word for a parcel.
+pub(crate) fn stem_of(word: &str) -> Result<&str, Trouble> {
+    let name = word.rsplit('/').next().unwrap_or(word);
+    let stem = name.split('~').next().unwrap_or(name);
+    if !stem.is_empty() && !word.contains("://") {
+        return Ok(stem);
+    }
+    let help = if word.contains("://") {
+        "; `ecluse why URL --job JOB` tells of a URL"
+    } else {
+        ""
+    };
+    Err(Trouble::usage(format!("{word:?} names no parcel{help}")))
+}
+
+/// Returns what this program is called from here: by its name where that finds it, else as it was called just now.
+fn program() -> String {
+    const NAME: &str = "ecluse";
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let is_found = std::env::split_paths(&paths).any(|dir| dir.join(NAME).is_file());
+    let called = std::env::args_os().next().unwrap_or_default();
+    match called.into_string() {
+        Ok(called) if !is_found && called.contains('/') => called,
+        _ => NAME.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_and_a_url_name_no_parcel() {
+        assert_eq!(stem_of("a.warc.gz").unwrap(), "a.warc.gz");
+        assert_eq!(stem_of("work/index/held/a.warc.gz~2").unwrap(), "a.warc.gz");
+        for word in [
+            "",
+            "work/index/held/",
+            "~1",
+            "https://a.example/",
+            "https://a.example/b",
+        ] {
+            let trouble = stem_of(word).unwrap_err();
+            assert_eq!(trouble.exit, Exit::Usage, "{word}");
         }
     }
 }

@@ -9,6 +9,7 @@ use ecluse_stage::Exit;
 use crate::desk::{Desk, Trouble};
 
 pub(crate) fn find(desk: &Desk, terms: &[String]) -> Result<ExitCode, Trouble> {
+    desk.must_be_archive()?;
     let mut found = Vec::new();
     let mut names = std::collections::BTreeSet::new();
     for stage in desk.stages()? {
@@ -36,18 +37,28 @@ pub(crate) fn find(desk: &Desk, terms: &[String]) -> Result<ExitCode, Trouble> {
             "state": row.0.state.word(), "path": copies.first(), "copies": copies,
         }));
     }
-    // Finished ones are known by their receipts alone: by name, not by job or digest.
+    for job in desk.jobs()? {
+        let status = &job.status;
+        let fits = |term: &String| match term_of(term) {
+            Term::Job(wanted) => status.job == wanted,
+            Term::Harvest(wanted) => status.harvest == wanted,
+            Term::Digest(_) => false,
+            Term::Name(part) => job.name.contains(part),
+        };
+        if terms.iter().all(fits) && names.insert(job.name.clone()) {
+            found.push(serde_json::json!({
+                "parcel": job.name, "stage": "crawl",
+                "state": crate::jobs::word(status.state), "path": job.dir,
+            }));
+        }
+    }
+    // Finished ones are known by the names of their receipts: not by job or digest.
     for stage in desk.stages()? {
-        desk.yard.each_receipt(&stage, &mut |filed| {
-            for input in &filed.receipt.inputs {
-                let name = input.parcel.as_str();
-                if terms.iter().all(|term| fits(term, name, None)) && names.insert(name.to_owned())
-                {
-                    found.push(serde_json::json!({
-                        "parcel": name, "stage": filed.receipt.stage,
-                        "state": "finished", "path": null,
-                    }));
-                }
+        desk.yard.each_finished(&stage, &mut |name| {
+            if terms.iter().all(|term| fits(term, name, None)) && names.insert(name.to_owned()) {
+                found.push(serde_json::json!({
+                    "parcel": name, "stage": stage, "state": "finished", "path": null,
+                }));
             }
         })?;
     }
@@ -70,7 +81,10 @@ pub(crate) fn find(desk: &Desk, terms: &[String]) -> Result<ExitCode, Trouble> {
         }
     }
     if found.is_empty() {
-        return Err(Trouble::usage("nothing found"));
+        return Err(Trouble::usage(format!(
+            "nothing found for {}",
+            terms.join(" ")
+        )));
     }
     Ok(Exit::Done.into())
 }

@@ -51,8 +51,12 @@ pub(crate) fn man(out: Option<&Path>) -> Result<ExitCode, Trouble> {
     let command = Cli::command();
     match out {
         Some(dir) => {
-            fs::create_dir_all(dir)?;
-            clap_mangen::generate_to(command, dir)?;
+            let made = fs::create_dir_all(dir);
+            made.and_then(|()| clap_mangen::generate_to(command, dir))
+                .map_err(|e| {
+                    let line = format!("cannot write to {}: {e}", dir.display());
+                    Trouble::new(Exit::Machine, line)
+                })?;
         }
         None => clap_mangen::Man::new(command).render(&mut std::io::stdout())?,
     }

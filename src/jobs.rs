@@ -188,34 +188,31 @@ pub(crate) fn word(state: JobState) -> &'static str {
     }
 }
 
-/// Returns the lines of the status screen about jobs; none without a job.
-pub(crate) fn table(jobs: &[Job], paint: Paint) -> String {
+/// Returns the lines of the status screen about jobs; none without a job. What does not fit into so many columns as a table is told
+/// in words.
+pub(crate) fn table(jobs: &[Job], paint: Paint, width: usize) -> String {
     if jobs.is_empty() {
         return String::new();
     }
-    let mut text = paint.dim(
-        "     JOB                                STATE        DONE   QUEUED FLIGHT QUEUES RETIRED   URL/S      BYTES\n",
-    );
+    let is_wide = width >= HEAD.len();
+    let mut text = String::new();
+    if is_wide {
+        text.push_str(&paint.dim(&format!("{HEAD}\n")));
+    }
     for job in jobs.iter().take(LISTED) {
-        let status = &job.status;
-        let state = format!("{:<9}", word(status.state));
-        let state = match status.state {
+        let state = format!("{:<9}", word(job.status.state));
+        let state = match job.status.state {
             JobState::Paused => paint.yellow(&state),
             JobState::Stopped => paint.dim(&state),
             _ => state,
         };
-        text.push_str(&format!(
-            "     {:<34} {state} {:>7} {:>8} {:>6} {:>6} {:>7} {:>7.1} {:>10}\n",
-            show::cut(&printable(job.name.as_bytes()), 34),
-            status.done,
-            status.queued,
-            status.in_flight,
-            status.active_queues,
-            status.retired_queues,
-            status.urls_per_second,
-            show::bytes(status.bytes),
-        ));
-        if let Some(line) = slowest(status) {
+        let name = printable(job.name.as_bytes());
+        text.push_str(&match is_wide {
+            true => row(&job.status, &name, &state),
+            false => in_words(&job.status, &name, &state),
+        });
+        if let Some(line) = slowest(&job.status) {
+            let line = show::cut(&line, width.saturating_sub(8));
             text.push_str(&paint.dim(&format!("       {line}\n")));
         }
     }
@@ -225,6 +222,35 @@ pub(crate) fn table(jobs: &[Job], paint: Paint) -> String {
     }
     text.push('\n');
     text
+}
+
+const HEAD: &str = "     JOB                                STATE        DONE   QUEUED FLIGHT QUEUES RETIRED   URL/S      BYTES";
+
+fn row(status: &JobStatus, name: &str, state: &str) -> String {
+    format!(
+        "     {:<34} {state} {:>7} {:>8} {:>6} {:>6} {:>7} {:>7.1} {:>10}\n",
+        show::cut(name, 34),
+        status.done,
+        status.queued,
+        status.in_flight,
+        status.active_queues,
+        status.retired_queues,
+        status.urls_per_second,
+        show::bytes(status.bytes),
+    )
+}
+
+fn in_words(status: &JobStatus, name: &str, state: &str) -> String {
+    format!(
+        "  job {name} {state}\n       {} done, {} queued, {} in flight, {:.1} URL/s, {}\n       {} queues, {} retired\n",
+        status.done,
+        status.queued,
+        status.in_flight,
+        status.urls_per_second,
+        show::bytes(status.bytes),
+        status.active_queues,
+        status.retired_queues,
+    )
 }
 
 /// Returns which group must wait longest and why, in a line safe to show.
@@ -284,12 +310,18 @@ mod tests {
             dir: PathBuf::new(),
             status: running(),
         };
-        let text = table(&[job], Paint { color: false });
+        let text = table(std::slice::from_ref(&job), Paint { color: false }, 80);
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+        assert!(text.contains("12 done, 30 queued, 2 in flight"), "{text}");
+        let text = table(&[job], Paint { color: false }, usize::MAX);
         assert!(text.contains("a.example-20260101000000"), "{text}");
         assert!(text.contains("running"), "{text}");
         assert!(text.contains("waits 3.2s (Crawl-delay)"), "{text}");
         assert!(!text.contains('\x1b'), "{text}");
-        assert_eq!(table(&[], Paint { color: true }), "");
+        assert_eq!(table(&[], Paint { color: true }, 80), "");
     }
 
     #[test]

@@ -71,6 +71,7 @@ pub fn main(stages: &'static [Entry]) -> ExitCode {
         }
         Verb::Man { out } => init::man(out.as_deref()),
         Verb::Init => init::init(&cli),
+        Verb::Check { offline } => check::check(Desk::open(&cli, stages), *offline, cli.json),
         verb => Desk::open(&cli, stages).and_then(|desk| dispatch(&desk, verb)),
     };
     result.unwrap_or_else(|trouble: Trouble| trouble.tell())
@@ -97,12 +98,13 @@ fn dispatch(desk: &Desk, verb: &Verb) -> Result<ExitCode, Trouble> {
         Verb::Pause(options) => act::pause(desk, options),
         Verb::Resume(options) => act::resume(desk, options),
         Verb::Verify(options) => verify::verify(desk, options),
-        Verb::Check { offline } => check::check(desk, *offline),
         Verb::Units(options) => units_verb::units(desk, options),
         Verb::Config => {
             desk.print(&desk.pipeline.effective())?;
             Ok(Exit::Done.into())
         }
-        Verb::Init | Verb::Completions { .. } | Verb::Man { .. } => Ok(Exit::Done.into()),
+        Verb::Init | Verb::Check { .. } | Verb::Completions { .. } | Verb::Man { .. } => {
+            Ok(Exit::Done.into())
+        }
     }
 }

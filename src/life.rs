@@ -7,6 +7,9 @@ use ecluse_spool::{Fate, Filed, ParcelId, Receipt};
 
 use crate::desk::{Desk, Trouble};
 
+/// More parcels than this are not followed back: a generation of the index is made from all there are.
+const ANCESTORS: usize = 1000;
+
 impl Desk {
     /// Collects the receipts of a parcel and of its ancestors, oldest first.
     ///
@@ -15,23 +18,24 @@ impl Desk {
     pub(crate) fn life(&self, id: &ParcelId) -> Result<Vec<Filed>, Trouble> {
         let stages = self.stages()?;
         let mut life: Vec<Filed> = Vec::new();
-        let mut wanted = vec![id.clone()];
+        let mut wanted = BTreeSet::from([id.clone()]);
         let mut seen = BTreeSet::new();
-        while let Some(wanted_id) = wanted.pop() {
-            if !seen.insert(wanted_id.clone()) || seen.len() > 1000 {
-                continue;
-            }
-            for stage in &stages {
-                if let Some(filed) = self.yard.receipt(stage, &wanted_id)? {
-                    life.push(filed);
+        // One generation after the other, so that the receipts are read once for all of one.
+        while !wanted.is_empty() && seen.len() < ANCESTORS {
+            for wanted in &wanted {
+                for stage in &stages {
+                    life.extend(self.yard.receipt(stage, wanted)?);
                 }
             }
-            for parent in self.made_from(&wanted_id, &stages)? {
-                for input in &parent.receipt.inputs {
-                    wanted.push(input.parcel.clone());
-                }
-                life.push(parent);
-            }
+            seen.extend(wanted.iter().cloned());
+            let parents = self.made_from(&wanted, &stages)?;
+            let inputs = parents.iter().flat_map(|parent| &parent.receipt.inputs);
+            wanted = inputs
+                .map(|input| input.parcel.clone())
+                .filter(|parcel| !seen.contains(parcel))
+                .take(ANCESTORS.saturating_sub(seen.len()))
+                .collect();
+            life.extend(parents);
         }
         for place in self.yard.locate(&stages, id)? {
             for filed in self.yard.history(&place)? {
@@ -47,17 +51,17 @@ impl Desk {
         Ok(life)
     }
 
-    /// Finds the receipts that name a parcel as an output.
-    fn made_from(&self, id: &ParcelId, stages: &[String]) -> Result<Vec<Filed>, Trouble> {
+    /// Finds the receipts that name one of these parcels as an output.
+    fn made_from(
+        &self,
+        ids: &BTreeSet<ParcelId>,
+        stages: &[String],
+    ) -> Result<Vec<Filed>, Trouble> {
         let mut parents = Vec::new();
         for stage in stages {
-            self.yard.each_receipt(stage, &mut |filed| {
-                if filed
-                    .receipt
-                    .outputs
-                    .iter()
-                    .any(|output| &output.parcel == id)
-                {
+            self.yard.each_maker(stage, &mut |filed| {
+                let mut outputs = filed.receipt.outputs.iter();
+                if outputs.any(|output| ids.contains(&output.parcel)) {
                     parents.push(filed);
                 }
             })?;

@@ -1,11 +1,12 @@
 //! `ecluse run --processes`: one process a stage, started again when it dies.
 
 use std::collections::HashMap;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use ecluse_stage::{Ended, Entry, Exit, Intake};
+use ecluse_stage::{Ended, Entry, Exit, Intake, say_blocked};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -30,6 +31,7 @@ pub(crate) fn run(
     entries: &[Entry],
 ) -> Result<ExitCode, Trouble> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let before = ended(desk, entries)?;
     let now = Instant::now();
     let mut keepers: Vec<Keeper> = entries
         .iter()
@@ -85,7 +87,8 @@ pub(crate) fn run(
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    let ended = ended(desk, entries)?;
+    let after = ended(desk, entries)?;
+    let ended = since(&before, after, options.once);
     crate::run::tell(desk, &ended)?;
     Ok(if worst.is_some() {
         Exit::Machine
@@ -98,6 +101,8 @@ pub(crate) fn run(
 impl Keeper {
     fn start(&mut self, desk: &Desk, options: &RunOptions) -> Result<(), Trouble> {
         let mut command = program(&self.entry)?;
+        // A Ctrl-C goes to everybody in the group: with the signal passed on from here it would be the second, which ends at once.
+        command.process_group(0);
         command.arg("--root").arg(&desk.root);
         if let Some(config) = &desk.config {
             command.arg("--config").arg(config);
@@ -140,12 +145,21 @@ impl Keeper {
 /// The binary beside this one, else this one with the stage as its verb.
 fn program(entry: &Entry) -> Result<Command, Trouble> {
     let own = std::env::current_exe()?;
-    let beside: PathBuf = own.with_file_name(format!("ecluse-{}", entry.name));
-    if beside.is_file() {
-        return Ok(Command::new(beside));
+    let (stage, machine) = match entry.name.split_once('@') {
+        Some((stage, machine)) => (stage, Some(machine)),
+        None => (entry.name, None),
+    };
+    let beside: PathBuf = own.with_file_name(format!("ecluse-{stage}"));
+    let mut command = if beside.is_file() {
+        Command::new(beside)
+    } else {
+        let mut command = Command::new(own);
+        command.args(["stage", stage]);
+        command
+    };
+    if let Some(machine) = machine {
+        command.args(["--instance", machine]);
     }
-    let mut command = Command::new(own);
-    command.args(["stage", entry.name]);
     Ok(command)
 }
 
@@ -175,8 +189,11 @@ fn send_all_and_wait(keepers: &mut [Keeper]) {
 fn all_idle(desk: &Desk, keepers: &mut [Keeper]) -> Result<bool, Trouble> {
     let mut still = true;
     for keeper in keepers {
-        let depths = desk.yard.depths(keeper.entry.name)?;
-        let waits = depths.paused.is_none() && depths.ready + depths.dropped > 0;
+        let name = keeper.entry.name;
+        let depths = desk.yard.depths(name)?;
+        let next = desk.pipeline.next_of(name);
+        let next: Vec<String> = next.into_iter().map(str::to_owned).collect();
+        let waits = depths.ready + depths.dropped > 0 && desk.blocked(name, &next)?.is_none();
         if still && waits && keeper.entry.intake == Intake::Batch {
             send(std::slice::from_mut(keeper), Signal::USR1);
         }
@@ -185,9 +202,31 @@ fn all_idle(desk: &Desk, keepers: &mut [Keeper]) -> Result<bool, Trouble> {
     Ok(still)
 }
 
+/// Returns what happened between two looks. What a run that was to go on until told to stop has held is no failure of its end.
+fn since(before: &Ended, after: Ended, once: bool) -> Ended {
+    Ended {
+        done: after.done.saturating_sub(before.done),
+        held: if once {
+            after.held.saturating_sub(before.held)
+        } else {
+            0
+        },
+        deferred: if once { after.deferred } else { 0 },
+        blocked: after.blocked.filter(|_| once),
+        ..after
+    }
+}
+
+/// Counts what the stages hold and have done so far.
 fn ended(desk: &Desk, entries: &[Entry]) -> Result<Ended, Trouble> {
     let mut sums: HashMap<&str, u64> = HashMap::new();
+    let mut blocked = None;
     for entry in entries {
+        let next = desk.pipeline.next_of(entry.name);
+        let next: Vec<String> = next.into_iter().map(str::to_owned).collect();
+        if let Some(why) = desk.blocked(entry.name, &next)? {
+            blocked.get_or_insert(format!("{}: {}", entry.name, say_blocked(&why)));
+        }
         let depths = desk.yard.depths(entry.name)?;
         *sums.entry("held").or_default() += depths.held as u64;
         *sums.entry("deferred").or_default() += depths.deferred as u64;
@@ -201,6 +240,7 @@ fn ended(desk: &Desk, entries: &[Entry]) -> Result<Ended, Trouble> {
         done: sum("done"),
         held: sum("held"),
         deferred: sum("deferred"),
+        blocked,
         ..Ended::default()
     })
 }
@@ -208,4 +248,29 @@ fn ended(desk: &Desk, entries: &[Entry]) -> Result<Ended, Trouble> {
 fn eprintln_quietly(line: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "ecluse: {line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_there_before_is_not_of_this_run() {
+        let before = Ended {
+            done: 100,
+            held: 3,
+            ..Ended::default()
+        };
+        let after = Ended {
+            done: 104,
+            held: 3,
+            ..Ended::default()
+        };
+        let run = since(&before, after.clone(), true);
+        assert_eq!((run.done, run.held), (4, 0));
+        assert_eq!(run.exit(), Exit::Done);
+        let more = Ended { held: 5, ..after };
+        assert_eq!(since(&before, more.clone(), true).exit(), Exit::Held);
+        assert_eq!(since(&before, more, false).exit(), Exit::Done);
+    }
 }

@@ -11,8 +11,17 @@ use ecluse_stage::{Control, Ended, Entry, Exit, Plan, Progress, start_log, super
 use crate::cli::RunOptions;
 use crate::desk::{Desk, Trouble};
 use crate::processes;
+use crate::show;
 
 pub(crate) fn run(desk: &Desk, options: &RunOptions) -> Result<ExitCode, Trouble> {
+    if !desk.root.is_dir() {
+        // Made here, it would run and wait for work that goes elsewhere.
+        let line = format!(
+            "no directory {}: `ecluse init` makes it",
+            desk.root.display()
+        );
+        return Err(Trouble::usage(line));
+    }
     let entries = chosen(desk, &options.stages)?;
     for entry in &entries {
         (entry.check)(&desk.pipeline)?;
@@ -116,7 +125,10 @@ fn progress() -> Progress {
                 )
             })
             .collect();
-        let line = crate::show::cut(&parts.join("  "), 78);
+        let line = show::cut(
+            &parts.join("  "),
+            show::columns(std::io::stderr()).saturating_sub(1),
+        );
         let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
     })
 }
@@ -131,14 +143,15 @@ pub(crate) fn tell(desk: &Desk, ended: &Ended) -> Result<(), Trouble> {
             "blocked": ended.blocked,
         }));
     }
+    let steps = if ended.done == 1 { "step" } else { "steps" };
     let mut line = format!(
-        "{} steps done, {} held, {} deferred",
+        "{} {steps} done, {} held, {} deferred",
         ended.done, ended.held, ended.deferred
     );
     if let Some(why) = ended.halted.as_ref().or(ended.blocked.as_ref()) {
         line.push_str(&format!("; stopped: {why}"));
     } else if ended.held > 0 {
-        line.push_str("; see `ecluse status`");
+        line.push_str(&format!("; see `{}`", desk.command("status")));
     }
     desk.say(&line)
 }

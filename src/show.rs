@@ -72,6 +72,23 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     format!("{kept}…")
 }
 
+/// Returns a word as a shell takes it, without a backslash: that is doubled wherever names from outside are shown.
+pub(crate) fn word(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/:.-_~+,=@%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r#"'"'"'"#))
+}
+
+/// Returns the columns of a terminal; one that does not know has eighty.
+pub(crate) fn columns(terminal: impl std::os::fd::AsFd) -> usize {
+    match rustix::termios::tcgetwinsize(terminal) {
+        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col).clamp(20, 400),
+        _ => 80,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,5 +104,12 @@ mod tests {
         assert_eq!(bytes(1_500_000_000), "1.5 GB");
         assert_eq!(bytes(999_600), "1.0 MB");
         assert_eq!(cut("abcdef", 4), "abc…");
+    }
+
+    #[test]
+    fn a_word_is_one_for_a_shell() {
+        assert_eq!(word("https://a.example/b"), "https://a.example/b");
+        assert_eq!(word("my archive"), "'my archive'");
+        assert_eq!(word("a&b'c"), r#"'a&b'"'"'c'"#);
     }
 }

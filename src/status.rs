@@ -17,6 +17,7 @@ use crate::show;
 use crate::survey::{Condition, LISTED, Need, Survey};
 
 pub(crate) fn status(desk: &Desk, options: &StatusOptions) -> Result<ExitCode, Trouble> {
+    desk.must_be_archive()?;
     if let Some(stage) = &options.stage {
         desk.known_stage(stage)?;
     }
@@ -43,11 +44,12 @@ fn watch(desk: &Desk, options: &StatusOptions) -> Result<ExitCode, Trouble> {
     }
     let terminal = io::stdout().is_terminal();
     if terminal {
-        desk.print("\x1b[?1049h\x1b[?25l")?;
+        // Lines that do not fit are cut by the terminal: wrapped, they would push the rest off the screen.
+        desk.print("\x1b[?1049h\x1b[?25l\x1b[?7l")?;
     }
     let result = draw_again(desk, options, &stop, terminal);
     if terminal {
-        desk.print("\x1b[?25h\x1b[?1049l")?;
+        desk.print("\x1b[?7h\x1b[?25h\x1b[?1049l")?;
     }
     result.map(|()| Exit::Done.into())
 }
@@ -65,7 +67,7 @@ fn draw_again(
             .map_or(24, |size| usize::from(size.ws_row).max(10));
         let text = screen(desk, &survey, height);
         if terminal {
-            let text = text.replace('\n', "\x1b[K\r\n");
+            let text = clip(&text, height).replace('\n', "\x1b[K\r\n");
             desk.print(&format!("\x1b[H{text}\x1b[J"))?;
         } else {
             desk.print(&text)?;
@@ -96,12 +98,15 @@ pub(crate) fn brief(survey: &Survey) -> String {
     let oldest = survey
         .stages
         .iter()
-        .filter(|stage| !stage.is_end)
+        .filter(|stage| !stage.is_end && !stage.is_optional)
         .filter_map(|stage| stage.depths.oldest_ready)
         .max();
     format!(
         "ecluse: {} waiting, {} working, {} deferred, {} held, oldest {}, {} need you",
-        sum(|s| if s.is_end { 0 } else { s.depths.ready }),
+        sum(|s| match s.is_end || s.is_optional {
+            true => 0,
+            false => s.depths.ready,
+        }),
         sum(|s| s.depths.working),
         sum(|s| s.depths.deferred),
         sum(|s| s.depths.held),
@@ -130,16 +135,16 @@ fn screen(desk: &Desk, survey: &Survey, height: usize) -> String {
             count if stage.last_hour.estimated => format!("~{count}"),
             count => count.to_string(),
         };
-        let state = if stage.is_end {
-            "end of the chain".to_owned()
-        } else {
-            stage.state.word().to_owned()
+        let state = match stage.state {
+            _ if stage.is_end => "end of the chain",
+            Condition::Stopped if stage.is_optional => "not needed",
+            state => state.word(),
         };
         let state = match stage.state {
-            Condition::Ok => state,
-            Condition::Stopped => paint.dim(&state),
-            Condition::Paused | Condition::Blocked => paint.yellow(&state),
-            Condition::Halted => paint.red(&state),
+            Condition::Ok => state.to_owned(),
+            Condition::Stopped => paint.dim(state),
+            Condition::Paused | Condition::Blocked => paint.yellow(state),
+            Condition::Silent | Condition::Halted => paint.red(state),
         };
         let held = format!("{:>6}", depths.held);
         let held = if depths.held > 0 {
@@ -162,10 +167,31 @@ fn screen(desk: &Desk, survey: &Survey, height: usize) -> String {
         }
     }
     text.push('\n');
-    text.push_str(&jobs::table(&survey.jobs, paint));
+    let width = match io::stdout().is_terminal() {
+        true => show::columns(io::stdout()),
+        false => usize::MAX,
+    };
+    text.push_str(&jobs::table(&survey.jobs, paint, width));
     let room = height.saturating_sub(text.lines().count() + 2);
-    needs(&mut text, survey, &paint, room);
+    needs(desk, &mut text, survey, &paint, room);
     text
+}
+
+/// Cuts a screen to a height: lines too many would push the first ones off it.
+fn clip(text: &str, height: usize) -> String {
+    let lines = text.lines().count();
+    // The line after the last is the cursor's.
+    let room = height.saturating_sub(1);
+    if lines <= room {
+        return text.to_owned();
+    }
+    let kept = room.saturating_sub(1);
+    let mut clipped: String = text.lines().take(kept).map(|l| format!("{l}\n")).collect();
+    clipped.push_str(&format!(
+        "… {} lines more than this window has\n",
+        lines - kept
+    ));
+    clipped
 }
 
 fn head(desk: &Desk, survey: &Survey, paint: &Paint) -> String {
@@ -200,7 +226,7 @@ fn head(desk: &Desk, survey: &Survey, paint: &Paint) -> String {
     format!("{}\n\n", paint.bold(&head.replace("    ", "  ")))
 }
 
-fn needs(text: &mut String, survey: &Survey, paint: &Paint, room: usize) {
+fn needs(desk: &Desk, text: &mut String, survey: &Survey, paint: &Paint, room: usize) {
     let all = survey.needs_you.len();
     if all == 0 {
         text.push_str("  Nothing needs you.\n");
@@ -214,8 +240,9 @@ fn needs(text: &mut String, survey: &Survey, paint: &Paint, room: usize) {
     let longest = if room < 1000 { 200 } else { 600 };
     for (at, need) in survey.needs_you.iter().take(shown).enumerate() {
         let subject = need.parcel.as_deref().unwrap_or("");
-        let line = format!("{:<10} {subject}", show::cut(&need.stage, 10));
-        let line = format!("{} {}", line.trim_end(), need.what);
+        let space = if subject.is_empty() { "" } else { " " };
+        let stage = show::cut(&need.stage, 10);
+        let line = format!("{stage:<10} {subject}{space}{}", need.what);
         text.push_str(&format!(
             "  {:>2}. {}\n",
             at + 1,
@@ -225,8 +252,25 @@ fn needs(text: &mut String, survey: &Survey, paint: &Paint, room: usize) {
     }
     if shown < all {
         text.push_str(&format!(
-            "      and {} more: ecluse status --json\n",
-            all - shown
+            "      and {} more: {}\n",
+            all - shown,
+            desk.command("status --json")
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_screen_is_no_higher_than_its_window() {
+        let text = "1\n2\n3\n4\n5\n";
+        assert_eq!(clip(text, 6), text);
+        assert_eq!(
+            clip(text, 5),
+            "1\n2\n3\n… 2 lines more than this window has\n"
+        );
+        assert_eq!(clip(text, 1), "… 5 lines more than this window has\n");
     }
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use ecluse_spool::{Depths, Place, Room, State, Throughput};
-use ecluse_stage::{Stage, marks_of, say_blocked};
+use ecluse_clean::Clean;
+use ecluse_spool::{Blocked, Depths, Place, Room, State, Throughput};
+use ecluse_stage::{Exit, Stage, marks_of, say_blocked};
 use serde::{Deserialize, Serialize};
 
 use crate::desk::{Desk, Trouble};
@@ -35,6 +36,11 @@ pub(crate) struct StageView {
     pub(crate) state: Condition,
     pub(crate) why: String,
     pub(crate) living_workers: usize,
+    /// It is blocked by a full disk.
+    #[serde(skip)]
+    pub(crate) is_short_of_room: bool,
+    /// Nobody waits for what it would do.
+    pub(crate) is_optional: bool,
     /// Only a place where results go: no stage of this chain takes from it.
     pub(crate) is_end: bool,
 }
@@ -47,6 +53,7 @@ pub(crate) enum Condition {
     Stopped,
     Paused,
     Blocked,
+    Silent,
     Halted,
 }
 
@@ -57,6 +64,7 @@ impl Condition {
             Condition::Stopped => "not running",
             Condition::Paused => "PAUSED",
             Condition::Blocked => "BLOCKED",
+            Condition::Silent => "SILENT",
             Condition::Halted => "HALTED",
         }
     }
@@ -99,6 +107,7 @@ impl Desk {
             self.needs_of_stage(&view, &mut survey.needs_you);
             survey.stages.push(view);
         }
+        one_for_all(&mut survey.needs_you);
         let names: Vec<String> = survey.stages.iter().map(|view| view.name.clone()).collect();
         self.need_of_freeze(&mut survey.needs_you);
         if only.is_none_or(|only| only == ecluse_crawl::Crawl::NAME) {
@@ -126,12 +135,13 @@ impl Desk {
                 stage: "delete".into(),
                 parcel: None,
                 what: format!("nothing is removed since {}: {}", frozen.since, frozen.why),
-                command: "ecluse verify --release --why \"…\"".into(),
+                command: self.command("verify --release --why \"…\""),
             });
         }
     }
 
-    fn view(&self, name: &str) -> Result<StageView, Trouble> {
+    /// Looks at one stage.
+    pub(crate) fn view(&self, name: &str) -> Result<StageView, Trouble> {
         let depths = self.yard.depths(name)?;
         let settings = self.pipeline.shell(name);
         let next: Vec<String> = self
@@ -147,13 +157,23 @@ impl Desk {
             .find(|worker| worker.alive && worker.note.state == "halted");
         let base = ecluse_config::base_of(name);
         let is_end = !self.entries.iter().any(|entry| entry.name == base);
+        let silent = workers
+            .iter()
+            .filter(|worker| worker.alive && worker.silent > settings.lease.0)
+            .max_by_key(|worker| worker.silent);
+        let mut is_short_of_room = false;
         let (state, why) = if let Some(worker) = halted {
             (Condition::Halted, worker.note.why.clone())
+        } else if let Some(worker) = silent {
+            let silent = show::age(worker.silent.as_secs());
+            let why = format!("worker {} lives and has not moved for {silent}", worker.id);
+            (Condition::Silent, why)
         } else if let Some(blocked) = self.blocked(name, &next)? {
             let state = match blocked {
-                ecluse_spool::Blocked::Paused(_) => Condition::Paused,
-                _ => Condition::Blocked,
+                Blocked::Paused(_) => Condition::Paused,
+                Blocked::Space { .. } | Blocked::HighMark { .. } => Condition::Blocked,
             };
+            is_short_of_room = matches!(blocked, Blocked::Space { .. });
             (state, say_blocked(&blocked))
         } else if living == 0 && !is_end {
             (Condition::Stopped, String::new())
@@ -168,20 +188,41 @@ impl Desk {
             state,
             why,
             living_workers: living,
+            is_short_of_room,
+            is_optional: living == 0 && base == Clean::NAME && self.is_dry_run()?,
             is_end,
         })
     }
 
-    fn blocked(
-        &self,
-        name: &str,
-        next: &[String],
-    ) -> Result<Option<ecluse_spool::Blocked>, Trouble> {
+    /// Tells whether clean only says what it would remove: a chain that runs without it does all of its work.
+    fn is_dry_run(&self) -> Result<bool, Trouble> {
+        let settings: ecluse_clean::Settings = self
+            .pipeline
+            .stage_settings(Clean::NAME)
+            .map_err(|error| Trouble::new(Exit::Config, error))?;
+        Ok(!settings.remove)
+    }
+
+    pub(crate) fn blocked(&self, name: &str, next: &[String]) -> Result<Option<Blocked>, Trouble> {
         if !self.yard.stage(name).root().exists() {
             return Ok(None);
         }
         let marks = marks_of(&self.pipeline.shell(name));
-        Ok(self.yard.pressure(name, next, &marks, None)?)
+        let base = ecluse_config::base_of(name);
+        let spreads = self.entries.iter().any(|e| e.name == base && e.spreads);
+        if !spreads || next.len() < 2 {
+            return Ok(self.yard.pressure(name, next, &marks, None)?);
+        }
+        // It goes on while one of them has room.
+        let mut full = None;
+        for next in next {
+            let next = std::slice::from_ref(next);
+            full = self.yard.pressure(name, next, &marks, None)?;
+            if full.is_none() {
+                break;
+            }
+        }
+        Ok(full)
     }
 
     fn needs_of_stage(&self, view: &StageView, needs: &mut Vec<Need>) {
@@ -197,20 +238,36 @@ impl Desk {
         match view.state {
             Condition::Paused => need(
                 format!("{}, {behind} behind it", view.why),
-                format!("ecluse resume {}", view.name),
+                self.command(&format!("resume {}", view.name)),
             ),
             Condition::Halted => need(
                 format!("halted: {}", view.why),
                 "mend the machine; it goes on by itself".into(),
             ),
+            Condition::Blocked if view.is_short_of_room => need(
+                format!("claims nothing: {}", view.why),
+                "make room, or set min-free lower; it goes on by itself".into(),
+            ),
             Condition::Blocked => need(
                 format!("claims nothing: {}", view.why),
                 "it goes on by itself".into(),
             ),
-            Condition::Stopped if behind + view.depths.working > 0 => need(
-                format!("{behind} waiting and no worker"),
-                format!("systemctl start ecluse@{0}  or  ecluse run {0}", view.name),
+            Condition::Silent => need(
+                view.why.clone(),
+                format!("systemctl restart ecluse@{}", view.name),
             ),
+            Condition::Stopped if view.is_optional => {}
+            Condition::Stopped if behind + view.depths.working > 0 => {
+                let left = match view.depths.working {
+                    0 => String::new(),
+                    working => format!(", {working} left by the dead"),
+                };
+                let run = self.command(&format!("run {}", view.name));
+                need(
+                    format!("{behind} waiting and no worker{left}"),
+                    format!("systemctl start ecluse@{}  or  {run}", view.name),
+                );
+            }
             Condition::Stopped | Condition::Ok => {}
         }
         if !view.depths.refused.is_empty() {
@@ -248,7 +305,7 @@ impl Desk {
                 stage: stage.to_owned(),
                 parcel: None,
                 what: format!("{count} deferred, tried again by themselves: {reason}"),
-                command: format!("ecluse retry --stage {stage}"),
+                command: self.command(&format!("retry --stage {stage} --all")),
             });
         }
         held.sort_by(|a, b| a.parcel.cmp(&b.parcel));
@@ -256,7 +313,7 @@ impl Desk {
             let what = match self.yard.why(stage, &place.parcel)? {
                 Some(why) => format!(
                     "{}; since {}, {} {}",
-                    why.reason,
+                    why.reason.trim_end().replace('\n', "; "),
                     show::local(&why.when),
                     place.attempts,
                     if place.attempts == 1 { "try" } else { "tries" }
@@ -268,9 +325,59 @@ impl Desk {
                 stage: stage.to_owned(),
                 parcel: Some(place.parcel.to_string()),
                 what,
-                command: format!("ecluse why {number}   ecluse release {number}"),
+                command: format!(
+                    "{}   or  release {number}",
+                    self.command(&format!("why {number}"))
+                ),
             });
         }
         Ok(())
+    }
+}
+
+/// Tells once what keeps many stages from working: a full disk is one thing to mend.
+fn one_for_all(needs: &mut Vec<Need>) {
+    let mut told: Vec<(Need, usize)> = Vec::new();
+    for need in needs.drain(..) {
+        let same = |(known, _): &&mut (Need, usize)| {
+            known.what == need.what && known.command == need.command
+        };
+        match told.iter_mut().find(same) {
+            Some((_, more)) => *more += 1,
+            None => told.push((need, 0)),
+        }
+    }
+    needs.extend(told.into_iter().map(|(mut need, more)| {
+        if more > 0 {
+            need.what = format!("and {more} more: {}", need.what);
+        }
+        need
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ails_many_stages_is_told_once() {
+        let need = |stage: &str, what: &str| Need {
+            stage: stage.into(),
+            parcel: None,
+            what: what.into(),
+            command: "make room".into(),
+        };
+        let mut needs = vec![
+            need("crawl", "1 MB free"),
+            need("index", "halted"),
+            need("merge", "1 MB free"),
+            need("clean", "1 MB free"),
+        ];
+        one_for_all(&mut needs);
+        let told: Vec<_> = needs.iter().map(|n| (&*n.stage, &*n.what)).collect();
+        assert_eq!(
+            told,
+            [("crawl", "and 2 more: 1 MB free"), ("index", "halted")]
+        );
     }
 }

@@ -138,25 +138,36 @@ pub struct UnitStage {
     name: String,
     /// What it may reach.
     pub reach: Reach,
-    /// What it writes outside the root: storage locations, the directory of the figures' file.
+    /// What it writes outside the root: storage locations.
     pub writable: Vec<UnitPath>,
+    /// The directory of the figures' file. Where it is not there, the stage does its work without.
+    pub figures: Option<UnitPath>,
     /// How long it may finish its work after SIGTERM.
     pub grace: Duration,
 }
 
 impl UnitStage {
-    /// A stage as shipped, with the reach its name asks for; `None` when a unit cannot have that
-    /// name.
+    /// A stage as shipped, or one machine's copy of it, with the reach its name asks for; `None` when a unit
+    /// cannot have that name.
     pub fn new(name: &str) -> Option<UnitStage> {
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        // The name of a machine may have dots and capitals; systemd takes those as they stand.
+        let is_of_machine = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        let (base, machine) = match name.split_once('@') {
+            Some((base, machine)) => (base, machine),
+            None => (name, "plain"),
+        };
         // A unit's name has 255 letters at most, and ours has some of its own.
-        let is_name = name.starts_with(|c: char| c.is_ascii_lowercase())
+        let is_name = base.starts_with(|c: char| c.is_ascii_lowercase())
             && name.len() <= 200
-            && name.chars().all(is_plain);
+            && base.chars().all(is_plain)
+            && machine.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && machine.chars().all(is_of_machine);
         is_name.then(|| UnitStage {
             name: name.to_owned(),
-            reach: Reach::of_stage(name),
+            reach: Reach::of_stage(base),
             writable: Vec::new(),
+            figures: None,
             grace: GRACE,
         })
     }
@@ -164,6 +175,11 @@ impl UnitStage {
     /// The name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The stage and the machine, when it is one machine's copy.
+    fn copy(&self) -> Option<(&str, &str)> {
+        self.name.split_once('@')
     }
 }
 
@@ -270,7 +286,8 @@ fn wants(stages: &[UnitStage], start: Start) -> String {
         Start::OnWork => "path",
     };
     let mut text = "# The stages of this pipeline.\n\n[Unit]\n".to_owned();
-    for stage in stages {
+    // One machine's copy is started on that machine: by its own unit, enabled there.
+    for stage in stages.iter().filter(|stage| stage.copy().is_none()) {
         writeln!(text, "Wants=ecluse@{}.{kind}", stage.name)
             .expect("a string takes what is written");
     }
@@ -285,14 +302,19 @@ fn drop_in(stage: &UnitStage, options: &Options) -> Option<String> {
         Reach::World => NETWORK.to_owned(),
     };
     let mut mounts = String::new();
-    let mut settings = String::new();
+    let mut settings = commands_of_copy(stage, options);
+    let is_outside =
+        |path: &&UnitPath| !Path::new(path.as_str()).starts_with(options.root.as_str());
     for path in &stage.writable {
         // Below the root it is writable already.
-        if Path::new(path.as_str()).starts_with(options.root.as_str()) {
+        if !is_outside(&path) {
             continue;
         }
         writeln!(mounts, "RequiresMountsFor={path}").expect("a string takes what is written");
         writeln!(settings, "ReadWritePaths={path}").expect("a string takes what is written");
+    }
+    if let Some(path) = stage.figures.as_ref().filter(is_outside) {
+        writeln!(settings, "ReadWritePaths=-{path}").expect("a string takes what is written");
     }
     let read = [&options.root, &options.programs];
     let mut seen = read.into_iter().chain(&options.config);
@@ -310,6 +332,32 @@ fn drop_in(stage: &UnitStage, options: &Options) -> Option<String> {
         }
     }
     (!text.is_empty()).then_some(text)
+}
+
+/// The template's commands for one machine's copy of a stage, whose program has another name than its unit; empty for all others.
+fn commands_of_copy(stage: &UnitStage, options: &Options) -> String {
+    let Some((base, machine)) = stage.copy() else {
+        return String::new();
+    };
+    let mut text = String::new();
+    let mut reset = Vec::new();
+    for line in fill(SERVICE, options).lines() {
+        let Some((key, command)) = line
+            .split_once('=')
+            .filter(|(key, _)| key.starts_with("Exec"))
+        else {
+            continue;
+        };
+        if !reset.contains(&key.to_owned()) {
+            // An empty one takes the template's away.
+            writeln!(text, "{key}=").expect("a string takes what is written");
+            reset.push(key.to_owned());
+        }
+        let own = format!("ecluse-{base} --instance {machine}");
+        writeln!(text, "{key}={}", command.replace("ecluse-%i", &own))
+            .expect("a string takes what is written");
+    }
+    text
 }
 
 #[cfg(test)]
@@ -486,6 +534,48 @@ mod tests {
     }
 
     #[test]
+    fn figures_are_written_where_there_is_a_place_for_them() {
+        let mut index = stage("index");
+        index.figures = Some(path("/var/lib/prometheus/node-exporter"));
+        assert_eq!(
+            drop_in(&index, &Options::default()).unwrap(),
+            "[Service]\nReadWritePaths=-/var/lib/prometheus/node-exporter\n"
+        );
+        index.figures = Some(path("/srv/ecluse/figures"));
+        assert_eq!(drop_in(&index, &Options::default()), None);
+    }
+
+    #[test]
+    fn one_machine_s_copy_runs_the_stage_s_program_and_is_started_there_alone() {
+        let copy = stage("index@alpha");
+        let text = drop_in(&copy, &Options::default()).unwrap();
+        assert_eq!(
+            text,
+            "[Service]\nExecStart=\nExecStart=/usr/bin/ecluse-index --instance alpha --root /srv/ecluse\n\
+             ExecReload=\nExecReload=/usr/bin/ecluse-index --instance alpha --root /srv/ecluse --check\n\
+             ExecReload=/bin/kill -HUP $MAINPID\n"
+        );
+        let files = render(&[stage("ingest"), copy], &Options::default());
+        let target = file(&files, "ecluse.target.d/50-ecluse.conf");
+        assert!(target.contains("ecluse@ingest.service") && !target.contains("alpha"));
+        assert!(
+            files
+                .iter()
+                .any(|(name, _)| name == "ecluse@index@alpha.service.d/50-ecluse.conf")
+        );
+        for bad in [
+            "index@",
+            "index@a/b",
+            "index@a b",
+            "index@%i",
+            "@alpha",
+            "index@-a",
+        ] {
+            assert_eq!(UnitStage::new(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
     fn a_root_in_a_home_is_not_hidden() {
         let options = Options {
             root: path("/home/anne/ecluse"),
@@ -525,7 +615,7 @@ mod tests {
 
     #[test]
     fn a_name_that_a_unit_cannot_have_is_refused() {
-        for bad in ["", "-x", "Index", "a/b", "a@b", "a.b", "a b", "é", "9a"] {
+        for bad in ["", "-x", "Index", "a/b", "a@b@c", "a.b", "a b", "é", "9a"] {
             assert_eq!(UnitStage::new(bad), None, "{bad:?}");
         }
         assert_eq!(UnitStage::new(&"x".repeat(201)), None);

@@ -7,11 +7,13 @@ use ecluse_stage::Exit;
 use ecluse_telemetry::printable;
 
 use crate::act::Deed;
-use crate::desk::{Desk, Trouble};
+use crate::desk::{Desk, Trouble, stem_of};
 use crate::life::deed;
 use crate::show;
+use crate::survey::Condition;
 
 pub(crate) fn why(desk: &Desk, what: &str) -> Result<ExitCode, Trouble> {
+    desk.must_be_archive()?;
     let id = identify(desk, what)?;
     let stages = desk.stages()?;
     let places = desk.yard.locate(&stages, &id)?;
@@ -71,8 +73,19 @@ pub(crate) fn why(desk: &Desk, what: &str) -> Result<ExitCode, Trouble> {
 
 /// Returns the one parcel meant.
 fn identify(desk: &Desk, what: &str) -> Result<ParcelId, Trouble> {
-    let places = desk.places(what)?;
+    let places = match desk.places(what) {
+        Ok(places) => places,
+        // No number that was shown: a name may begin with one. To look is no risk.
+        Err(trouble) => {
+            let named = desk.named(what)?;
+            if named.is_empty() {
+                return Err(trouble);
+            }
+            named
+        }
+    };
     let mut names: Vec<ParcelId> = places.into_iter().map(|place| place.parcel).collect();
+    names.sort();
     names.dedup();
     if let [one] = names.as_slice() {
         return Ok(one.clone());
@@ -84,19 +97,21 @@ fn identify(desk: &Desk, what: &str) -> Result<ParcelId, Trouble> {
             some.join(", ")
         )));
     }
-    if let Ok(id) = ParcelId::new(what)
-        && !desk.life(&id)?.is_empty()
-    {
-        return Ok(id);
+    let stages = desk.stages()?;
+    if let Ok(id) = ParcelId::new(what) {
+        for stage in &stages {
+            if desk.yard.receipt(stage, &id)?.is_some() {
+                return Ok(id);
+            }
+        }
     }
+    let stem = stem_of(what)?;
     // Finished and gone: its name may be the beginning of one that a receipt knows.
     let mut known = std::collections::BTreeSet::new();
-    for stage in desk.stages()? {
-        desk.yard.each_receipt(&stage, &mut |filed| {
-            for input in &filed.receipt.inputs {
-                if input.parcel.as_str().starts_with(what) && known.len() < 6 {
-                    known.insert(input.parcel.clone());
-                }
+    for stage in &stages {
+        desk.yard.each_finished(stage, &mut |name| {
+            if name.starts_with(stem) && known.len() < 6 {
+                known.extend(ParcelId::new(name).ok());
             }
         })?;
     }
@@ -161,9 +176,12 @@ fn describe(desk: &Desk, place: &Place, text: &mut String) -> Result<(), Trouble
 fn next_and_help(desk: &Desk, place: &Place, text: &mut String) -> Result<(), Trouble> {
     if let Some(trouble) = desk.yard.trouble(place) {
         text.push_str(&format!(
-            "\n  last trouble\n    {} (deferred {} times since {})\n",
+            "\n  last trouble\n    {} (deferred {} since {})\n",
             trouble.reason,
-            trouble.deferrals,
+            match trouble.deferrals {
+                1 => "once".to_owned(),
+                times => format!("{times} times"),
+            },
             show::clock(trouble.since)
         ));
     }
@@ -172,41 +190,56 @@ fn next_and_help(desk: &Desk, place: &Place, text: &mut String) -> Result<(), Tr
             "\n  held since {} by {}\n    {}\n",
             show::local(&why.when),
             why.by,
-            why.reason
+            why.reason.trim_end().replace('\n', "\n    ")
         ));
     }
-    let paused = desk.yard.paused(&place.stage)?;
-    let next = match (place.state, place.due, &paused) {
-        (State::Ready, _, Some(paused)) => {
-            format!("waits: {} is paused by {}", place.stage, paused.who)
-        }
-        (State::Ready, _, None) => format!("the next free worker of {} takes it", place.stage),
-        (State::Working, ..) => {
+    if let Some(why) = desk.yard.why_discarded(place) {
+        text.push_str(&format!(
+            "\n  discarded {} by {}\n    {}\n",
+            show::local(&why.when),
+            why.by,
+            why.reason.trim_end().replace('\n', "\n    ")
+        ));
+    }
+    let next = match (place.state, place.due) {
+        (State::Ready, _) => what_waits_for(desk, &place.stage)?,
+        (State::Working, _) => {
             "it is handed over when the work is committed; if its worker dies, it is tried again"
                 .into()
         }
-        (State::Deferred, Some(due), _) => format!("tried again at {}", show::clock(due)),
-        (State::Deferred, None, _) => "tried again when due".into(),
-        (State::Held, ..) => "nothing until a person decides".into(),
-        (State::Discarded, ..) => "nothing: a person took it out of the chain".into(),
+        (State::Deferred, Some(due)) => format!("tried again at {}", show::clock(due)),
+        (State::Deferred, None) => "tried again when due".into(),
+        (State::Held, _) => "nothing until a person decides".into(),
+        (State::Discarded, _) => "nothing: a person took it out of the chain".into(),
     };
     text.push_str(&format!("\n  what happens next\n    {next}\n"));
     let mut help = Vec::new();
     for (deed, command, why) in [
         (Deed::Release, "release", "lets it be tried again at once"),
-        (Deed::Hold, "hold", "sets it aside, with --why"),
-        (
-            Deed::Discard,
-            "discard",
-            "takes it out of the chain, with --why",
-        ),
+        (Deed::Hold, "hold", "sets it aside"),
+        (Deed::Discard, "discard", "takes it out of the chain"),
     ] {
         if deed.states().contains(&place.state) {
-            help.push(format!("    ecluse {command} {}   {why}\n", place.parcel));
+            let words = format!("{command} {}{}", place.parcel, deed.reason());
+            help.push(format!("    {}   {why}\n", desk.command(&words)));
         }
     }
     if !help.is_empty() {
         text.push_str(&format!("\n  what you can do\n{}", help.concat()));
     }
     Ok(())
+}
+
+/// Says what a waiting parcel of a stage waits for.
+fn what_waits_for(desk: &Desk, stage: &str) -> Result<String, Trouble> {
+    let view = desk.view(stage)?;
+    Ok(match view.state {
+        _ if view.is_end => "somebody takes it from here: this is the end of the chain".to_owned(),
+        Condition::Ok => format!("the next free worker of {stage} takes it"),
+        Condition::Stopped => format!("waits: no worker of {stage} runs"),
+        Condition::Halted => format!("waits: {stage} is halted: {}", view.why),
+        Condition::Paused | Condition::Blocked | Condition::Silent => {
+            format!("waits: {stage}: {}", view.why)
+        }
+    })
 }

@@ -43,7 +43,9 @@ impl Demo {
     }
 
     fn at(port: u16) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        // A shell must be told where such a name ends.
+        let mut dir = tempfile::Builder::new();
+        let dir = dir.prefix("a demo's archive ").tempdir().unwrap();
         fs::write(dir.path().join("pipeline.toml"), QUICK).unwrap();
         Self { dir, port }
     }
@@ -53,11 +55,17 @@ impl Demo {
     }
 
     fn command(&self) -> Command {
+        let mut command = self.command_in_words();
+        command.arg("--json");
+        command
+    }
+
+    fn command_in_words(&self) -> Command {
         let mut command = Command::new(ECLUSE);
         settle_environment(&mut command);
         let port = self.port.to_string();
         command
-            .args(["demo", "--json", "--port", &port, "--into"])
+            .args(["demo", "--port", &port, "--into"])
             .arg(self.dir.path());
         command
     }
@@ -206,6 +214,35 @@ fn a_demo_that_is_killed_ends_with_the_same_captures() {
     let jobs = names_in(&killed.path("jobs"));
     let jobs = jobs.iter().filter(|name| name.starts_with("demo-"));
     assert_eq!(jobs.count(), 1, "one harvest, however often it died");
+}
+
+#[test]
+fn what_a_newcomer_is_told_to_try_works() {
+    let demo = Demo::new();
+    let output = demo.command_in_words().output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let look = text.lines().find_map(|line| line.strip_prefix("  look "));
+    let tries = text.lines().skip_while(|line| *line != "Try next:").skip(1);
+    let mut commands: Vec<&str> = tries.collect();
+    assert_eq!(commands.len(), 4, "{text}");
+    commands.extend(look);
+    for command in commands {
+        // What stands behind a wide gap is for people.
+        let command = command.trim().split("   ").next().unwrap();
+        let mut shell = Command::new("sh");
+        settle_environment(&mut shell);
+        let output = shell.args(["-c", command]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{command}\n{output:?}");
+        assert!(!output.stdout.is_empty(), "{command}");
+    }
+    // A harvest leaves nothing behind that looks like trouble.
+    let mut status = Command::new(ECLUSE);
+    settle_environment(&mut status);
+    status.arg("status").arg("--root").arg(demo.dir.path());
+    let status = status.output().unwrap();
+    let screen = String::from_utf8(status.stdout).unwrap();
+    assert!(screen.contains("Nothing needs you."), "{screen}");
 }
 
 #[test]

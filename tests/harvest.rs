@@ -157,6 +157,16 @@ fn a_site_is_harvested_stored_and_found() {
     assert_eq!(found.status.code(), Some(0), "{}", said(&found));
     let status = archive.json(&["status"]);
     assert_eq!(status["jobs"].as_array().unwrap().len(), 0, "{status}");
+    // By its job a finished order is found, and the file by its path.
+    let found = archive.json(&["find", "job=127.0.0.1"]);
+    let found = found["found"].as_array().unwrap();
+    let is_order = |one: &Value| one["stage"] == "crawl" && one["state"] == "finished";
+    assert!(found.iter().any(is_order), "{found:?}");
+    let stored = found.iter().find_map(|one| one["copies"][0].as_str());
+    let why = archive.ecluse(&["why", stored.unwrap()]);
+    assert_eq!(why.status.code(), Some(0), "{}", said(&why));
+    assert!(said(&why).contains("passed on to backup"), "{}", said(&why));
+
     let why = archive.ecluse(&["why", &site.url("/page/3"), "--job", "127.0.0.1"]);
     assert_eq!(why.status.code(), Some(0), "{}", said(&why));
     assert!(said(&why).contains("verdict: accept"), "{}", said(&why));

@@ -56,7 +56,7 @@ impl Display {
                 yard: desk.yard.clone(),
                 waiting: HashMap::new(),
                 counted: None,
-                drawn: 0,
+                drawn: Vec::new(),
             };
             let builder = std::thread::Builder::new().name("display".into());
             thread = Some(builder.spawn(move || artist.run())?);
@@ -103,18 +103,21 @@ struct Artist {
     /// What waits in each stage or is in hand, as last counted.
     waiting: HashMap<&'static str, usize>,
     counted: Option<Instant>,
-    drawn: usize,
+    /// How wide each line is that stands on the screen.
+    drawn: Vec<usize>,
 }
 
 impl Artist {
     fn run(mut self) {
         let color = std::env::var_os("NO_COLOR").is_none();
         while !self.over.load(Ordering::SeqCst) {
-            let lines = self.look().lines(Paint { color });
-            self.draw(&lines);
+            let scene = self.look();
+            let widths = scene.lines(Paint { color: false });
+            let widths = widths.iter().map(|line| line.chars().count()).collect();
+            self.draw(&scene.lines(Paint { color }), widths);
             std::thread::park_timeout(EVERY);
         }
-        self.draw(&[]);
+        self.draw(&[], Vec::new());
     }
 
     fn look(&mut self) -> Scene {
@@ -138,15 +141,16 @@ impl Artist {
             stages: stages.collect(),
             elapsed: self.begun.elapsed(),
             stopping: self.stopping.load(Ordering::SeqCst),
-            width: width(),
+            width: show::columns(io::stderr()),
         }
     }
 
     /// Draws lines over those that stand there.
-    fn draw(&mut self, lines: &[String]) {
+    fn draw(&mut self, lines: &[String], widths: Vec<usize>) {
         let mut text = String::new();
-        if self.drawn > 0 {
-            text.push_str(&format!("\x1b[{}A", self.drawn));
+        let rows = rows(&self.drawn, show::columns(io::stderr()));
+        if rows > 0 {
+            text.push_str(&format!("\x1b[{rows}A"));
         }
         text.push('\r');
         for line in lines {
@@ -154,7 +158,7 @@ impl Artist {
             text.push_str("\x1b[K\n");
         }
         text.push_str("\x1b[J");
-        self.drawn = lines.len();
+        self.drawn = widths;
         let _ = io::stderr().write_all(text.as_bytes());
     }
 }
@@ -193,7 +197,7 @@ impl Scene {
                 lines.push(paint.dim(&show::cut(&line, width)));
             }
         }
-        lines.push(show::cut(&self.chain(), width));
+        lines.extend(self.chain(width));
         for stage in &self.stages {
             if let Some(why) = &stage.blocked {
                 let line = format!("          {} waits: {why}", stage.name);
@@ -229,26 +233,32 @@ impl Scene {
         line
     }
 
-    /// Returns each stage after the crawl: what is done, and of how much where something waits.
-    fn chain(&self) -> String {
-        let after = self.stages.iter().filter(|stage| stage.name != Crawl::NAME);
-        let parts: Vec<String> = after
-            .map(|stage| match (stage.done, stage.waiting) {
+    /// Returns each stage after the crawl: what is done, and of how much where something waits. No stage is left out: what does
+    /// not fit goes on in the next line.
+    fn chain(&self, width: usize) -> Vec<String> {
+        const MARGIN: &str = "          ";
+        let mut lines = Vec::new();
+        let mut line = "chain     ".to_owned();
+        for stage in self.stages.iter().filter(|stage| stage.name != Crawl::NAME) {
+            let part = match (stage.done, stage.waiting) {
                 (0, 0) => format!("{} -", stage.name),
                 (done, 0) => format!("{} {done}", stage.name),
                 (done, waiting) => format!("{} {done}/{}", stage.name, done + waiting),
-            })
-            .collect();
-        format!("chain     {}", parts.join("  "))
+            };
+            if line.len() > MARGIN.len() && line.len() + part.len() > width {
+                lines.push(std::mem::replace(&mut line, MARGIN.to_owned()));
+            }
+            line.push_str(&format!("{part}  "));
+        }
+        lines.push(line);
+        let cut = |line: &String| show::cut(line.trim_end(), width);
+        lines.iter().map(cut).collect()
     }
 }
 
-/// Columns of the terminal; one that does not know has eighty.
-fn width() -> usize {
-    match rustix::termios::tcgetwinsize(io::stderr()) {
-        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col).clamp(20, 400),
-        _ => 80,
-    }
+/// Returns how many rows lines take on a terminal that has become so wide since: one that was made narrower wraps them.
+fn rows(drawn: &[usize], width: usize) -> usize {
+    drawn.iter().map(|line| line.div_ceil(width).max(1)).sum()
 }
 
 #[cfg(test)]
@@ -310,6 +320,41 @@ mod tests {
         let lines = scene.lines(Paint { color: false });
         assert!(lines.iter().all(|line| line.chars().count() < 30));
         assert!(lines.last().unwrap().starts_with("stopping"));
+    }
+
+    #[test]
+    fn no_stage_is_left_out_on_a_narrow_terminal() {
+        let mut scene = scene();
+        let names = [
+            "ingest", "index", "transfer", "backup", "delete", "merge", "bigmerge",
+        ];
+        let stage = |name| StageLine {
+            name,
+            done: 12,
+            waiting: 0,
+            blocked: None,
+        };
+        scene.stages = names.map(stage).into();
+        for width in [40, 60, 80, 200] {
+            scene.width = width;
+            let lines = scene.lines(Paint { color: false });
+            assert!(lines.iter().all(|line| line.chars().count() < width));
+            let text = lines.join(" ");
+            assert!(
+                names
+                    .iter()
+                    .all(|name| text.contains(&format!("{name} 12"))),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn lines_that_the_terminal_wrapped_are_wiped_whole() {
+        assert_eq!(rows(&[], 80), 0);
+        assert_eq!(rows(&[79, 0, 40], 80), 3);
+        assert_eq!(rows(&[79, 0, 40], 60), 4);
+        assert_eq!(rows(&[79, 0, 40], 20), 7);
     }
 
     #[test]

@@ -151,6 +151,12 @@ fn rest_of(options: &HarvestOptions, contact: Option<&str>) -> String {
     text.push_str(&format!("[scope]\nreach = \"{reach}\"\n"));
     if let Some(depth) = options.depth {
         text.push_str(&format!("depth = {depth}\n"));
+        // Each link may lead over a redirect, and to what the page needs: the limit of all hops must not end it sooner.
+        let hops = depth.saturating_mul(2).saturating_add(5);
+        let limit = Order::default().scope.hops.get();
+        if limit.is_some_and(|limit| hops > limit) {
+            text.push_str(&format!("hops = {hops}\n"));
+        }
     }
     if let Some(limit) = options.limit {
         text.push_str(&format!("\n[budget]\nurls = {limit}\n"));
@@ -253,6 +259,14 @@ mod tests {
         assert_eq!(order.robots.policy, ecluse_scope::RobotsPolicy::Requisites);
         assert_eq!(order.agent.contact, "me@b.example");
         assert!(order.network.allow_private);
+    }
+
+    #[test]
+    fn a_great_depth_is_reached() {
+        let hops = |depth: &str| order(&["a.example", "--depth", depth], None).scope.hops;
+        assert_eq!(hops("3"), Order::default().scope.hops);
+        assert_eq!(hops("50").get(), Some(105));
+        assert!(hops("4000000000").get() >= Some(4_000_000_000));
     }
 
     #[test]

@@ -124,12 +124,13 @@ fn take_up(desk: &Desk, place: &Place) -> Result<(), Trouble> {
                 Some(why) => format!("{} by {}", why.reason, why.by),
                 None => "by hand".to_owned(),
             };
-            let command = format!("ecluse --root {}", desk.root.display());
+            let command = |verb: &str| desk.command(&format!("{verb} {}", place.parcel));
             Err(Trouble::new(
                 Exit::Held,
                 format!(
-                    "this order was given before and is held: {why}\n`{command} release {0}` lets it go on, `{command} discard {0} --why …` drops it",
-                    place.parcel
+                    "this order was given before and is held: {why}\n`{}` lets it go on, `{} --why …` drops it",
+                    command("release"),
+                    command("discard")
                 ),
             ))
         }

@@ -115,11 +115,7 @@ impl Report {
                 .collect(),
             deferred: run.ended.deferred,
             trouble: trouble.cloned(),
-            look: format!(
-                "ecluse --root {} lookup {}",
-                word(&desk.root.display().to_string()),
-                word(run.first)
-            ),
+            look: desk.command(&format!("lookup {}", show::word(run.first))),
         })
     }
 
@@ -208,7 +204,9 @@ impl Report {
         let time = show::span(self.seconds);
         match self.crawled {
             true => format!("done in {time}{went_on}"),
-            false => format!("not finished after {time}{went_on}"),
+            false => {
+                format!("not finished after {time}{went_on}; the same command goes on from here")
+            }
         }
     }
 
@@ -319,15 +317,6 @@ fn index_of(desk: &Desk) -> Result<Option<Index>, Trouble> {
     }))
 }
 
-/// Returns a word as a shell takes it.
-fn word(text: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "/:.-_~+,=@%".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -398,12 +387,5 @@ mod tests {
             "a.example-20260101000000: no network, or these hosts do not answer: a.example\n"
         );
         assert_eq!(report.exit(&Ended::default()), Exit::Deferred);
-    }
-
-    #[test]
-    fn a_word_is_one_for_a_shell() {
-        assert_eq!(word("https://a.example/b"), "https://a.example/b");
-        assert_eq!(word("my archive"), "'my archive'");
-        assert_eq!(word("a&b'c"), r"'a&b'\''c'");
     }
 }

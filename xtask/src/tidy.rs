@@ -1,7 +1,8 @@
 //! Checks every list that stands in two places, and prints the longest files.
 //!
-//! Stages (folders, the driver, `pipeline.toml`), the headings of a stage's contract, the edges
-//! between crates, the test command (README and CI), and the words a test may not have.
+//! Stages (folders, the driver, `pipeline.toml`, the unit that opens sockets), the headings of a stage's
+//! contract, the edges between crates, exit codes, metrics (code, alerts, dashboard), the runbook's
+//! headings, fixtures, the test command (README and CI), and the words a test may not have.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,9 +22,6 @@ const HEADINGS: [&str; 5] = [
 ];
 /// A stage's `main.rs` is glue.
 const MAIN_LINES: usize = 20;
-/// Formats know no mechanism.
-const FORMATS: [&str; 5] = ["surt", "warc", "cdx", "extract", "report"];
-const MECHANISMS: [&str; 5] = ["spool", "stage", "config", "telemetry", "manifest"];
 /// How many of the longest files are shown.
 const SHOWN: usize = 10;
 
@@ -35,6 +33,10 @@ pub(crate) fn main(_flags: Flags) -> Result<bool> {
     let sources = sources(root)?;
     stages(root, &mut wrong)?;
     edges(root, &mut wrong)?;
+    exit_codes(root, &mut wrong)?;
+    metrics(root, &mut wrong)?;
+    runbook(root, &mut wrong)?;
+    fixtures(root, &mut wrong)?;
     commands(root, &mut wrong)?;
     words(&sources, root, &mut wrong)?;
     for line in &wrong {
@@ -61,6 +63,8 @@ fn stages(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
     let folders = names(&root.join("stages"))?;
     let driver = read(&root.join("src/stages.rs"))?;
     let settings = read(&root.join("pipeline.toml"))?;
+    let chain = settings.lines().find(|line| line.starts_with("stages ="));
+    let chain = chain.context("pipeline.toml has no [chain] stages")?;
     for name in &folders {
         let library = name.replace('-', "_");
         if !driver.contains(&format!("ecluse_{library}::")) {
@@ -68,6 +72,9 @@ fn stages(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
         }
         if !settings.contains(&format!("[stage.{name}]")) {
             wrong.push(format!("pipeline.toml: no [stage.{name}]"));
+        }
+        if !chain.contains(&format!("\"{name}\"")) {
+            wrong.push(format!("pipeline.toml: {name} is not in [chain] stages"));
         }
         let folder = root.join("stages").join(name);
         let text = read(&folder.join("src/lib.rs"))?;
@@ -98,28 +105,238 @@ fn stages(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// A stage never depends on a stage, a format never on a mechanism.
+/// Which crates of ours each crate may know, as ARCHITECTURE.md draws it. A stage may know any crate that no other table
+/// keeps for one stage alone, and never a stage.
+const KNOWS: [(&str, &[&str]); 16] = [
+    ("surt", &[]),
+    ("warc", &[]),
+    ("extract", &[]),
+    ("frontier", &[]),
+    ("manifest", &[]),
+    ("fixity", &["stage", "spool"]),
+    ("telemetry", &[]),
+    ("config", &[]),
+    ("spool", &[]),
+    ("cdx", &["surt"]),
+    ("http", &["warc"]),
+    ("report", &["warc"]),
+    ("scope", &["config", "surt"]),
+    ("stage", &["spool", "config", "telemetry"]),
+    (
+        "testkit",
+        &["stage", "spool", "config", "telemetry", "ecluse"],
+    ),
+    ("ecluse", &["*"]),
+];
+/// The crates that are the crawl's alone.
+const CRAWL: [&str; 5] = ["frontier", "http", "extract", "scope", "report"];
+
 fn edges(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
     let stages = names(&root.join("stages"))?;
+    for crate_name in names(&root.join("crates"))? {
+        let file = format!("crates/{crate_name}/Cargo.toml");
+        let Some((_, knows)) = KNOWS.iter().find(|(name, _)| *name == crate_name) else {
+            wrong.push(format!(
+                "{file}: xtask/src/tidy.rs does not say whom it knows"
+            ));
+            continue;
+        };
+        for other in ours(&read(&root.join(&file))?) {
+            if !knows.contains(&other.as_str()) {
+                wrong.push(format!("{file}: {crate_name} must not know {other}"));
+            }
+        }
+    }
     for stage in &stages {
         let file = format!("stages/{stage}/Cargo.toml");
-        let dependencies = dependencies(&read(&root.join(&file))?);
-        for other in stages.iter().filter(|other| *other != stage) {
-            if dependencies.contains(&format!("ecluse-{other}")) {
+        for other in ours(&read(&root.join(&file))?) {
+            if stages.contains(&other) {
                 wrong.push(format!(
                     "{file}: a stage never depends on a stage ({other})"
                 ));
             }
+            if stage != "crawl" && CRAWL.contains(&other.as_str()) {
+                wrong.push(format!("{file}: {other} is the crawl's"));
+            }
+            if other == "testkit" {
+                wrong.push(format!("{file}: testkit is for tests only"));
+            }
         }
     }
-    for format in FORMATS {
-        let file = format!("crates/{format}/Cargo.toml");
-        let dependencies = dependencies(&read(&root.join(&file))?);
-        for mechanism in MECHANISMS {
-            if dependencies.contains(&format!("ecluse-{mechanism}")) {
+    Ok(())
+}
+
+/// Our own crates among the dependencies of a manifest.
+fn ours(manifest: &str) -> BTreeSet<String> {
+    let of = |name: String| match name.strip_prefix("ecluse") {
+        Some("") => Some(name),
+        Some(rest) => rest.strip_prefix('-').map(str::to_owned),
+        None => None,
+    };
+    dependencies(manifest).into_iter().filter_map(of).collect()
+}
+
+/// The codes of the shell stand in the driver's help, the runbook and the unit too.
+fn exit_codes(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
+    let shell = read(&root.join("crates/stage/src/exit.rs"))?;
+    let codes: BTreeSet<&str> = shell
+        .lines()
+        .filter_map(|line| line.trim().strip_suffix(',')?.split_once(" = "))
+        .map(|(_, code)| code)
+        .filter(|code| code.bytes().all(|byte| byte.is_ascii_digit()))
+        .collect();
+    if codes.len() < 6 {
+        wrong.push("crates/stage/src/exit.rs: no list of codes".to_owned());
+    }
+    for (file, mark) in [
+        ("src/cli.rs", "Exit codes: "),
+        ("ops/runbook.md", "Exit codes "),
+    ] {
+        let text = read(&root.join(file))?;
+        let told = text.split(mark).nth(1).unwrap_or_default();
+        let told: String = told.chars().take(220).collect();
+        for code in &codes {
+            let is_told = told
+                .split(|c: char| !c.is_ascii_digit())
+                .any(|word| word == *code);
+            if !is_told {
+                wrong.push(format!("{file}: no exit code {code}"));
+            }
+        }
+    }
+    let unit = read(&root.join("ops/systemd/ecluse@.service"))?;
+    for line in unit.lines() {
+        let codes_of = |key: &str| line.strip_prefix(key).map(str::to_owned);
+        let listed = codes_of("SuccessExitStatus=").or(codes_of("RestartPreventExitStatus="));
+        for code in listed.iter().flat_map(|list| list.split_whitespace()) {
+            if code.bytes().all(|byte| byte.is_ascii_digit()) && !codes.contains(code) {
                 wrong.push(format!(
-                    "{file}: a format never depends on a mechanism ({mechanism})"
+                    "ops/systemd/ecluse@.service: no program ends with {code}"
                 ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Alerts and panels ask for metrics that exist, and every metric of a stage is looked at.
+fn metrics(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
+    let code = read(&root.join("crates/telemetry/src/family.rs"))?;
+    let quoted = code.split('"').filter(|part| is_metric(part));
+    let known: BTreeSet<String> = quoted.map(str::to_owned).collect();
+    let mut asked = BTreeSet::new();
+    for file in [
+        "ops/prometheus/ecluse.rules.yml",
+        "ops/prometheus/ecluse.rules.test.yml",
+        "ops/grafana/ecluse.json",
+    ] {
+        for name in metrics_in(&read(&root.join(file))?) {
+            let base = ["_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|end| name.strip_suffix(end))
+                .filter(|base| known.contains(*base))
+                .unwrap_or(&name);
+            if !known.contains(base) {
+                wrong.push(format!("{file}: no metric {name}"));
+            }
+            asked.insert(base.to_owned());
+        }
+    }
+    // Captures and bytes of a job are told by its reports; nothing is to be done about them at night.
+    let seen_elsewhere = [
+        "ecluse_crawl_captures",
+        "ecluse_crawl_bytes",
+        "ecluse_crawl_queues",
+    ];
+    for name in known.difference(&asked) {
+        if !seen_elsewhere.contains(&name.as_str()) {
+            wrong.push(format!("ops: neither an alert nor a panel shows {name}"));
+        }
+    }
+    Ok(())
+}
+
+fn is_metric(text: &str) -> bool {
+    let rest = text.strip_prefix("ecluse_");
+    rest.is_some_and(|rest| {
+        rest.bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+    })
+}
+
+/// The names of metrics in a text; a recorded one, `stage:ecluse_…:sum`, is none of ours.
+fn metrics_in(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !(c.is_ascii_lowercase() || c == '_' || c == ':'));
+    words
+        .filter(|word| is_metric(word))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// An alert names a heading of the runbook.
+fn runbook(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
+    let text = read(&root.join("ops/runbook.md"))?;
+    let headings: BTreeSet<String> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("## "))
+        .map(anchor)
+        .collect();
+    let rules = read(&root.join("ops/prometheus/ecluse.rules.yml"))?;
+    for part in rules.split("runbook.md#").skip(1) {
+        let name: String = part
+            .chars()
+            .take_while(|c| c.is_ascii_alphanumeric() || *c == '-')
+            .collect();
+        if !headings.contains(&name) {
+            wrong.push(format!(
+                "ops/runbook.md: no heading #{name}, which an alert names"
+            ));
+        }
+    }
+    for alert in text.split('`').filter(|word| word.starts_with("Ecluse")) {
+        if !rules.contains(&format!("alert: {alert}\n")) {
+            wrong.push(format!("ops/runbook.md: no alert {alert}"));
+        }
+    }
+    Ok(())
+}
+
+/// The anchor that a heading has where Markdown is shown.
+fn anchor(heading: &str) -> String {
+    let fit = |c: char| match c {
+        ' ' => Some('-'),
+        c if c.is_alphanumeric() || c == '-' || c == '_' => Some(c.to_ascii_lowercase()),
+        _ => None,
+    };
+    heading.chars().filter_map(fit).collect()
+}
+
+/// Every file that a test reads is named in a README beside it, with its origin.
+fn fixtures(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
+    let mut stack = vec![root.join("crates"), root.join("stages"), root.join("tests")];
+    while let Some(dir) = stack.pop() {
+        for name in names(&dir)? {
+            let path = dir.join(&name);
+            if !path.is_dir() {
+                continue;
+            }
+            if name != "fixtures" {
+                stack.push(path);
+                continue;
+            }
+            let shown = path
+                .strip_prefix(root)
+                .unwrap_or(&path)
+                .display()
+                .to_string();
+            let Ok(readme) = fs::read_to_string(path.join("README.md")) else {
+                wrong.push(format!("{shown}: no README.md"));
+                continue;
+            };
+            for fixture in names(&path)?.iter().filter(|name| *name != "README.md") {
+                if !readme.contains(fixture.as_str()) {
+                    wrong.push(format!("{shown}/README.md: nothing about {fixture}"));
+                }
             }
         }
     }
@@ -207,4 +424,30 @@ fn longest(sources: &[PathBuf], root: &Path) -> Result<()> {
         println!("{lines:6} {path}");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_metrics_are_found_and_recorded_ones_are_not() {
+        let text = r#"{"expr": "sum by (stage) (rate(ecluse_stage_done_total{stage=\"a\"}[5m]))"}
+            record: stage:ecluse_stage_done:rate5m"#;
+        let found: Vec<String> = metrics_in(text).into_iter().collect();
+        assert_eq!(found, ["ecluse_stage_done_total"]);
+    }
+
+    #[test]
+    fn a_heading_has_the_anchor_that_alerts_name() {
+        assert_eq!(anchor("1. Parcels are held"), "1-parcels-are-held");
+        assert_eq!(anchor("The disk's full"), "the-disks-full");
+    }
+
+    #[test]
+    fn our_own_dependencies_are_known_from_others_and_from_those_of_tests() {
+        let manifest = "[dependencies]\nclap.workspace = true\necluse-spool.workspace = true\necluse = { path = \"..\" }\n\n[dev-dependencies]\necluse-testkit.workspace = true\n";
+        let ours: Vec<String> = ours(manifest).into_iter().collect();
+        assert_eq!(ours, ["ecluse", "spool"]);
+    }
 }

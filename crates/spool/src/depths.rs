@@ -101,6 +101,8 @@ pub struct WorkerView {
     pub id: String,
     /// Whether it lives, as far as can be told.
     pub alive: bool,
+    /// How long ago its heartbeat was, by the wall clock: to be shown, never to be acted on.
+    pub silent: std::time::Duration,
     /// What it says of itself.
     pub note: Note,
 }
@@ -248,7 +250,13 @@ impl Yard {
             } else {
                 now_ns - stat.mtime_ns < lease.as_nanos() as i128
             };
-            workers.push(WorkerView { id, alive, note });
+            let silent = u64::try_from((now_ns - stat.mtime_ns).max(0)).unwrap_or(u64::MAX);
+            workers.push(WorkerView {
+                id,
+                alive,
+                silent: std::time::Duration::from_nanos(silent),
+                note,
+            });
         }
         Ok(workers)
     }

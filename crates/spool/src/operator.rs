@@ -14,7 +14,7 @@ use crate::error::{At, Result, SpoolError};
 use crate::fs::{Kind, gone, is_taken};
 use crate::name::{Deferred, Entry, ParcelId, safe_file_name};
 use crate::parcel::{FileEntry, HISTORY, MANIFEST, Manifest, Trouble};
-use crate::receipt::{Filed, parse_sheet};
+use crate::receipt::{Filed, parse_makers, parse_sheet};
 use crate::setback::Why;
 use crate::worker::{Signs, find_receipt, read_manifest, read_trouble};
 use crate::yard::{StageDir, Yard};
@@ -208,8 +208,37 @@ impl Yard {
         Ok(history)
     }
 
+    /// Calls `see` with the name of every piece of work and of every parcel that has a receipt still in `receipts/` of a stage.
+    /// No receipt is read.
+    pub fn each_finished(&self, stage: &str, see: &mut dyn FnMut(&str)) -> Result<()> {
+        let receipts = self.stage(stage).receipts();
+        for (shard, _) in self.list(&receipts)? {
+            for (name, _) in self.list(&receipts.join(shard))? {
+                let name = name.to_str().and_then(|name| name.strip_suffix(".json"));
+                if let Some(name) = name.filter(|name| ParcelId::new(name).is_ok()) {
+                    see(name);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `see` for every receipt still in `receipts/` of a stage that made parcels, each once. Those of a stage that passes
+    /// its parcels on are not even parsed.
+    pub fn each_maker(&self, stage: &str, see: &mut dyn FnMut(Filed)) -> Result<()> {
+        self.each_sheet(stage, &mut |sheet| {
+            parse_makers(sheet).into_iter().for_each(&mut *see);
+        })
+    }
+
     /// Calls `see` for every receipt still in `receipts/` of a stage, each once.
     pub fn each_receipt(&self, stage: &str, see: &mut dyn FnMut(Filed)) -> Result<()> {
+        self.each_sheet(stage, &mut |sheet| {
+            parse_sheet(sheet).into_iter().for_each(&mut *see);
+        })
+    }
+
+    fn each_sheet(&self, stage: &str, see: &mut dyn FnMut(&[u8])) -> Result<()> {
         let receipts = self.stage(stage).receipts();
         let mut seen = std::collections::HashSet::new();
         for (shard, _) in self.list(&receipts)? {
@@ -223,8 +252,7 @@ impl Yard {
                 if !seen.insert(stat.inode) {
                     continue;
                 }
-                let bytes = self.fs.read(&path, 1 << 30).at("read", &path)?;
-                parse_sheet(&bytes).into_iter().for_each(&mut *see);
+                see(&self.fs.read(&path, 1 << 30).at("read", &path)?);
             }
         }
         Ok(())
@@ -360,21 +388,9 @@ impl Yard {
     pub fn hold(&self, place: &Place, reason: &str, by: &str) -> Result<()> {
         self.must_be(place, &[State::Ready, State::Deferred], "hold")?;
         let dir = self.stage(&place.stage);
-        let why = Why {
-            parcel: place.parcel.to_string(),
-            stage: place.stage.clone(),
-            reason: reason.to_owned(),
-            attempts: place.attempts,
-            when: self.now_text(),
-            by: by.to_owned(),
-        };
-        let text = serde_json::to_vec_pretty(&why).expect("a reason holds only strings");
-        self.replace(&dir.tmp(), &dir.why(&place.parcel), &text)?;
-        let entry = Entry {
-            id: place.parcel.clone(),
-            attempts: place.attempts,
-        };
-        self.shift(place, &dir.held().join(entry.file_name()))
+        let why = self.why_now(place, reason, by);
+        self.set_aside(place, &why, &dir.why(&place.parcel), &dir.held())
+            .map(drop)
     }
 
     /// Lets a held or deferred parcel be tried again at once, its attempts forgotten.
@@ -397,39 +413,58 @@ impl Yard {
         gone(self.fs.unlink(&why)).at("remove", &why)
     }
 
-    /// Sets a parcel aside, out of the chain but still on disk, under `discarded/<stage>/`.
+    /// Sets a parcel aside, out of the chain but still on disk, in `discarded/` of its stage.
     pub fn discard(&self, place: &Place, reason: &str, by: &str) -> Result<PathBuf> {
         self.must_be(
             place,
             &[State::Held, State::Ready, State::Deferred],
             "discard",
         )?;
-        let dir = self.stage(&place.stage);
         let bin = self.discarded(&place.stage);
         self.fs.ensure_dir(&bin).at("make", &bin)?;
-        let why = Why {
+        let why = self.why_now(place, reason, by);
+        let to = self.set_aside(place, &why, &why_discarded(&bin, &place.parcel), &bin)?;
+        let why = self.stage(&place.stage).why(&place.parcel);
+        gone(self.fs.unlink(&why)).at("remove", &why)?;
+        Ok(to)
+    }
+
+    /// Reads why a person took a parcel out of the chain.
+    pub fn why_discarded(&self, place: &Place) -> Option<Why> {
+        let path = why_discarded(&self.discarded(&place.stage), &place.parcel);
+        let bytes = self.fs.read(&path, 1 << 20).ok()?;
+        let found = place.state == State::Discarded;
+        serde_json::from_slice(&bytes).ok().filter(|_| found)
+    }
+
+    fn why_now(&self, place: &Place, reason: &str, by: &str) -> Why {
+        Why {
             parcel: place.parcel.to_string(),
             stage: place.stage.clone(),
             reason: reason.to_owned(),
             attempts: place.attempts,
             when: self.now_text(),
             by: by.to_owned(),
-        };
-        let text = serde_json::to_vec_pretty(&why).expect("a reason holds only strings");
-        self.replace(
-            &dir.tmp(),
-            &bin.join(format!("{}.why.json", place.parcel)),
-            &text,
-        )?;
-        let entry = Entry {
+        }
+    }
+
+    /// Writes why, then moves a parcel into a directory; in this order nothing lies there without a reason.
+    fn set_aside(&self, place: &Place, why: &Why, reason: &Path, to: &Path) -> Result<PathBuf> {
+        let tmp = self.stage(&place.stage).tmp();
+        let text = serde_json::to_vec_pretty(why).expect("a reason holds only strings");
+        self.replace(&tmp, reason, &text)?;
+        let mut entry = Entry {
             id: place.parcel.clone(),
             attempts: place.attempts,
         };
-        let to = bin.join(entry.file_name());
-        self.shift(place, &to)?;
-        let why = dir.why(&place.parcel);
-        gone(self.fs.unlink(&why)).at("remove", &why)?;
-        Ok(to)
+        let mut path = to.join(entry.file_name());
+        // A copy of it may have been set aside before: the number is counted on, so that both stay.
+        while self.fs.is_there(&path).at("look at", &path)? {
+            entry.attempts += 1;
+            path = to.join(entry.file_name());
+        }
+        self.shift(place, &path)?;
+        Ok(path)
     }
 
     /// Stops a stage from claiming.
@@ -484,6 +519,13 @@ impl Yard {
                     place.stage
                 )));
             }
+            Err(e) if is_taken(&*self.fs, &e, to) => {
+                return Err(SpoolError::Refused(format!(
+                    "another {} is there already: {}",
+                    place.parcel,
+                    to.display()
+                )));
+            }
             Err(e) => return Err(e).at("move", &place.path),
         }
         let dir = to.parent().expect("a parcel lies in a directory");
@@ -510,4 +552,8 @@ impl Yard {
         let dir = to.parent().expect("a file lies in a directory");
         self.fs.sync_dir(dir).at("sync", dir)
     }
+}
+
+fn why_discarded(bin: &Path, id: &ParcelId) -> PathBuf {
+    bin.join(format!("{id}.why.json"))
 }

@@ -755,10 +755,65 @@ fn an_operator_moves_parcels_by_verb_or_by_hand() {
     let to = yard.discard(&place(), "not ours", "amel").unwrap();
     assert!(to.join("parcel.json").exists());
     assert_eq!(place().state, State::Discarded);
+    let why = yard.why_discarded(&place()).unwrap();
+    assert_eq!((why.reason.as_str(), why.by.as_str()), ("not ours", "amel"));
     yard.release(&place()).unwrap();
+    assert!(yard.why_discarded(&place()).is_none());
     let mut one = worker(&yard, "one", &["two"]);
     let before = place();
     let parcel = claim_one(&mut one);
     assert!(yard.hold(&before, "too late", "amel").is_err());
     one.give_back(parcel).unwrap();
+}
+
+#[test]
+fn a_copy_set_aside_again_takes_nothing_from_the_first() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    let mut bins = Vec::new();
+    for _ in 0..3 {
+        let id = give(&yard, "one", root.path(), "a.txt", "hello");
+        let places = yard.locate(&["one".to_owned()], &id).unwrap();
+        let waiting = places.iter().find(|place| place.state == State::Ready);
+        bins.push(yard.discard(waiting.unwrap(), "again", "amel").unwrap());
+    }
+    bins.sort();
+    bins.dedup();
+    assert_eq!(bins.len(), 3);
+    assert!(bins.iter().all(|bin| bin.join("a.txt").exists()));
+    // Only one can be let back at a time, and the other says why it cannot.
+    let id = give(&yard, "one", root.path(), "a.txt", "hello");
+    let places = yard.locate(&["one".to_owned()], &id).unwrap();
+    let discarded = places.iter().find(|place| place.state == State::Discarded);
+    let refused = yard.release(discarded.unwrap()).unwrap_err().to_string();
+    assert!(refused.contains("is there already"), "{refused}");
+}
+
+#[test]
+fn finished_work_is_known_by_name_and_makers_by_what_they_made() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    for (entry, born) in [("x~0", "1"), ("y~0", "2"), ("z~0", "3")] {
+        put(&yard, "one", entry, born);
+    }
+    let mut one = worker(&yard, "one", &["two"]);
+    let members = vec![claim_entry(&mut one, "x~0"), claim_entry(&mut one, "y~0")];
+    let mut works = vec![batch(&one, members, "made")];
+    assert_eq!(one.finish(&mut works).unwrap(), [Finish::Committed]);
+    let z = claim_entry(&mut one, "z~0");
+    let outbox = one.outbox(std::slice::from_ref(&z));
+    commit(&mut one, z, outbox);
+
+    let mut finished = Vec::new();
+    yard.each_finished("one", &mut |name| finished.push(name.to_owned()))
+        .unwrap();
+    finished.sort();
+    for name in ["x", "y", "z"] {
+        assert!(finished.iter().any(|known| known == name), "{finished:?}");
+    }
+    let mut made = Vec::new();
+    yard.each_maker("one", &mut |filed| made.extend(filed.receipt.outputs))
+        .unwrap();
+    let made: Vec<&str> = made.iter().map(|output| output.parcel.as_str()).collect();
+    assert_eq!(made, ["made"]);
 }

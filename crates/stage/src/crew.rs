@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::home::Home;
 use crate::labour::Labour;
 use crate::stage::{Intake, Stage};
+use crate::thread::Thread;
 
 /// Where a crew works and for whom.
 #[derive(Clone)]
@@ -98,6 +99,7 @@ impl Tally {
 pub(crate) struct Member {
     pub(crate) id: WorkerId,
     pub(crate) signs: Signs,
+    pub(crate) thread: Thread,
 }
 
 /// The workers of one stage in this process.
@@ -229,7 +231,7 @@ impl Crew {
         }
     }
 
-    /// Tells whether every worker has gone forward since this was last asked.
+    /// Tells whether every worker has gone forward since this was last asked, or waits for the disk.
     pub fn goes_forward(&self) -> bool {
         let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -237,7 +239,17 @@ impl Crew {
             .iter()
             .map(|member| (member.id.clone(), member.signs.ticks()))
             .collect();
-        let stuck = now.iter().any(|state| seen.contains(state));
+        let mut stuck = false;
+        for (member, state) in members.iter().zip(&now) {
+            if !seen.contains(state) {
+                continue;
+            }
+            if member.thread.waits_for_disk() {
+                tracing::warn!(worker = member.id.as_str(), "waits for the disk");
+            } else {
+                stuck = true;
+            }
+        }
         *seen = now;
         !stuck
     }

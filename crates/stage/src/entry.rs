@@ -19,6 +19,8 @@ pub struct Entry {
     pub about: &'static str,
     /// What it takes at a time.
     pub intake: Intake,
+    /// It goes on while one of its nexts has room.
+    pub spreads: bool,
     /// What it does with files named on its command line, when it is a filter too.
     pub filter: Option<&'static str>,
     /// Its own settings as they stand, for tests that compare them.
@@ -42,6 +44,7 @@ impl Entry {
             name: Kind::NAME,
             about: Kind::ABOUT,
             intake: Kind::INTAKE,
+            spreads: Kind::SPREADS,
             filter: Kind::FILTER,
             describe: describe::<Kind>,
             writes: writes::<Kind>,

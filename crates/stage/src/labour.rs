@@ -22,6 +22,7 @@ use crate::crew::{Hands, Member, VERSION, home, is_fenced, limits_of, marks_of, 
 use crate::doorstep::Doorstep;
 use crate::failure::{Blame, Failure};
 use crate::stage::{Intake, Stage};
+use crate::thread::Thread;
 
 pub use pressure::say_blocked;
 
@@ -162,6 +163,7 @@ impl<Kind: Stage> Labour<Kind> {
             .push(Member {
                 id: worker.name().clone(),
                 signs: worker.signs().clone(),
+                thread: Thread::current(),
             });
         let now = Instant::now();
         let heard = hands.bell.rings();

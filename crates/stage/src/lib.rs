@@ -16,6 +16,7 @@ mod labour;
 mod program;
 mod stage;
 mod supervise;
+mod thread;
 
 pub use control::Control;
 pub use crew::{Crew, Post, Tally, marks_of};

@@ -393,7 +393,8 @@ impl Metrics {
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner);
                 for (job, figures) in crawls.iter() {
-                    figures.write(family, &[stage, ("job", job)], text);
+                    // Not `job`: Prometheus gives that label to what it scrapes, and would call ours `exported_job`.
+                    figures.write(family, &[stage, ("crawl_job", job)], text);
                 }
             }
         }

@@ -5,11 +5,14 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use ecluse_testkit::root::until_so;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 fn ecluse(root: &Path, words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ecluse-sample"))
         .env("ECLUSE_ROOT", root)
+        .env("PATH", root.join("bin"))
         .env("USER", "amel")
         .env_remove("SUDO_USER")
         .env_remove("ECLUSE_LOG")
@@ -50,6 +53,14 @@ fn root() -> tempfile::TempDir {
     root
 }
 
+/// A root with a program on its path: what is shown then is as short as on a machine where it is installed.
+fn installed() -> tempfile::TempDir {
+    let root = root();
+    std::fs::create_dir(root.path().join("bin")).unwrap();
+    std::fs::write(root.path().join("bin/ecluse"), "").unwrap();
+    root
+}
+
 fn give(root: &Path, name: &str, content: &str) {
     std::fs::write(root.join(name), content).unwrap();
     let file = root.join(name);
@@ -59,7 +70,7 @@ fn give(root: &Path, name: &str, content: &str) {
 
 #[test]
 fn a_day_of_an_operator() {
-    let dir = root();
+    let dir = installed();
     let root = dir.path();
     let output = ecluse(root, &["init"]);
     assert!(text(&output).contains("work directories for 4 stages"));
@@ -108,6 +119,21 @@ fn a_day_of_an_operator() {
             .as_str()
             .unwrap()
             .contains("asks to be held")
+    );
+
+    // What it says to type is what can be typed.
+    let retry: Vec<&str> = needs[1]["command"]
+        .as_str()
+        .unwrap()
+        .split_whitespace()
+        .skip(1)
+        .chain(["--dry-run"])
+        .collect();
+    let output = ecluse(root, &retry);
+    assert!(
+        text(&output).contains("would retry later"),
+        "{retry:?}: {}",
+        complaint(&output)
     );
 
     // Nothing of a hostile name reaches the terminal raw.
@@ -190,11 +216,18 @@ fn a_day_of_an_operator() {
 
 #[test]
 fn a_paused_stage_lets_work_pile_up_and_says_so() {
-    let dir = root();
+    let dir = installed();
     let root = dir.path();
     give(root, "f", "hello");
-    let output = ecluse(root, &["pause", "split", "--why", "disk swap"]);
+    let output = ecluse(root, &["pause", "split", "--why", "a rumour"]);
     assert!(output.status.success());
+    // Somebody else's reason is not lost without a word.
+    let output = ecluse(root, &["pause", "split", "--why", "disk swap"]);
+    assert!(
+        text(&output).contains("before this it was paused by amel: a rumour"),
+        "{}",
+        text(&output)
+    );
     let output = ecluse(root, &["run", "--once"]);
     assert_eq!(output.status.code(), Some(75), "{}", complaint(&output));
     assert!(
@@ -206,6 +239,11 @@ fn a_paused_stage_lets_work_pile_up_and_says_so() {
     assert!(
         screen.contains("PAUSED") && screen.contains("ecluse resume split"),
         "{screen}"
+    );
+    let why = text(&ecluse(root, &["why", "f"]));
+    assert!(
+        why.contains("waits: split: paused by amel: disk swap"),
+        "{why}"
     );
     let check = ecluse(root, &["check"]);
     assert_eq!(check.status.code(), Some(1));
@@ -237,6 +275,8 @@ fn one_process_a_stage_gives_the_same_as_threads() {
 fn wrong_words_are_told_in_one_line() {
     let dir = root();
     let root = dir.path();
+    // Nothing must be done to the only parcel there is because a word was empty.
+    give(root, "f", "hello");
     for (words, code, told) in [
         (&["run", "nosuch"][..], 64, "no stage \"nosuch\""),
         (
@@ -248,6 +288,11 @@ fn wrong_words_are_told_in_one_line() {
         (&["why", "7"], 64, "no number 7"),
         (&["release"], 64, "which?"),
         (&["give", "relay", "/no/such/file"], 64, "/no/such/file"),
+        (&["give", "relay", "/dev/zero"], 64, "no plain file"),
+        (&["give", "relay", "/", "--dry-run"], 64, "is a directory"),
+        (&["discard", "", "--why", "x"], 64, "names no parcel"),
+        (&["hold", "work/", "--why", "x"], 64, "names no parcel"),
+        (&["why", "https://a.example/"], 64, "--job JOB"),
         (&["frobnicate"], 64, "frobnicate"),
     ] {
         let output = ecluse(root, words);
@@ -257,9 +302,7 @@ fn wrong_words_are_told_in_one_line() {
             complaint(&output)
         );
         assert!(!complaint(&output).contains("panicked"));
-        if words[0] != "give" {
-            assert_eq!(output.status.code(), Some(code), "{words:?}");
-        }
+        assert_eq!(output.status.code(), Some(code), "{words:?}");
     }
     std::fs::write(
         root.join("pipeline.toml"),
@@ -273,4 +316,162 @@ fn wrong_words_are_told_in_one_line() {
         "{}",
         complaint(&output)
     );
+}
+
+#[test]
+fn a_directory_that_is_no_archive_is_no_healthy_chain() {
+    let dir = tempfile::tempdir().unwrap();
+    for root in [dir.path().to_owned(), dir.path().join("mistyped")] {
+        for words in [
+            &["status"][..],
+            &["status", "--brief"],
+            &["find", "x"],
+            &["why", "x"],
+            &["pause", "relay"],
+            &["resume", "all"],
+            &["give", "relay", "/proc/version"],
+            &["retry", "--stage", "relay", "--all"],
+        ] {
+            let output = ecluse(&root, words);
+            assert_eq!(output.status.code(), Some(64), "{words:?}");
+            assert!(complaint(&output).contains("no archive in"), "{words:?}");
+        }
+        let check = ecluse(&root, &["check"]);
+        assert_eq!(check.status.code(), Some(3));
+        let told = text(&check);
+        assert!(told.starts_with("ECLUSE UNKNOWN - "), "{told}");
+    }
+    let run = ecluse(&dir.path().join("mistyped"), &["run", "--once"]);
+    assert_eq!(run.status.code(), Some(64));
+    let told = complaint(&run);
+    assert!(told.contains("no directory"), "{told}");
+    let left = std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(left, 0, "nothing was made");
+}
+
+#[test]
+fn a_monitor_hears_one_of_its_four_codes_whatever_is_wrong() {
+    let dir = root();
+    let root = dir.path();
+    assert!(ecluse(root, &["init"]).status.success());
+    for (settings, told) in [
+        ("version = [", "not TOML"),
+        (
+            "version = 1\n[defaults]\nworker = 3\n",
+            "did you mean 'workers'",
+        ),
+        (
+            "version = 1\n[chain]\nstages = [\"relay\", \"nosuch\", \"split\"]\n",
+            "\"nosuch\"",
+        ),
+    ] {
+        std::fs::write(root.join("pipeline.toml"), settings).unwrap();
+        for words in [&["check"][..], &["check", "--offline"]] {
+            let output = ecluse(root, words);
+            assert_eq!(output.status.code(), Some(2), "{settings}");
+            let text = text(&output);
+            assert!(text.starts_with("ECLUSE CRITICAL - "), "{text}");
+            assert!(text.contains(told), "{text}");
+        }
+    }
+    let dir = self::root();
+    let root = dir.path();
+    std::fs::write(root.join("work"), "no directory").unwrap();
+    let output = ecluse(root, &["check", "--json"]);
+    assert_eq!(output.status.code(), Some(3), "{}", complaint(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["grade"], "UNKNOWN", "{report}");
+}
+
+#[test]
+fn a_blocked_stage_ends_a_run_of_processes_too() {
+    let dir = root();
+    let root = dir.path();
+    give(root, "f", "hello");
+    assert!(
+        ecluse(root, &["pause", "split", "--why", "disk swap"])
+            .status
+            .success()
+    );
+    let once = ["run", "--once", "--processes", "--log", "error"];
+    let output = ecluse(root, &once);
+    assert_eq!(output.status.code(), Some(75), "{}", complaint(&output));
+    assert!(
+        text(&output).contains("1 step done") && text(&output).contains("split: paused by amel"),
+        "{}",
+        text(&output)
+    );
+    // The floor of free space, which nobody reaches.
+    assert!(ecluse(root, &["resume", "split"]).status.success());
+    let settings = root.join("pipeline.toml");
+    let more = std::fs::read_to_string(&settings).unwrap();
+    std::fs::write(
+        &settings,
+        format!("{more}[stage.split]\nmin-free = \"900 PB\"\n"),
+    )
+    .unwrap();
+    let output = ecluse(root, &once);
+    assert_eq!(output.status.code(), Some(75), "{}", complaint(&output));
+    assert!(text(&output).contains("needs 900 PB"), "{}", text(&output));
+}
+
+#[test]
+fn one_machine_s_copy_of_a_stage_is_a_process_too() {
+    let dir = root();
+    let root = dir.path();
+    std::fs::write(
+        root.join("pipeline.toml"),
+        "version = 1\n[chain]\nstages = [\"relay\", \"split\", \"tally\", \"end\"]\n[defaults]\nmin-free = \"1 MB\"\n[stage.relay]\nnext = [\"split@alpha\"]\n",
+    )
+    .unwrap();
+    give(root, "f", "hello");
+    let words = [
+        "run",
+        "relay",
+        "split@alpha",
+        "--once",
+        "--processes",
+        "--log",
+        "error",
+    ];
+    let output = ecluse(root, &words);
+    assert_eq!(output.status.code(), Some(0), "{}", complaint(&output));
+    let status = json(root, &["status"]);
+    assert_eq!(stage(&status, "split@alpha")["last-hour"]["count"], 1);
+}
+
+#[test]
+fn a_worker_that_lives_and_does_not_move_is_shown() {
+    let dir = installed();
+    let root = dir.path();
+    std::fs::write(
+        root.join("pipeline.toml"),
+        "version = 1\n[chain]\nstages = [\"relay\", \"end\"]\n[defaults]\nmin-free = \"1 MB\"\nheartbeat = \"200ms\"\nlease = \"600ms\"\n",
+    )
+    .unwrap();
+    let mut run = Command::new(env!("CARGO_BIN_EXE_ecluse-sample"))
+        .args(["--log", "error", "--root"])
+        .arg(root)
+        .args(["run", "relay"])
+        .spawn()
+        .unwrap();
+    let pid = Pid::from_raw(i32::try_from(run.id()).unwrap()).unwrap();
+    let is = |state: &str| {
+        root.join("work").exists() && stage(&json(root, &["status"]), "relay")["state"] == state
+    };
+    until_so("it runs", || is("ok"));
+    kill_process(pid, Signal::STOP).unwrap();
+    until_so("it is silent", || is("silent"));
+    let check = ecluse(root, &["check"]);
+    assert_eq!(check.status.code(), Some(2), "{}", text(&check));
+    let screen = text(&ecluse(root, &["status"]));
+    assert!(
+        screen.contains("systemctl restart ecluse@relay"),
+        "{screen}"
+    );
+    kill_process(pid, Signal::CONT).unwrap();
+    until_so("it goes on", || is("ok"));
+    run.kill().unwrap();
+    run.wait().unwrap();
+    until_so("it is gone", || is("stopped"));
 }

@@ -103,8 +103,44 @@ pub fn say_blocked(blocked: &Blocked) -> String {
         } => format!("{stage} has {waiting} waiting; goes on at {low}"),
         Blocked::Space { free, floor } => format!(
             "{} free, needs {}",
-            ecluse_config::Bytes(*free),
+            rounded(*free),
             ecluse_config::Bytes(*floor)
         ),
+    }
+}
+
+/// Returns bytes as people read them, never more than there are. What is free changes all the time: only the first figures count,
+/// and a reason that stays the same is told once.
+fn rounded(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
+    let mut scale = 1;
+    let mut unit = 0;
+    while bytes / scale >= 1000 && unit + 1 < UNITS.len() {
+        scale *= 1000;
+        unit += 1;
+    }
+    let (whole, tenths) = (bytes / scale, bytes % scale * 10 / scale);
+    match unit {
+        0 => format!("{whole} B"),
+        _ => format!("{whole}.{tenths} {}", UNITS[unit]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_space_is_told_in_few_figures() {
+        let space = |free| {
+            say_blocked(&Blocked::Space {
+                free,
+                floor: 1 << 30,
+            })
+        };
+        assert_eq!(space(68_272_402_432), "68.2 GB free, needs 1 GiB");
+        assert_eq!(space(999_999), "999.9 kB free, needs 1 GiB");
+        assert_eq!(space(999), "999 B free, needs 1 GiB");
+        assert_eq!(space(0), "0 B free, needs 1 GiB");
     }
 }

@@ -13,6 +13,7 @@ mod proof;
 
 use std::fs::File;
 use std::io::Write;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use ecluse_config::Span;
@@ -34,7 +35,7 @@ pub struct Settings {
     /// The directories to remove from, and no others.
     pub harvested: Vec<PathBuf>,
     /// How many backups must have proved their copy.
-    pub backups: usize,
+    pub backups: NonZeroUsize,
     /// How often to sweep, beside the sweep after each new generation of the index; zero for never.
     pub every: Span,
     /// The directory of the indexes.
@@ -48,7 +49,7 @@ impl Default for Settings {
         Self {
             remove: false,
             harvested: vec!["harvested".into()],
-            backups: 1,
+            backups: NonZeroUsize::MIN,
             every: Span(std::time::Duration::from_secs(24 * 3600)),
             index: "index".into(),
             manifest: "manifest.sqlite".into(),
@@ -129,12 +130,7 @@ impl Stage for Clean {
     /// One sweep, however many generations and tickets ask for it.
     fn process_batch(&mut self, _batch: &[Parcel], outbox: &mut Outbox) -> Result<(), Failure> {
         outbox.consume();
-        if let Some(frozen) = self.manifest.frozen().map_err(Failure::halt)? {
-            return Err(Failure::defer(format!(
-                "frozen since {}: {}; `ecluse verify --release` lifts it",
-                frozen.since, frozen.why
-            )));
-        }
+        self.must_not_be_frozen()?;
         let sweep = self.sweep(outbox)?;
         outbox.fact("removed", self.settings.remove);
         outbox.fact("files", sweep.files);
@@ -156,6 +152,16 @@ impl Stage for Clean {
 }
 
 impl Clean {
+    fn must_not_be_frozen(&self) -> Result<(), Failure> {
+        match self.manifest.frozen().map_err(Failure::halt)? {
+            Some(frozen) => Err(Failure::defer(format!(
+                "frozen since {}: {}; `ecluse verify --release` lifts it",
+                frozen.since, frozen.why
+            ))),
+            None => Ok(()),
+        }
+    }
+
     fn sweep(&mut self, outbox: &Outbox) -> Result<Sweep, Failure> {
         let mut rows = Vec::new();
         self.manifest
@@ -169,7 +175,11 @@ impl Clean {
                 return Err(Failure::give_back());
             }
             match self.judge(&row, &published, outbox)? {
-                Ok(sources) => self.act(&row, &sources, &mut sweep)?,
+                Ok(sources) => {
+                    // Long reads lie between: a check may have found something since.
+                    self.must_not_be_frozen()?;
+                    self.act(&row, &sources, &mut sweep)?;
+                }
                 Err(reason) => {
                     sweep.kept += 1;
                     tracing::info!(file = row.name, reason, "kept");
@@ -212,7 +222,7 @@ impl Clean {
             row,
             &copies,
             published,
-            self.settings.backups,
+            self.settings.backups.get(),
             &present,
             &going,
         );

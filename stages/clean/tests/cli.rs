@@ -199,6 +199,20 @@ fn nothing_goes_without_every_proof() {
     outside.must_keep("outside the harvested directories");
     assert!(other.exists());
 
+    let in_place = Archive::new("remove = true");
+    let place = in_place.harvested.display();
+    in_place.sql(&format!(
+        "UPDATE copy SET place = '{place}' WHERE kind = 'stored'"
+    ));
+    in_place.must_keep("is the copy in x itself");
+
+    let backed_up_in_place = Archive::new("remove = true");
+    let place = backed_up_in_place.harvested.display();
+    backed_up_in_place.sql(&format!(
+        "UPDATE copy SET place = '{place}' WHERE kind = 'backup'"
+    ));
+    backed_up_in_place.must_keep("is the copy in x itself");
+
     let sideways = Archive::new("remove = true");
     let path = format!(
         "{}/harvested/../repository/{NAME}",
@@ -222,6 +236,43 @@ fn a_mismatch_found_by_verify_freezes_it() {
     assert_eq!(out, "");
     assert!(log.contains("ecluse verify --release"), "{log}");
     assert!(archive.harvested.exists());
+}
+
+#[test]
+fn no_setting_lets_a_file_go_without_a_backup() {
+    let archive = Archive::new("remove = true\nbackups = 0");
+    let (code, out, log) = archive.clean();
+    assert_eq!(code, 78, "{log}");
+    assert_eq!(out, "");
+    assert!(archive.harvested.exists());
+}
+
+#[test]
+fn a_mismatch_found_in_the_middle_of_a_sweep_ends_it() {
+    let archive = Archive::new("remove = true");
+    // A second file; whoever removes the first finds the archive frozen before the second.
+    let other = NAME.replace("00007", "00008");
+    let [harvested, stored] =
+        ["harvested", "repository"].map(|at| archive.root.path().join(at).join(&other));
+    fs::write(&harvested, b"the bytes").unwrap();
+    fs::write(&stored, b"the bytes").unwrap();
+    let paths = archive.root.path().join("index/current/path-index.txt");
+    let text = fs::read_to_string(&paths).unwrap();
+    fs::write(&paths, format!("{text}{other}\t{}\n", stored.display())).unwrap();
+    let (from, to) = (archive.root.path().display(), stored.display());
+    archive.sql(&format!(
+        "INSERT INTO file SELECT '{other}', bytes, sha256, kind, job, harvest, collection, \
+         '{from}/harvested/{other}', 't3', state, captures, damages, generation, ingested, indexed, stored, \
+         backed_up, deleted, published, cleaned FROM file;
+         INSERT INTO copy SELECT '{other}', kind, target, iif(kind = 'stored', '{to}', place), bytes, sha256, \
+         proof, made, checked, found FROM copy;
+         CREATE TRIGGER found AFTER UPDATE OF cleaned ON file BEGIN
+         INSERT OR IGNORE INTO frozen VALUES (1, 'sha256 is 00', 'now'); END;"
+    ));
+    let (code, out, log) = archive.clean();
+    assert_eq!(code, 75, "{log}");
+    assert_eq!(out, format!("removed {}\n", archive.harvested.display()));
+    assert!(harvested.exists());
 }
 
 #[test]

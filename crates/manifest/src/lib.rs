@@ -60,7 +60,13 @@ impl Manifest {
             .optional()
             .map_err(during("take in", file.name))?;
         let outcome = match known {
-            Some((_, _, Some(ticket))) if ticket == file.ticket => Ingested::New,
+            Some((_, sha256, Some(ticket))) if ticket == file.ticket => {
+                // It was begun before and not handed over; the bytes that count are those that go out now.
+                if sha256.as_deref() != Some(file.sha256) {
+                    insert(&transaction, file).map_err(during("take in", file.name))?;
+                }
+                Ingested::New
+            }
             Some((bytes, Some(sha256), _)) if sha256 == file.sha256 => {
                 skip(&transaction, file).map_err(during("count", file.name))?;
                 let _ = bytes;
@@ -82,6 +88,41 @@ impl Manifest {
         };
         transaction.commit().map_err(during("take in", file.name))?;
         Ok(outcome)
+    }
+
+    /// Takes back that a ticket took a file in: it was killed before it handed the file over, and what it found there is
+    /// gone or has changed.
+    ///
+    /// Where the same bytes were found under another path meanwhile, and left alone because of this ticket, that path
+    /// is returned and the row stays: the ticket must take them from there. Otherwise the name is free again.
+    pub fn forgo(&mut self, name: &str, ticket: &str) -> Result<Option<String>> {
+        let fail = || during("take back", name);
+        let transaction = self.begin("take back", name)?;
+        let begun: bool = transaction
+            .query_row(
+                "SELECT count(*) FROM file WHERE name = ?1 AND ticket = ?2 AND state = 'ingested'",
+                [name, ticket],
+                |row| row.get(0),
+            )
+            .map_err(fail())?;
+        if !begun {
+            return Ok(None);
+        }
+        let elsewhere = transaction
+            .query_row(
+                "SELECT source FROM skipped WHERE file = ?1 ORDER BY at DESC, source LIMIT 1",
+                [name],
+                |row| row.get(0),
+            )
+            .optional()
+            .map_err(fail())?;
+        if elsewhere.is_none() {
+            transaction
+                .execute("DELETE FROM file WHERE name = ?1", [name])
+                .map_err(fail())?;
+        }
+        transaction.commit().map_err(fail())?;
+        Ok(elsewhere)
     }
 
     /// Returns what is known of a file.

@@ -141,17 +141,27 @@ impl Stage for Ingest {
         if let Some(problem) = &note.problem {
             return Err(Failure::hold(format!("{}: {problem}", note.shown)));
         }
-        match note.state()? {
-            ticket::State::AsFound => self.take_in(parcel, &note, outbox),
-            // It has a ticket of its own as what it has become.
-            ticket::State::Changed => {
-                outbox.fact("changed", note.shown.as_str());
-                Ok(())
-            }
+        let state = note.state()?;
+        if state == ticket::State::AsFound {
+            return self.take_in(parcel, &note, outbox);
+        }
+        // Killed after it told the manifest and before it handed the file over, this ticket may have kept another from it.
+        let elsewhere = self.manifest.forgo(&note.name, parcel.id().as_str());
+        if let Some(path) = elsewhere.map_err(Failure::halt)?
+            && let Some(twin) = Note::now(Path::new(&path))?
+        {
+            return self.take_in(parcel, &twin, outbox);
+        }
+        match state {
             ticket::State::Gone => Err(Failure::hold(format!(
                 "{} vanished before it was taken in",
                 note.shown
             ))),
+            // It has a ticket of its own as what it has become.
+            _ => {
+                outbox.fact("changed", note.shown.as_str());
+                Ok(())
+            }
         }
     }
 }

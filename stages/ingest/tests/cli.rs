@@ -11,9 +11,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use ecluse_manifest::{Manifest, State};
+use ecluse_manifest::{Ingested, Manifest, NewFile, State};
 use ecluse_testkit::contract::Contract;
 use ecluse_testkit::root::{Root, until_so};
+use sha2::Digest;
 
 const INGEST: &str = env!("CARGO_BIN_EXE_ecluse-ingest");
 
@@ -172,6 +173,79 @@ fn the_same_again_is_skipped_and_other_bytes_are_held() {
     // Found again at the next start, it is not held a second time.
     assert_eq!(ingest(&root).0, 0);
     assert_eq!(held(&root).len(), 1);
+}
+
+fn digest(bytes: &[u8]) -> String {
+    let digest = sha2::Sha256::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A ticket that told the manifest of a file and was killed before it handed the file over; the file was touched since.
+fn interrupted(root: &Root, id: &str, path: &Path, bytes: &[u8]) {
+    let note = serde_json::json!({
+        "path": path, "shown": path, "name": path.file_name().unwrap().to_str(),
+        "identity": {"bytes": bytes.len(), "inode": 1, "seconds": 1, "nanoseconds": 1},
+    });
+    root.put_files(
+        "ingest",
+        id,
+        &[("harvested.json", note.to_string().as_bytes())],
+    );
+}
+
+fn told(root: &Root, ticket: &str, path: &Path, bytes: &[u8]) {
+    let file = NewFile {
+        name: path.file_name().unwrap().to_str().unwrap(),
+        bytes: bytes.len() as u64,
+        sha256: &digest(bytes),
+        kind: "warc",
+        job: None,
+        harvest: None,
+        collection: None,
+        source: path.to_str().unwrap(),
+        ticket,
+    };
+    assert_eq!(manifest(root).ingest(&file).unwrap(), Ingested::New);
+}
+
+#[test]
+fn a_file_touched_after_a_kill_is_taken_in_all_the_same() {
+    // The old ticket and the new one are worked on in one run, in whatever order.
+    let one_run = root("");
+    let path = harvest(&one_run, "a.warc.gz", b"bytes");
+    told(&one_run, "old", &path, b"bytes");
+    interrupted(&one_run, "old", &path, b"bytes");
+    let (code, said) = ingest(&one_run);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(waiting(&one_run, "index"), ["a.warc.gz"]);
+
+    // The new one first: it leaves the file to the old one.
+    let new_first = root("");
+    let path = harvest(&new_first, "a.warc.gz", b"bytes");
+    told(&new_first, "old", &path, b"bytes");
+    assert_eq!(ingest(&new_first).0, 0);
+    assert_eq!(waiting(&new_first, "index"), [""; 0]);
+    interrupted(&new_first, "old", &path, b"bytes");
+    let (code, said) = ingest(&new_first);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(waiting(&new_first, "index"), ["a.warc.gz"]);
+    let row = manifest(&new_first).file("a.warc.gz").unwrap().unwrap();
+    assert_eq!(row.sha256, Some(digest(b"bytes")));
+
+    // The old one first, and other bytes meanwhile: the name is free for them.
+    let other_bytes = root("");
+    let path = harvest(&other_bytes, "a.warc.gz", b"other bytes");
+    told(&other_bytes, "old", &path, b"bytes");
+    fs::rename(&path, other_bytes.path().join("away")).unwrap();
+    interrupted(&other_bytes, "old", &path, b"bytes");
+    assert_eq!(
+        ingest(&other_bytes).0,
+        65,
+        "it vanished, and a person should know"
+    );
+    fs::rename(other_bytes.path().join("away"), &path).unwrap();
+    let (_, said) = ingest(&other_bytes);
+    assert_eq!(waiting(&other_bytes, "index"), ["a.warc.gz"], "{said}");
 }
 
 #[test]

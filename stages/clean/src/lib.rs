@@ -7,10 +7,12 @@
 //!   delete of its working copy and its line in the current index; nor anything outside the harvested
 //!   directories, nor anything while the manifest is frozen.
 //! * **Defers** while the manifest is frozen. **Holds** nothing: what is not proven stays, with the reason.
-//! * **Again**: what was removed stays removed; a sweep done twice says the same.
+//! * **Again**: what was removed stays removed. A process says once of each file that it would remove it; another says the
+//!   same.
 
 mod proof;
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -62,7 +64,13 @@ pub struct Clean {
     settings: Settings,
     home: Home,
     manifest: Manifest,
+    /// What this process has said it would remove. Its copies were read for that; they are not read again, nor is it
+    /// said again, at every sweep for as long as nobody lets the stage remove.
+    said: HashSet<String>,
 }
+
+/// So many files are in memory at once.
+const ROWS: usize = 20_000;
 
 /// What a sweep did.
 #[derive(Debug, Default)]
@@ -85,6 +93,7 @@ impl Stage for Clean {
             settings,
             home: home.clone(),
             manifest,
+            said: HashSet::new(),
         })
     }
 
@@ -163,13 +172,30 @@ impl Clean {
     }
 
     fn sweep(&mut self, outbox: &Outbox) -> Result<Sweep, Failure> {
-        let mut rows = Vec::new();
-        self.manifest
-            .each_in(State::Published, &mut |row| rows.push(row))
-            .map_err(Failure::halt)?;
+        let mut sweep = Sweep::default();
+        let mut after = String::new();
+        loop {
+            let rows = self.manifest.in_state(State::Published, &after, ROWS);
+            let rows = rows.map_err(Failure::halt)?;
+            let Some(last) = rows.last() else {
+                return Ok(sweep);
+            };
+            after.clone_from(&last.name);
+            self.sweep_some(rows, outbox, &mut sweep)?;
+        }
+    }
+
+    fn sweep_some(
+        &mut self,
+        mut rows: Vec<FileRow>,
+        outbox: &Outbox,
+        sweep: &mut Sweep,
+    ) -> Result<(), Failure> {
+        if !self.settings.remove {
+            rows.retain(|row| !self.said.contains(&row.name));
+        }
         let index = self.home.path(&self.settings.index);
         let published = Published::read(&index, &rows).map_err(Failure::halt)?;
-        let mut sweep = Sweep::default();
         for row in rows {
             if outbox.stop_asked() {
                 return Err(Failure::give_back());
@@ -178,7 +204,7 @@ impl Clean {
                 Ok(sources) => {
                     // Long reads lie between: a check may have found something since.
                     self.must_not_be_frozen()?;
-                    self.act(&row, &sources, &mut sweep)?;
+                    self.act(&row, &sources, sweep)?;
                 }
                 Err(reason) => {
                     sweep.kept += 1;
@@ -186,7 +212,7 @@ impl Clean {
                 }
             }
         }
-        Ok(sweep)
+        Ok(())
     }
 
     /// Returns the harvested files that are provably safe elsewhere, or what is not proven.
@@ -255,6 +281,8 @@ impl Clean {
         }
         if self.settings.remove {
             self.manifest.cleaned(&row.name).map_err(Failure::halt)?;
+        } else {
+            self.said.insert(row.name.clone());
         }
         Ok(())
     }

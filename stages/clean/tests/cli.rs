@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use ecluse_manifest::{Copy, Found, Manifest, NewFile, State};
 use ecluse_testkit::contract::Contract;
-use ecluse_testkit::root::Root;
+use ecluse_testkit::root::{Root, until_so};
 use serde_json::json;
 
 const CLEAN: &str = env!("CARGO_BIN_EXE_ecluse-clean");
@@ -148,6 +148,30 @@ fn as_shipped_it_only_says_what_it_would_remove() {
     assert!(!archive.harvested.exists());
     assert!(archive.stored.exists());
     assert_eq!(archive.manifest().counts().unwrap(), [(State::Cleaned, 1)]);
+}
+
+#[test]
+fn what_it_would_remove_is_read_and_said_once() {
+    let quick = "every = \"0s\"\nscan = \"100ms\"\nbatch = { parcels = 1, wait = \"10ms\" }";
+    let archive = Archive::new(quick);
+    let mut clean = archive.root.start(CLEAN, &[]);
+    let generations = ["g1", "g2"];
+    for (sweeps, generation) in (1..).zip(generations) {
+        let files = [("generation.files", &b""[..])];
+        archive.root.put_files("clean", generation, &files);
+        until_so("a sweep", || {
+            clean.lines_with("would remove (dry run") == sweeps
+        });
+    }
+    assert_eq!(clean.stop(), 0, "{}", clean.log());
+    let sweep = |files: u32| clean.lines_with(&format!("\"files\":{files}"));
+    assert_eq!((sweep(1), sweep(0)), (1, 1), "{}", clean.log());
+    // Whoever starts it again hears it again.
+    assert!(archive.clean().1.is_empty(), "nothing asks for a sweep");
+    archive
+        .root
+        .put_files("clean", "g3", &[("generation.files", b"")]);
+    assert!(archive.clean().1.starts_with("would remove "));
 }
 
 #[test]

@@ -260,9 +260,11 @@ fn what_is_no_plain_file_or_breaks_a_line_is_held() {
     let invalid = std::ffi::OsStr::from_bytes(b"\xff\xfe.warc.gz");
     fs::write(harvested.join(invalid), b"x").unwrap();
     harvest(&root, "good.warc.gz", b"x");
+    let heritrix = "WEB-20260102030405123-00001-12~host.example~8443.warc.gz";
+    harvest(&root, heritrix, b"x");
     let (code, said) = ingest(&root);
     assert_eq!(code, 65, "{said}");
-    assert_eq!(waiting(&root, "index"), ["good.warc.gz"]);
+    assert_eq!(waiting(&root, "index"), [heritrix, "good.warc.gz"]);
     let reasons = held(&root).join("\n");
     for words in [
         "directory.warc.gz: is a directory",

@@ -161,10 +161,8 @@ impl Harvested {
                 Ok(metadata) => metadata,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => {
-                    return Err(Failure::halt(format!(
-                        "{}: {error}",
-                        entry.path().display()
-                    )));
+                    self.tell(format!("{}: {error}", entry.path().display()));
+                    continue;
                 }
             };
             let problem = if kind.is_symlink() {
@@ -252,7 +250,11 @@ impl Harvested {
         {
             return;
         }
-        let words = error.to_string();
+        self.tell(error.to_string());
+    }
+
+    /// Tells of a place that cannot be read, once: what can be read is taken all the same.
+    fn tell(&mut self, words: String) {
         if !self.unreadable.contains(&words) {
             tracing::warn!(
                 reason = words,

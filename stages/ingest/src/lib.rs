@@ -4,7 +4,7 @@
 //! * **Writes** a parcel with the file, hard-linked where it can, to the index machine with the fewest
 //!   waiting; and a row in the manifest.
 //! * **Never** changes or removes a harvested file, takes one twice, or takes one still being written.
-//! * **Defers** a file that changed while it was read. **Holds** a name that is known with other bytes,
+//! * **Defers** a file that changed while it was read, or may not be read. **Holds** a name that is known with other bytes,
 //!   a name no pattern knows (when the settings say so), and whatever is no plain file.
 //! * **Again**: a ticket worked on twice gives the same parcel and the same row.
 
@@ -12,7 +12,8 @@ mod harvested;
 mod name;
 mod ticket;
 
-use std::io::Read;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -141,7 +142,7 @@ impl Stage for Ingest {
         if let Some(problem) = &note.problem {
             return Err(Failure::hold(format!("{}: {problem}", note.shown)));
         }
-        let state = note.state()?;
+        let state = note.state().map_err(|error| unread(&note, &error))?;
         if state == ticket::State::AsFound {
             return self.take_in(parcel, &note, outbox);
         }
@@ -175,6 +176,8 @@ impl Ingest {
     ) -> Result<(), Failure> {
         let path = Path::new(&note.path);
         let known = self.names.know(&note.name).map_err(Failure::hold)?;
+        // Whose crawler keeps a file to itself does not stop the others: it is tried again later.
+        File::open(path).map_err(|error| unread(note, &error))?;
         let mut taken = outbox.parcel(parcel.id().clone(), known.kind)?;
         let linked = taken.bring(path, &note.name)?;
         if !matches!(note.state()?, ticket::State::AsFound) {
@@ -240,6 +243,11 @@ impl Ingest {
         shortest.0 += 1;
         Ok(shortest.1.clone())
     }
+}
+
+/// A harvested file that cannot be looked at or opened: its owner's fault, not this machine's.
+fn unread(note: &Note, error: &io::Error) -> Failure {
+    Failure::defer(format!("cannot read {}: {error}", note.shown))
 }
 
 fn directories(settings: &Settings, home: &Home) -> Vec<PathBuf> {

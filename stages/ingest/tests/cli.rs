@@ -248,6 +248,41 @@ fn a_file_touched_after_a_kill_is_taken_in_all_the_same() {
     assert_eq!(waiting(&other_bytes, "index"), ["a.warc.gz"], "{said}");
 }
 
+/// Runs the stage as somebody who may read only what the modes allow, which a superuser is not.
+fn ingest_without_privilege(root: &Root) -> (i32, String) {
+    let mut command = std::process::Command::new("setpriv");
+    command.args(["--bounding-set", "-dac_override,-dac_read_search", INGEST]);
+    if rustix::process::geteuid().is_root() {
+        command.arg("--once").arg("--root").arg(root.path());
+    } else {
+        command = root.program(INGEST);
+        command.arg("--once");
+    }
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    (output.status.code().unwrap(), said)
+}
+
+#[test]
+fn a_file_that_may_not_be_read_waits_and_the_others_do_not() {
+    use std::os::unix::fs::PermissionsExt;
+    let root = root("retry = { first = \"10ms\", factor = 1.0, max = \"10ms\", limit = \"7d\" }\n");
+    let closed = harvest(&root, "closed.warc.gz", b"bytes");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    for name in ["a.warc.gz", "z.warc.gz"] {
+        harvest(&root, name, b"x");
+    }
+    let (code, said) = ingest_without_privilege(&root);
+    assert_eq!(code, 75, "{said}");
+    assert_eq!(waiting(&root, "index"), ["a.warc.gz", "z.warc.gz"]);
+    assert!(said.contains("closed.warc.gz: Permission denied"), "{said}");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o644)).unwrap();
+    until_so("it is taken in", || {
+        ingest_without_privilege(&root);
+        waiting(&root, "index").len() == 3
+    });
+}
+
 #[test]
 fn what_is_no_plain_file_or_breaks_a_line_is_held() {
     let root = root("");

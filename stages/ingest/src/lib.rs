@@ -218,7 +218,7 @@ impl Ingest {
                 Ok(())
             }
             Ingested::Differs { bytes, sha256 } => Err(Failure::hold(format!(
-                "{} is known with other bytes: here {} bytes, sha256 {}; known {bytes} bytes, sha256 {sha256}",
+                "{} is known with other bytes: here {} bytes, sha256 {}; known {bytes} bytes, sha256 {sha256}; to keep both, give this one another name",
                 note.shown, file.bytes, file.sha256
             ))),
         }

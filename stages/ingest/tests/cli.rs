@@ -6,6 +6,7 @@
 )]
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -337,12 +338,21 @@ fn a_file_is_taken_when_it_is_closed_renamed_or_linked() {
     fs::hard_link(&linked, harvested.join("linked.warc.gz")).unwrap();
     until_so("the linked file", || waiting(&root, "index").len() == 3);
     // One that is still being written is not taken.
-    let open = fs::File::create(harvested.join("open.warc.gz")).unwrap();
+    let mut open = fs::File::create(harvested.join("open.warc.gz")).unwrap();
+    open.write_all(b"o").unwrap();
     fs::write(harvested.join("after.warc.gz"), b"a").unwrap();
     until_so("the file after it", || waiting(&root, "index").len() == 4);
     assert!(!waiting(&root, "index").contains(&"open.warc.gz".to_owned()));
     drop(open);
     until_so("the closed file", || waiting(&root, "index").len() == 5);
+    // Nor is one whose name was made before its bytes.
+    fs::write(harvested.join("touched.warc.gz"), b"").unwrap();
+    fs::write(harvested.join("behind.warc.gz"), b"b").unwrap();
+    until_so("the file behind it", || waiting(&root, "index").len() == 6);
+    fs::write(harvested.join("touched.warc.gz"), b"t").unwrap();
+    until_so("the filled file", || waiting(&root, "index").len() == 7);
+    let row = manifest(&root).file("touched.warc.gz").unwrap().unwrap();
+    assert_eq!(row.bytes, Some(1));
     assert_eq!(program.stop(), 0, "{}", program.log());
 }
 

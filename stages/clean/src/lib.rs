@@ -265,16 +265,26 @@ impl Clean {
         sweep: &mut Sweep,
     ) -> Result<(), Failure> {
         for source in sources {
-            sweep.files += 1;
-            sweep.bytes += row.bytes.unwrap_or_default();
             let verb = if self.settings.remove {
-                remove(source).map_err(|error| {
-                    Failure::halt(format!("cannot remove {}: {error}", source.display()))
-                })?;
+                match remove(source) {
+                    Ok(()) => {}
+                    // Somebody else's directory: that is no reason to leave the others.
+                    Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                        sweep.kept += 1;
+                        tracing::warn!(file = row.name, reason = %error, "may not be removed: kept");
+                        return Ok(());
+                    }
+                    Err(error) => {
+                        let shown = source.display();
+                        return Err(Failure::halt(format!("cannot remove {shown}: {error}")));
+                    }
+                }
                 "removed"
             } else {
                 "would remove"
             };
+            sweep.files += 1;
+            sweep.bytes += row.bytes.unwrap_or_default();
             let shown = source.display().to_string();
             let line = format!("{verb} {}\n", printable(shown.as_bytes()));
             let _ = std::io::stdout().write_all(line.as_bytes());

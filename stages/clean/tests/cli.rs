@@ -300,6 +300,45 @@ fn a_mismatch_found_in_the_middle_of_a_sweep_ends_it() {
 }
 
 #[test]
+fn what_may_not_be_removed_stays_and_the_others_go() {
+    use std::os::unix::fs::PermissionsExt;
+    let archive = Archive::new("remove = true");
+    // The first of the two lies in a directory that nobody may write to.
+    let [closed, open] = ["11-3-20261116120000123-00001-h.warc.gz", NAME];
+    let directory = archive.root.path().join("harvested/closed");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join(closed), b"the bytes").unwrap();
+    let paths = archive.root.path().join("index/current/path-index.txt");
+    let text = fs::read_to_string(&paths).unwrap();
+    fs::write(&paths, format!("{closed}\t/x\n{text}")).unwrap();
+    let source = directory.join(closed);
+    archive.sql(&format!(
+        "INSERT INTO file SELECT '{closed}', bytes, sha256, kind, job, harvest, collection, \
+         '{}', 't3', state, captures, damages, generation, ingested, indexed, stored, \
+         backed_up, deleted, published, cleaned FROM file WHERE name = '{open}';
+         INSERT INTO copy SELECT '{closed}', kind, target, place, bytes, sha256, \
+         proof, made, checked, found FROM copy;",
+        source.display()
+    ));
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o555)).unwrap();
+    let mut command = archive.root.program(CLEAN);
+    if rustix::process::geteuid().is_root() {
+        // What a superuser may do beyond the modes is taken away.
+        command = std::process::Command::new("setpriv");
+        command.args(["--bounding-set", "-dac_override", CLEAN, "--root"]);
+        command.arg(archive.root.path());
+    }
+    let output = command.arg("--once").output().unwrap();
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{log}");
+    assert!(log.contains("may not be removed"), "{log}");
+    assert!(source.exists() && !archive.harvested.exists(), "{log}");
+    let counts = archive.manifest().counts().unwrap();
+    assert_eq!(counts, [(State::Published, 1), (State::Cleaned, 1)]);
+}
+
+#[test]
 fn a_file_found_twice_goes_twice() {
     let archive = Archive::new("remove = true");
     let twin = archive.root.path().join("harvested/twin").join(NAME);

@@ -48,7 +48,7 @@ impl Stage for Index {
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
         Ok(Self {
-            temporary: home.path(Path::new("work/index/tmp")),
+            temporary: home.temporary(),
             manifest: None,
             manifest_path: home.path(&settings.manifest),
             settings,

@@ -63,10 +63,22 @@ fn range_of(url: &str, matches: Match) -> Result<KeyRange, Trouble> {
     let key = key.as_bytes();
     Ok(match matches {
         Match::Exact => KeyRange::exact(key),
-        Match::Prefix => KeyRange::prefix(key),
+        Match::Prefix => KeyRange::prefix(&as_far_as_written(key, url)),
         Match::Host => KeyRange::host(key),
         Match::Domain => KeyRange::domain(key),
     })
+}
+
+/// Returns a key with the slash or question mark that its URL ends with: a key has none there, but whoever writes one
+/// asks for what is below and not for the neighbours. pywb reads a prefix in the same way.
+fn as_far_as_written(key: &[u8], url: &str) -> Vec<u8> {
+    let mut key = key.to_vec();
+    if let Some(last @ (b'/' | b'?')) = url.as_bytes().last()
+        && key.last() != Some(last)
+    {
+        key.push(*last);
+    }
+    key
 }
 
 /// Returns the file to ask: the flat index, or the summary of a ZipNum one without it.
@@ -111,6 +123,43 @@ fn unreadable(error: LookupError) -> Trouble {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_prefix_ends_where_its_url_does() {
+        for (url, from, to) in [
+            (
+                "http://example.com/path/f.html",
+                "com,example)/path/f.html",
+                "com,example)/path/f.htmm",
+            ),
+            (
+                "http://example.com/path/",
+                "com,example)/path/",
+                "com,example)/path0",
+            ),
+            (
+                "http://example.com/path",
+                "com,example)/path",
+                "com,example)/pati",
+            ),
+            (
+                "http://example.com/path?",
+                "com,example)/path?",
+                "com,example)/path@",
+            ),
+            (
+                "http://example.com/path/?",
+                "com,example)/path?",
+                "com,example)/path@",
+            ),
+            ("http://example.com/", "com,example)/", "com,example)0"),
+            ("http://example.com", "com,example)/", "com,example)0"),
+        ] {
+            let range = range_of(url, Match::Prefix).ok().unwrap();
+            assert_eq!(range.from, from.as_bytes(), "{url}");
+            assert_eq!(range.to.as_deref(), Some(to.as_bytes()), "{url}");
+        }
+    }
 
     #[test]
     fn a_line_as_json_has_key_and_time_first() {

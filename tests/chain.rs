@@ -281,6 +281,25 @@ fn what_lies_in_harvested_is_in_the_index_and_stored() {
 }
 
 #[test]
+fn an_index_machine_sorts_in_its_own_directory() {
+    // More lines than memory: they are sorted on disk.
+    let archive = Archive::new(
+        "[stage.ingest]\nnext = [\"index@alpha\"]\n[stage.index]\nsort-memory = \"1 B\"\n",
+    );
+    let files = files(2);
+    for (name, bytes) in &files {
+        archive.harvest(name, bytes);
+    }
+    let machine = ["ingest", "index@alpha", "transfer", "backup", "delete"];
+    for stage in machine.iter().chain(&["merge", "bigmerge"]) {
+        let (code, said) = archive.once(&[stage]);
+        assert_eq!(code, 0, "{stage}: {said}");
+    }
+    assert!(!archive.path("work/index").exists());
+    archive.must_hold(&files, State::Published);
+}
+
+#[test]
 fn a_collection_goes_to_an_index_of_its_own() {
     let archive = Archive::new(
         "[stage.ingest]\ncollections = [{ name = \"elections\", harvests = \"9\" }]\n",

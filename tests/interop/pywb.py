@@ -59,7 +59,8 @@ def main():
 
 def own_files(harvested):
     """Makes what a crawler writes: plain, chunked and compressed bodies, odd URLs, a redirect, a revisit."""
-    path = harvested / "1-1-20260102030405000-00000-own.warc.gz"
+    # Named as a stock Heritrix names its files.
+    path = harvested / "WEB-20260102030405000-00000-12~own.example~8443.warc.gz"
     with open(path, "wb") as out:
         writer = WARCWriter(out, gzip=True)
         for number in range(30):

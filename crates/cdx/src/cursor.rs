@@ -163,6 +163,10 @@ impl Cursor {
     #[inline]
     pub(crate) fn advance_in_buffer(&mut self) -> Option<Range<usize>> {
         let length = memchr(b'\n', &self.buffer[self.next..self.filled])?;
+        if length > self.line_bytes {
+            // Refused when more is to be read: what is too long must not depend on the size of the buffer.
+            return None;
+        }
         let previous = self.current.clone();
         self.current = self.next..self.next + length;
         self.next = self.current.end + 1;
@@ -360,6 +364,21 @@ mod tests {
             "line 2 of x.cdxj at offset 3 is longer than 100 bytes"
         );
         assert!(cursor.buffer.len() <= 2 * 101 + 1);
+    }
+
+    #[test]
+    fn what_is_too_long_does_not_depend_on_the_buffer() {
+        let long = [b"ok\n".as_slice(), &[b'x'; 101], b"\nok\n"].concat();
+        for buffer_bytes in [16, 100, 4096] {
+            let mut cursor = cursor(&long, buffer_bytes, 100);
+            assert!(cursor.advance_sorted().unwrap());
+            let error = cursor.advance_sorted().unwrap_err();
+            assert!(matches!(error, ReadError::TooLong { .. }), "{error}");
+        }
+        let allowed = [[b'x'; 100].as_slice(), b"\n"].concat();
+        for buffer_bytes in [16, 4096] {
+            assert!(cursor(&allowed, buffer_bytes, 100).advance().unwrap());
+        }
     }
 
     #[test]

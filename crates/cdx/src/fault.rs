@@ -77,6 +77,14 @@ pub enum LineFault {
     /// A PATH line has no tab, or nothing on one side of it.
     #[error("not a file name, a tab and a location")]
     NotPath,
+    /// The line is longer than any reader takes.
+    #[error("a line of {bytes} bytes, the limit is {limit_bytes}")]
+    TooLong {
+        /// How long it is.
+        bytes: usize,
+        /// How long it may be.
+        limit_bytes: usize,
+    },
     /// A value holds a byte that would break the line.
     #[error("byte {byte:#04x} cannot stand in a {field}")]
     Unwritable {

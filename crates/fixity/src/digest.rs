@@ -56,6 +56,15 @@ pub fn open_plain(path: &Path) -> io::Result<File> {
     must_be_plain(file)
 }
 
+/// Tells whether two paths lead to one file, by whatever names: then one of them is no copy of the other.
+///
+/// # Errors
+/// When one cannot be looked at.
+pub fn is_same_file(one: &Path, other: &Path) -> io::Result<bool> {
+    let (one, other) = (rustix::fs::stat(one)?, rustix::fs::stat(other)?);
+    Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
+}
+
 pub(crate) fn must_be_plain(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() {
         return Ok(file);
@@ -207,6 +216,19 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_file_under_two_names_is_no_copy() {
+        let dir = tempfile::tempdir().unwrap();
+        let [one, linked, copied] = ["one", "linked", "copied"].map(|name| dir.path().join(name));
+        std::fs::write(&one, "x").unwrap();
+        std::fs::hard_link(&one, &linked).unwrap();
+        std::fs::copy(&one, &copied).unwrap();
+        assert!(is_same_file(&one, &one).unwrap());
+        assert!(is_same_file(&one, &linked).unwrap());
+        assert!(!is_same_file(&one, &copied).unwrap());
+        assert!(is_same_file(&one, &dir.path().join("none")).is_err());
+    }
 
     #[test]
     fn a_file_is_read_to_its_end() {

@@ -9,7 +9,7 @@ mod payload;
 mod proof;
 mod shelf;
 
-pub use digest::{Fixity, Going, ReadFault, drop_cached, open_plain, read_afresh};
+pub use digest::{Fixity, Going, ReadFault, drop_cached, is_same_file, open_plain, read_afresh};
 pub use payload::{Source, payload, read_small, stored_places};
 pub use proof::Proof;
 pub use shelf::{Kept, Room, Shelf, ShelfFault, TEMPORARY};

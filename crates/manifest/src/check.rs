@@ -27,6 +27,11 @@ pub enum Found {
     Unread(String),
 }
 
+/// Those never checked come first: NULL is below everything. The order is that of an index, so nothing is sorted.
+pub(crate) const DUE: &str = "SELECT file, kind, target, place, bytes, sha256, proof, checked, found FROM copy \
+     WHERE kind = 'stored' OR json_extract(proof, '$.kind') = 'directory' \
+     ORDER BY checked, made, file, kind, target";
+
 /// A copy whose turn it is.
 pub type Due = CopyRow;
 
@@ -35,10 +40,7 @@ impl Manifest {
     /// all and at least one. Backups in services are theirs to check.
     pub fn due(&self, bytes: u64) -> Result<Vec<Due>> {
         let read = || {
-            let sql = "SELECT file, kind, target, place, bytes, sha256, proof, checked, found FROM copy \
-                 WHERE kind = 'stored' OR json_extract(proof, '$.kind') = 'directory' \
-                 ORDER BY checked IS NOT NULL, checked, made, file, kind, target";
-            let mut statement = self.connection().prepare(sql)?;
+            let mut statement = self.connection().prepare(DUE)?;
             let mut due = Vec::new();
             let mut sum = 0_u64;
             for row in statement.query_map([], row::copy)? {

@@ -60,7 +60,13 @@ impl Manifest {
             .optional()
             .map_err(during("take in", file.name))?;
         let outcome = match known {
-            Some((_, _, Some(ticket))) if ticket == file.ticket => Ingested::New,
+            Some((_, sha256, Some(ticket))) if ticket == file.ticket => {
+                // It was begun before and not handed over; the bytes that count are those that go out now.
+                if sha256.as_deref() != Some(file.sha256) {
+                    insert(&transaction, file).map_err(during("take in", file.name))?;
+                }
+                Ingested::New
+            }
             Some((bytes, Some(sha256), _)) if sha256 == file.sha256 => {
                 skip(&transaction, file).map_err(during("count", file.name))?;
                 let _ = bytes;
@@ -82,6 +88,41 @@ impl Manifest {
         };
         transaction.commit().map_err(during("take in", file.name))?;
         Ok(outcome)
+    }
+
+    /// Takes back that a ticket took a file in: it was killed before it handed the file over, and what it found there is
+    /// gone or has changed.
+    ///
+    /// Where the same bytes were found under another path meanwhile, and left alone because of this ticket, that path
+    /// is returned and the row stays: the ticket must take them from there. Otherwise the name is free again.
+    pub fn forgo(&mut self, name: &str, ticket: &str) -> Result<Option<String>> {
+        let fail = || during("take back", name);
+        let transaction = self.begin("take back", name)?;
+        let begun: bool = transaction
+            .query_row(
+                "SELECT count(*) FROM file WHERE name = ?1 AND ticket = ?2 AND state = 'ingested'",
+                [name, ticket],
+                |row| row.get(0),
+            )
+            .map_err(fail())?;
+        if !begun {
+            return Ok(None);
+        }
+        let elsewhere = transaction
+            .query_row(
+                "SELECT source FROM skipped WHERE file = ?1 ORDER BY at DESC, source LIMIT 1",
+                [name],
+                |row| row.get(0),
+            )
+            .optional()
+            .map_err(fail())?;
+        if elsewhere.is_none() {
+            transaction
+                .execute("DELETE FROM file WHERE name = ?1", [name])
+                .map_err(fail())?;
+        }
+        transaction.commit().map_err(fail())?;
+        Ok(elsewhere)
     }
 
     /// Returns what is known of a file.
@@ -113,7 +154,8 @@ impl Manifest {
             let (condition, value) = match term {
                 Term::Job(job) => ("job =", *job),
                 Term::Harvest(harvest) => ("harvest =", *harvest),
-                Term::Digest(digest) => ("substr(sha256, 1, length(?)) =", *digest),
+                // Hexadecimal digits are all below `g`; a range is found by the index.
+                Term::Digest(digest) => ("sha256 < ? || 'g' AND sha256 >=", *digest),
                 Term::Name(part) => ("0 < instr(name,", *part),
             };
             let condition = condition.replace('?', &format!("?{at}"));
@@ -136,25 +178,22 @@ impl Manifest {
     /// Returns where else the same file was found.
     pub fn skipped(&self, name: &str) -> Result<Vec<String>> {
         let read = || {
-            let sql = "SELECT source FROM skipped WHERE file = ?1 ORDER BY source";
-            let mut statement = self.connection.prepare_cached(sql)?;
+            let mut statement = self.connection.prepare_cached(row::SELECT_SKIPPED)?;
             let rows = statement.query_map([name], |row| row.get(0))?;
             rows.collect::<rusqlite::Result<Vec<String>>>()
         };
         read().map_err(during("read where else there is", name))
     }
 
-    /// Shows every file in a state, in order of name.
-    pub fn each_in(&self, state: State, see: &mut dyn FnMut(FileRow)) -> Result<()> {
-        let read = |see: &mut dyn FnMut(FileRow)| {
-            let sql = format!("{} WHERE state = ?1 ORDER BY name", row::SELECT);
-            let mut statement = self.connection.prepare(&sql)?;
-            for row in statement.query_map([state.word()], row::file)? {
-                see(row?);
-            }
-            Ok(())
+    /// Returns so many of the files in a state, in order of name, from the first behind `after`.
+    pub fn in_state(&self, state: State, after: &str, most: usize) -> Result<Vec<FileRow>> {
+        let read = || {
+            let mut statement = self.connection.prepare_cached(row::SELECT_IN_STATE)?;
+            let most = signed(most as u64);
+            let rows = statement.query_map(params![state.word(), after, most], row::file)?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
         };
-        read(see).map_err(during("list", state.word()))
+        read().map_err(during("list", state.word()))
     }
 
     /// Returns how many files are in each state.
@@ -359,4 +398,37 @@ pub(crate) fn during(
 ) -> impl FnOnce(rusqlite::Error) -> ManifestError {
     let name = name.to_owned();
     move |source| ManifestError::Step { step, name, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_tables_are_neither_scanned_nor_sorted() {
+        let dir = tempfile::tempdir().unwrap();
+        let manifest = Manifest::open(&dir.path().join("m.sqlite")).unwrap();
+        let by_digest = format!("{} WHERE sha256 < ?1 || 'g' AND sha256 >= ?1", row::SELECT);
+        for sql in [
+            check::DUE,
+            row::SELECT_IN_STATE,
+            row::SELECT_SKIPPED,
+            &by_digest,
+        ] {
+            let mut plan = manifest
+                .connection
+                .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
+                .unwrap();
+            let nothing = vec![rusqlite::types::Null; plan.parameter_count()];
+            let steps = plan
+                .query_map(rusqlite::params_from_iter(nothing), |row| row.get(3))
+                .unwrap();
+            let steps: rusqlite::Result<Vec<String>> = steps.collect();
+            let steps = steps.unwrap();
+            assert!(!steps.is_empty());
+            for step in steps {
+                assert!(step.contains(" USING "), "{sql}: {step}");
+            }
+        }
+    }
 }

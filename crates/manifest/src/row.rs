@@ -195,6 +195,13 @@ pub(crate) const SELECT: &str = "SELECT name, bytes, sha256, kind, job, harvest,
 pub(crate) const SELECT_COPIES: &str = "SELECT file, kind, target, place, bytes, sha256, proof, checked, \
      found FROM copy WHERE file = ?1 ORDER BY kind DESC, target";
 
+pub(crate) const SELECT_IN_STATE: &str = "SELECT name, bytes, sha256, kind, job, harvest, collection, \
+     source, state, captures, damages, generation, deleted FROM file \
+     WHERE state = ?1 AND name > ?2 ORDER BY name LIMIT ?3";
+
+pub(crate) const SELECT_SKIPPED: &str =
+    "SELECT source FROM skipped WHERE file = ?1 ORDER BY source";
+
 pub(crate) fn file(row: &Row<'_>) -> rusqlite::Result<FileRow> {
     let number = |at: usize| -> rusqlite::Result<Option<u64>> {
         Ok(row.get::<_, Option<i64>>(at)?.map(i64::unsigned_abs))

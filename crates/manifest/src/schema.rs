@@ -25,7 +25,7 @@ CREATE TABLE file (
     generation INTEGER,           -- of the index that first held it
     ingested   TEXT, indexed TEXT, stored TEXT, backed_up TEXT, deleted TEXT, published TEXT, cleaned TEXT
 ) WITHOUT ROWID;
-CREATE INDEX file_by_state ON file (state);
+CREATE INDEX file_by_state ON file (state, name);
 CREATE INDEX file_by_job ON file (job, harvest);
 CREATE INDEX file_by_digest ON file (sha256);
 CREATE TABLE copy (
@@ -48,6 +48,7 @@ CREATE TABLE skipped (
     source TEXT NOT NULL,
     at     TEXT NOT NULL
 ) WITHOUT ROWID;
+CREATE INDEX skipped_by_file ON skipped (file, source);
 CREATE TABLE frozen (
     one   INTEGER PRIMARY KEY CHECK (one = 1),
     why   TEXT NOT NULL,

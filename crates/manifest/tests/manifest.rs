@@ -38,6 +38,31 @@ fn state(manifest: &Manifest, name: &str) -> State {
 }
 
 #[test]
+fn a_ticket_that_handed_nothing_over_gives_its_name_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut manifest = open(dir.path());
+    let name = "a.warc.gz";
+    manifest.ingest(&new_file(name, "aa", "t1")).unwrap();
+    assert_eq!(manifest.forgo(name, "t2").unwrap(), None);
+    assert_eq!(state(&manifest, name), State::Ingested, "not its file");
+    assert_eq!(manifest.forgo(name, "t1").unwrap(), None);
+    assert_eq!(manifest.file(name).unwrap(), None);
+    let taken = manifest.ingest(&new_file(name, "bb", "t2")).unwrap();
+    assert_eq!(taken, Ingested::New);
+
+    // Another left the same bytes to it: they are told, and it must take them.
+    manifest.ingest(&new_file(name, "bb", "t3")).unwrap();
+    let elsewhere = manifest.forgo(name, "t2").unwrap();
+    assert_eq!(elsewhere.as_deref(), Some("/harvested/a"));
+    assert_eq!(state(&manifest, name), State::Ingested);
+
+    // What has gone further was handed over.
+    manifest.indexed(name, 1, 0).unwrap();
+    assert_eq!(manifest.forgo(name, "t2").unwrap(), None);
+    assert_eq!(state(&manifest, name), State::Indexed);
+}
+
+#[test]
 fn a_name_is_taken_in_once() {
     let dir = tempfile::tempdir().unwrap();
     let mut manifest = open(dir.path());

@@ -262,7 +262,7 @@ pub(crate) fn is_payload_name(name: &str) -> bool {
         && name != crate::parcel::MANIFEST
         && name != crate::parcel::HISTORY
         && name != crate::parcel::TROUBLE
-        && name.bytes().all(is_id_byte)
+        && name.bytes().all(is_payload_byte)
 }
 
 /// Returns bytes as lower-case hex.
@@ -276,6 +276,12 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 fn is_id_byte(b: u8) -> bool {
     b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'+' | b'-')
+}
+
+/// A file keeps the name it came with, and archives have names that no parcel could have: Heritrix puts `~` between pid,
+/// host and port. What a shell, an index line or a settings word would take for something else stays out.
+fn is_payload_byte(b: u8) -> bool {
+    is_id_byte(b) || matches!(b, b'~' | b'@' | b'=' | b',' | b'%' | b':')
 }
 
 pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
@@ -342,6 +348,21 @@ mod tests {
             (w.host(), w.boot(), w.pid()),
             ("idx-01.example.org", "0123abcd", "42")
         );
+    }
+
+    #[test]
+    fn files_in_parcels_keep_the_names_of_other_crawlers() {
+        for name in [
+            "WEB-20260102030405123-00001-1234~crawler01.example.org~8443.warc.gz",
+            "example.org@2026,a=1%20:0.warc",
+        ] {
+            assert!(is_payload_name(name), "{name}");
+        }
+        for name in [
+            "a b", "a/b", "a\\b", "a\"b", "a'b", "{path}", "$a", "a;b", "a&b", "\u{e9}",
+        ] {
+            assert!(!is_payload_name(name), "{name}");
+        }
     }
 
     proptest! {

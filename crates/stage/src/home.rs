@@ -12,6 +12,8 @@ use crate::failure::Failure;
 /// The surroundings of a stage.
 #[derive(Clone)]
 pub struct Home {
+    /// What it is called here: `index`, or `index@alpha` on a machine of its own.
+    pub stage: String,
     /// Everything lies under here.
     pub root: PathBuf,
     /// Whose archive this is.
@@ -30,6 +32,7 @@ impl Home {
     /// Returns the surroundings of a stage under a root.
     pub(crate) fn of(pipeline: &Pipeline, stage: &str, root: &Path) -> Self {
         Self {
+            stage: stage.to_owned(),
             root: root.to_owned(),
             site: pipeline.site.clone(),
             next: nexts(pipeline, stage),
@@ -42,6 +45,11 @@ impl Home {
     /// Returns a path of the settings: relative ones begin at the root.
     pub fn path(&self, path: &Path) -> PathBuf {
         self.root.join(path)
+    }
+
+    /// Returns where temporary files of this stage may be made: beside its parcels.
+    pub fn temporary(&self) -> PathBuf {
+        self.yard.stage(&self.stage).tmp()
     }
 
     /// Returns how many parcels wait for a stage.

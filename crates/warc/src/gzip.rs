@@ -3,7 +3,7 @@
 //! libdeflate inflates faster than anything else, but wants the whole member at hand and does not say where it ended.
 //! The end is found by the trailer: the checksum and the length of the inflated bytes, eight bytes that must follow the
 //! deflate data. Eight wrong bytes of the same value, with a gzip magic number behind them, would have to stand inside
-//! the same member for this to err.
+//! the same member for this to err; where anything else stands behind them, the member is inflated once more to be sure.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -17,6 +17,9 @@ use crate::damage::Reason;
 pub(crate) const MAGIC: [u8; 3] = [0x1F, 0x8B, 0x08];
 
 const TRAILER_BYTES: usize = 8;
+
+/// So many magic numbers are looked at for the one behind the trailer; in deflate data one stands by chance every 16 MB.
+const MAGICS: usize = 4;
 
 /// Looks for the next member.
 static NEXT_MEMBER: LazyLock<memmem::Finder<'static>> =
@@ -59,59 +62,72 @@ pub(crate) fn inflate_whole(
     let mut trailer = [0; TRAILER_BYTES];
     trailer[..4].copy_from_slice(&libdeflater::crc32(&out[..produced]).to_le_bytes());
     trailer[4..].copy_from_slice(&(produced as u32).to_le_bytes());
-    match find_trailer(body, &trailer, last) {
-        Some(at) => Whole::Inflated {
-            consumed: header + at + TRAILER_BYTES,
-            produced,
-        },
+    let consumed = match find_trailer(body, &trailer, last) {
+        Trailer::At(at) => Some(header + at + TRAILER_BYTES),
+        Trailer::Doubtful => end_of_member(window),
+        Trailer::Missing => None,
+    };
+    match consumed {
+        Some(consumed) => Whole::Inflated { consumed, produced },
         None => Whole::Bad,
     }
 }
 
 fn inflate_empty(window: &[u8]) -> Whole {
+    match end_of_member(window) {
+        Some(consumed) => Whole::Inflated {
+            consumed,
+            produced: 0,
+        },
+        None => Whole::Bad,
+    }
+}
+
+/// Returns where the member at the start of `window` ends, by inflating it once more.
+fn end_of_member(window: &[u8]) -> Option<usize> {
     let (mut stream, mut consumed) = (GzipStream::new(), 0);
+    let mut passed_over = vec![0; 32 << 10];
     loop {
-        match stream.step(&window[consumed..], &mut [0]) {
-            Ok(Step {
-                consumed: 0,
-                produced: 0,
-                ..
-            })
-            | Err(_) => return Whole::Bad,
-            Ok(step) => {
-                consumed += step.consumed;
-                if step.ended {
-                    return Whole::Inflated {
-                        consumed,
-                        produced: 0,
-                    };
-                }
-            }
+        let step = stream.step(&window[consumed..], &mut passed_over).ok()?;
+        consumed += step.consumed;
+        if step.ended {
+            return Some(consumed);
+        }
+        if step.consumed == 0 && step.produced == 0 {
+            return None;
         }
     }
 }
 
-fn find_trailer(body: &[u8], trailer: &[u8; TRAILER_BYTES], last: bool) -> Option<usize> {
+/// Where the trailer of a member is.
+enum Trailer {
+    /// There, with a member or the end of the file behind it.
+    At(usize),
+    /// The same bytes stand there with something else behind them.
+    Doubtful,
+    /// Not in the window.
+    Missing,
+}
+
+/// Finds the trailer. Where it is doubtful, looking on for a better one would read the rest of the window for each
+/// member of a file with padding between them.
+fn find_trailer(body: &[u8], trailer: &[u8; TRAILER_BYTES], last: bool) -> Trailer {
     // Nearly always the next member follows at once. Its magic number is looked for by the same searcher each time; one
     // for the trailer has to be made anew.
     let before = |at: &usize| body[..*at].ends_with(trailer);
-    if let Some(next) = NEXT_MEMBER.find_iter(body).find(before) {
-        return Some(next - TRAILER_BYTES);
+    let mut magics = NEXT_MEMBER.find_iter(body).take(MAGICS);
+    if let Some(next) = magics.find(before) {
+        return Trailer::At(next - TRAILER_BYTES);
     }
-    let finder = memmem::Finder::new(trailer);
-    let mut first = None;
-    let mut from = 0;
-    while let Some(found) = finder.find(&body[from..]) {
-        let at = from + found;
-        from = at + 1;
-        let behind = &body[at + TRAILER_BYTES..];
-        let known = behind.len().min(MAGIC.len());
-        if behind[..known] == MAGIC[..known] && (known > 0 || last) {
-            return Some(at);
-        }
-        first.get_or_insert(at);
+    let Some(at) = memmem::find(body, trailer) else {
+        return Trailer::Missing;
+    };
+    let behind = &body[at + TRAILER_BYTES..];
+    let known = behind.len().min(MAGIC.len());
+    if behind[..known] == MAGIC[..known] && (known > 0 || last) {
+        return Trailer::At(at);
     }
-    first
+    Trailer::Doubtful
 }
 
 /// The fixed and optional parts before the deflate data.
@@ -419,6 +435,49 @@ pub(crate) mod tests {
                 produced: 7
             }
         );
+    }
+
+    /// Returns four bytes that give `start` this checksum.
+    fn forge(start: &[u8], wanted: u32) -> [u8; 4] {
+        let mut table = [0_u32; 256];
+        for (byte, entry) in (0_u32..).zip(&mut table) {
+            *entry = (0..8).fold(byte, |crc, _| (crc >> 1) ^ (0xEDB8_8320 * (crc & 1)));
+        }
+        let (mut steps, mut crc) = ([0; 4], !wanted);
+        for step in steps.iter_mut().rev() {
+            *step = table.iter().position(|t| t >> 24 == crc >> 24).unwrap();
+            crc = (crc ^ table[*step]) << 8;
+        }
+        let mut crc = !libdeflater::crc32(start);
+        steps.map(|step| {
+            let byte = crc.to_le_bytes()[0] ^ u8::try_from(step).unwrap();
+            crc = (crc >> 8) ^ table[step];
+            byte
+        })
+    }
+
+    #[test]
+    fn a_payload_made_to_look_like_the_end_is_not_the_end() {
+        // Stored data with its own checksum and length in it, which anybody on the web can make.
+        let (checksum, length) = (0x1234_5678_u32, 40_u32);
+        let mut payload = vec![b'x'; 16];
+        payload.extend(checksum.to_le_bytes());
+        payload.extend(length.to_le_bytes());
+        payload.resize(36, b'y');
+        payload.extend(forge(&payload, checksum));
+        assert_eq!(libdeflater::crc32(&payload), checksum);
+        let mut stored = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
+        stored.write_all(&payload).unwrap();
+        let mut window = stored.finish().unwrap();
+        let end = Whole::Inflated {
+            consumed: window.len(),
+            produced: 40,
+        };
+        assert_eq!(inflate(&window, 100).0, end);
+        window.extend(b"padding");
+        assert_eq!(inflate(&window, 100).0, end);
+        window.extend(member(b"next"));
+        assert_eq!(inflate(&window, 100).0, end);
     }
 
     #[test]

@@ -77,6 +77,7 @@
 
 mod arc;
 mod damage;
+mod date;
 mod digest;
 mod format;
 mod frame;
@@ -89,11 +90,11 @@ mod pack;
 mod reader;
 mod record;
 mod text;
-mod time;
 mod unpack;
 mod writer;
 
 pub use damage::{Damage, Reason, Snippet};
+pub use date::{DateError, RecordDate};
 pub use digest::{Digester, Sha1Digest};
 pub use format::{Compression, Format, Version};
 pub use header::{Field, Fields};
@@ -103,5 +104,4 @@ pub use pack::{Digests, Packer, Packing};
 pub use reader::{ReadError, WarcReader};
 pub use record::{Extent, Record, RecordKind};
 pub use text::decode;
-pub use time::{CaptureTime, DateError};
 pub use writer::{NewRecord, Payload, WarcWriter, WriteError, Written};

@@ -6,13 +6,13 @@
 use std::borrow::Cow;
 use std::io::{self, Read};
 
+use crate::date::{DateError, RecordDate};
 use crate::digest::Sha1Digest;
 use crate::format::{Format, Version};
 use crate::header::Field;
 use crate::http::HttpHead;
 use crate::reader::{ReadError, WarcReader};
 use crate::text;
-use crate::time::{CaptureTime, DateError};
 
 /// What a record is: its `WARC-Type`, whatever its case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -180,10 +180,10 @@ impl<Source: Read> Record<'_, Source> {
     }
 
     /// Returns the capture time: `WARC-Date`, or the date of an ARC record.
-    pub fn capture_time(&self) -> Result<CaptureTime, DateError> {
+    pub fn capture_time(&self) -> Result<RecordDate, DateError> {
         match self.reader.arc_field(|line| &line.date) {
-            Some(date) => Ok(CaptureTime::from_arc_date(date)),
-            None => CaptureTime::from_warc_date(
+            Some(date) => Ok(RecordDate::from_arc_date(date)),
+            None => RecordDate::from_warc_date(
                 &self
                     .field("WARC-Date")
                     .map(|field| field.value())

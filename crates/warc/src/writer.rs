@@ -6,10 +6,10 @@
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
+use crate::date::{DateError, RecordDate};
 use crate::digest::{Digester, Sha1Digest};
 use crate::pack::{Counting, Digests, Packer, Packing};
 use crate::record::RecordKind;
-use crate::time::{CaptureTime, DateError};
 
 /// A record to be written, without its block.
 #[derive(Debug, Clone, Copy)]
@@ -360,7 +360,7 @@ pub(crate) fn compose(
         .kind
         .name()
         .ok_or(WriteError::Kind { kind: record.kind })?;
-    CaptureTime::from_warc_date(record.date.as_bytes())?;
+    RecordDate::from_warc_date(record.date.as_bytes())?;
     let mut header = String::from("WARC/1.1\r\n");
     let mut put = |name: &str, value: &str| -> Result<(), WriteError> {
         let is_token = !name.is_empty()

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 
 use common::{arc, arc_head, gzip, response, zstd};
 use ecluse_warc::{
-    CaptureTime, Extent, HttpHead, Limits, NewRecord, Payload, RecordKind, WarcReader, WarcWriter,
+    Extent, HttpHead, Limits, NewRecord, Payload, RecordDate, RecordKind, WarcReader, WarcWriter,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -226,10 +226,10 @@ proptest! {
 
     #[test]
     fn any_date_is_read_or_refused(date in vec(any::<u8>(), 0..30), digits in "[0-9]{0,20}") {
-        CaptureTime::from_warc_date(&date).ok();
-        CaptureTime::from_warc_date(digits.as_bytes()).ok();
-        prop_assert_eq!(CaptureTime::from_arc_date(&date).as_str().len(), 14);
-        prop_assert_eq!(CaptureTime::from_arc_date(digits.as_bytes()).as_str().len(), 14);
+        RecordDate::from_warc_date(&date).ok();
+        RecordDate::from_warc_date(digits.as_bytes()).ok();
+        prop_assert_eq!(RecordDate::from_arc_date(&date).as_str().len(), 14);
+        prop_assert_eq!(RecordDate::from_arc_date(digits.as_bytes()).as_str().len(), 14);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use ecluse_fixity::{Shelf, ShelfFault};
+use ecluse_fixity::{Shelf, ShelfFault, Source, is_same_file};
 use ecluse_stage::{Failure, Stage};
 
 use crate::settings::Directory;
@@ -32,6 +32,14 @@ impl Vault {
             Ok(shelf.path().join(errand.name))
         });
         let place = kept.map_err(|fault| blame(fault, errand))?;
+        if let Source::Stored(stored) = errand.source
+            && is_same_file(stored, &place)?
+        {
+            return Err(Failure::defer(format!(
+                "{} is the stored copy itself, not a second one: a target and a location must be different directories",
+                place.display()
+            )));
+        }
         let place = place
             .into_os_string()
             .into_string()

@@ -16,7 +16,7 @@ mod settings;
 mod sign;
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ecluse_fixity::{Fixity, Going, Proof, Source, payload, stored_places};
 use ecluse_manifest::{Copy, CopyKind, Manifest};
@@ -59,7 +59,7 @@ impl Stage for Backup {
     type Settings = Settings;
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
-        let manifest = home.path(Path::new("manifest.sqlite"));
+        let manifest = home.path(&settings.manifest);
         let root = std::path::absolute(&home.root)?;
         let mut targets = Vec::new();
         for target in settings.targets.into_vec() {

@@ -18,6 +18,8 @@ const MOST_PART: u64 = 1 << 30;
 pub struct Settings {
     /// Where copies are made: in all of them.
     pub targets: Targets,
+    /// The manifest.
+    pub manifest: PathBuf,
 }
 
 impl Default for Settings {
@@ -31,6 +33,7 @@ impl Default for Settings {
                 name: "backup".to_owned(),
                 kind: Kind::Directory(directory),
             }]),
+            manifest: PathBuf::from("manifest.sqlite"),
         }
     }
 }

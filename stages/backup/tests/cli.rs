@@ -95,6 +95,20 @@ fn backup_keeps_the_contract() {
 }
 
 #[test]
+fn the_stored_copy_itself_is_no_backup() {
+    // A target in the directory of a location: the one copy would prove itself.
+    let root = root(
+        "{ name = \"near\", kind = \"directory\", path = \"repository\", leave-free = \"0 B\" }",
+    );
+    put(&root, "p", NAME, b"bytes");
+    let said = run(&root, 75);
+    assert!(said.contains("is the stored copy itself"), "{said}");
+    let manifest = Manifest::open(&root.path().join("manifest.sqlite")).unwrap();
+    assert_eq!(manifest.copies(NAME).unwrap(), []);
+    assert!(!root.part("sink", "ready/p~0").exists());
+}
+
+#[test]
 fn every_target_gets_a_copy_and_gives_a_proof() {
     let root = Root::new();
     let tape = script(

@@ -97,7 +97,7 @@ impl Stage for Bigmerge {
             index: home.path(&settings.index),
             has_next: !home.next.is_empty(),
             manifest: home.path(&settings.manifest),
-            temporary: home.yard.stage(Self::NAME).tmp(),
+            temporary: home.temporary(),
             settings,
         })
     }

@@ -7,12 +7,15 @@
 //!   delete of its working copy and its line in the current index; nor anything outside the harvested
 //!   directories, nor anything while the manifest is frozen.
 //! * **Defers** while the manifest is frozen. **Holds** nothing: what is not proven stays, with the reason.
-//! * **Again**: what was removed stays removed; a sweep done twice says the same.
+//! * **Again**: what was removed stays removed. A process says once of each file that it would remove it; another says the
+//!   same.
 
 mod proof;
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use ecluse_config::Span;
@@ -34,7 +37,7 @@ pub struct Settings {
     /// The directories to remove from, and no others.
     pub harvested: Vec<PathBuf>,
     /// How many backups must have proved their copy.
-    pub backups: usize,
+    pub backups: NonZeroUsize,
     /// How often to sweep, beside the sweep after each new generation of the index; zero for never.
     pub every: Span,
     /// The directory of the indexes.
@@ -48,7 +51,7 @@ impl Default for Settings {
         Self {
             remove: false,
             harvested: vec!["harvested".into()],
-            backups: 1,
+            backups: NonZeroUsize::MIN,
             every: Span(std::time::Duration::from_secs(24 * 3600)),
             index: "index".into(),
             manifest: "manifest.sqlite".into(),
@@ -61,7 +64,13 @@ pub struct Clean {
     settings: Settings,
     home: Home,
     manifest: Manifest,
+    /// What this process has said it would remove. Its copies were read for that; they are not read again, nor is it
+    /// said again, at every sweep for as long as nobody lets the stage remove.
+    said: HashSet<String>,
 }
+
+/// So many files are in memory at once.
+const ROWS: usize = 20_000;
 
 /// What a sweep did.
 #[derive(Debug, Default)]
@@ -84,6 +93,7 @@ impl Stage for Clean {
             settings,
             home: home.clone(),
             manifest,
+            said: HashSet::new(),
         })
     }
 
@@ -129,12 +139,7 @@ impl Stage for Clean {
     /// One sweep, however many generations and tickets ask for it.
     fn process_batch(&mut self, _batch: &[Parcel], outbox: &mut Outbox) -> Result<(), Failure> {
         outbox.consume();
-        if let Some(frozen) = self.manifest.frozen().map_err(Failure::halt)? {
-            return Err(Failure::defer(format!(
-                "frozen since {}: {}; `ecluse verify --release` lifts it",
-                frozen.since, frozen.why
-            )));
-        }
+        self.must_not_be_frozen()?;
         let sweep = self.sweep(outbox)?;
         outbox.fact("removed", self.settings.remove);
         outbox.fact("files", sweep.files);
@@ -156,27 +161,58 @@ impl Stage for Clean {
 }
 
 impl Clean {
+    fn must_not_be_frozen(&self) -> Result<(), Failure> {
+        match self.manifest.frozen().map_err(Failure::halt)? {
+            Some(frozen) => Err(Failure::defer(format!(
+                "frozen since {}: {}; `ecluse verify --release` lifts it",
+                frozen.since, frozen.why
+            ))),
+            None => Ok(()),
+        }
+    }
+
     fn sweep(&mut self, outbox: &Outbox) -> Result<Sweep, Failure> {
-        let mut rows = Vec::new();
-        self.manifest
-            .each_in(State::Published, &mut |row| rows.push(row))
-            .map_err(Failure::halt)?;
+        let mut sweep = Sweep::default();
+        let mut after = String::new();
+        loop {
+            let rows = self.manifest.in_state(State::Published, &after, ROWS);
+            let rows = rows.map_err(Failure::halt)?;
+            let Some(last) = rows.last() else {
+                return Ok(sweep);
+            };
+            after.clone_from(&last.name);
+            self.sweep_some(rows, outbox, &mut sweep)?;
+        }
+    }
+
+    fn sweep_some(
+        &mut self,
+        mut rows: Vec<FileRow>,
+        outbox: &Outbox,
+        sweep: &mut Sweep,
+    ) -> Result<(), Failure> {
+        if !self.settings.remove {
+            rows.retain(|row| !self.said.contains(&row.name));
+        }
         let index = self.home.path(&self.settings.index);
         let published = Published::read(&index, &rows).map_err(Failure::halt)?;
-        let mut sweep = Sweep::default();
         for row in rows {
             if outbox.stop_asked() {
                 return Err(Failure::give_back());
             }
             match self.judge(&row, &published, outbox)? {
-                Ok(sources) => self.act(&row, &sources, &mut sweep)?,
+                Ok(sources) => {
+                    // Long reads lie between: a check may have found something since.
+                    self.must_not_be_frozen()?;
+                    self.act(&row, &sources, sweep)?;
+                }
                 Err(reason) => {
                     sweep.kept += 1;
                     tracing::info!(file = row.name, reason, "kept");
                 }
             }
         }
-        Ok(sweep)
+        Ok(())
     }
 
     /// Returns the harvested files that are provably safe elsewhere, or what is not proven.
@@ -212,7 +248,7 @@ impl Clean {
             row,
             &copies,
             published,
-            self.settings.backups,
+            self.settings.backups.get(),
             &present,
             &going,
         );
@@ -229,22 +265,34 @@ impl Clean {
         sweep: &mut Sweep,
     ) -> Result<(), Failure> {
         for source in sources {
-            sweep.files += 1;
-            sweep.bytes += row.bytes.unwrap_or_default();
             let verb = if self.settings.remove {
-                remove(source).map_err(|error| {
-                    Failure::halt(format!("cannot remove {}: {error}", source.display()))
-                })?;
+                match remove(source) {
+                    Ok(()) => {}
+                    // Somebody else's directory: that is no reason to leave the others.
+                    Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                        sweep.kept += 1;
+                        tracing::warn!(file = row.name, reason = %error, "may not be removed: kept");
+                        return Ok(());
+                    }
+                    Err(error) => {
+                        let shown = source.display();
+                        return Err(Failure::halt(format!("cannot remove {shown}: {error}")));
+                    }
+                }
                 "removed"
             } else {
                 "would remove"
             };
+            sweep.files += 1;
+            sweep.bytes += row.bytes.unwrap_or_default();
             let shown = source.display().to_string();
             let line = format!("{verb} {}\n", printable(shown.as_bytes()));
             let _ = std::io::stdout().write_all(line.as_bytes());
         }
         if self.settings.remove {
             self.manifest.cleaned(&row.name).map_err(Failure::halt)?;
+        } else {
+            self.said.insert(row.name.clone());
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use ecluse_fixity::{Going, open_plain, read_afresh};
+use ecluse_fixity::{Going, is_same_file, open_plain, read_afresh};
 use ecluse_manifest::{CopyKind, CopyRow, FileRow};
 
 /// The PATH file of a generation.
@@ -66,6 +66,11 @@ fn named(file: File, wanted: &HashSet<&str>) -> io::Result<HashSet<String>> {
     }
 }
 
+/// Tells whether the place of a copy is a path.
+fn is_in_a_file(copy: &CopyRow) -> bool {
+    copy.kind == CopyKind::Stored || Path::new(&copy.place).is_absolute()
+}
+
 /// Returns what is not proven of a file, if anything. What costs a read comes last.
 pub(crate) fn missing_proof(
     row: &FileRow,
@@ -97,6 +102,18 @@ pub(crate) fn missing_proof(
     let Some(stored) = stored.find(agrees) else {
         return Some("no stored copy has the digest taken at ingest".into());
     };
+    // A location or a backup in a harvested directory: what would be removed is the copy itself.
+    for source in sources {
+        let mut files = copies.iter().filter(|copy| is_in_a_file(copy));
+        let same = |copy: &&CopyRow| is_same_file(source, Path::new(&copy.place)).unwrap_or(false);
+        if let Some(copy) = files.find(same) {
+            return Some(format!(
+                "{} is the copy in {} itself",
+                source.display(),
+                copy.target
+            ));
+        }
+    }
     let places =
         std::iter::once(Path::new(&stored.place)).chain(sources.iter().map(PathBuf::as_path));
     for place in places {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use ecluse_manifest::{Copy, Found, Manifest, NewFile, State};
 use ecluse_testkit::contract::Contract;
-use ecluse_testkit::root::Root;
+use ecluse_testkit::root::{Root, until_so};
 use serde_json::json;
 
 const CLEAN: &str = env!("CARGO_BIN_EXE_ecluse-clean");
@@ -151,6 +151,30 @@ fn as_shipped_it_only_says_what_it_would_remove() {
 }
 
 #[test]
+fn what_it_would_remove_is_read_and_said_once() {
+    let quick = "every = \"0s\"\nscan = \"100ms\"\nbatch = { parcels = 1, wait = \"10ms\" }";
+    let archive = Archive::new(quick);
+    let mut clean = archive.root.start(CLEAN, &[]);
+    let generations = ["g1", "g2"];
+    for (sweeps, generation) in (1..).zip(generations) {
+        let files = [("generation.files", &b""[..])];
+        archive.root.put_files("clean", generation, &files);
+        until_so("a sweep", || {
+            clean.lines_with("would remove (dry run") == sweeps
+        });
+    }
+    assert_eq!(clean.stop(), 0, "{}", clean.log());
+    let sweep = |files: u32| clean.lines_with(&format!("\"files\":{files}"));
+    assert_eq!((sweep(1), sweep(0)), (1, 1), "{}", clean.log());
+    // Whoever starts it again hears it again.
+    assert!(archive.clean().1.is_empty(), "nothing asks for a sweep");
+    archive
+        .root
+        .put_files("clean", "g3", &[("generation.files", b"")]);
+    assert!(archive.clean().1.starts_with("would remove "));
+}
+
+#[test]
 fn nothing_goes_without_every_proof() {
     let not_deleted = Archive::new("remove = true");
     not_deleted.sql("UPDATE file SET deleted = NULL");
@@ -199,6 +223,20 @@ fn nothing_goes_without_every_proof() {
     outside.must_keep("outside the harvested directories");
     assert!(other.exists());
 
+    let in_place = Archive::new("remove = true");
+    let place = in_place.harvested.display();
+    in_place.sql(&format!(
+        "UPDATE copy SET place = '{place}' WHERE kind = 'stored'"
+    ));
+    in_place.must_keep("is the copy in x itself");
+
+    let backed_up_in_place = Archive::new("remove = true");
+    let place = backed_up_in_place.harvested.display();
+    backed_up_in_place.sql(&format!(
+        "UPDATE copy SET place = '{place}' WHERE kind = 'backup'"
+    ));
+    backed_up_in_place.must_keep("is the copy in x itself");
+
     let sideways = Archive::new("remove = true");
     let path = format!(
         "{}/harvested/../repository/{NAME}",
@@ -222,6 +260,82 @@ fn a_mismatch_found_by_verify_freezes_it() {
     assert_eq!(out, "");
     assert!(log.contains("ecluse verify --release"), "{log}");
     assert!(archive.harvested.exists());
+}
+
+#[test]
+fn no_setting_lets_a_file_go_without_a_backup() {
+    let archive = Archive::new("remove = true\nbackups = 0");
+    let (code, out, log) = archive.clean();
+    assert_eq!(code, 78, "{log}");
+    assert_eq!(out, "");
+    assert!(archive.harvested.exists());
+}
+
+#[test]
+fn a_mismatch_found_in_the_middle_of_a_sweep_ends_it() {
+    let archive = Archive::new("remove = true");
+    // A second file; whoever removes the first finds the archive frozen before the second.
+    let other = NAME.replace("00007", "00008");
+    let [harvested, stored] =
+        ["harvested", "repository"].map(|at| archive.root.path().join(at).join(&other));
+    fs::write(&harvested, b"the bytes").unwrap();
+    fs::write(&stored, b"the bytes").unwrap();
+    let paths = archive.root.path().join("index/current/path-index.txt");
+    let text = fs::read_to_string(&paths).unwrap();
+    fs::write(&paths, format!("{text}{other}\t{}\n", stored.display())).unwrap();
+    let (from, to) = (archive.root.path().display(), stored.display());
+    archive.sql(&format!(
+        "INSERT INTO file SELECT '{other}', bytes, sha256, kind, job, harvest, collection, \
+         '{from}/harvested/{other}', 't3', state, captures, damages, generation, ingested, indexed, stored, \
+         backed_up, deleted, published, cleaned FROM file;
+         INSERT INTO copy SELECT '{other}', kind, target, iif(kind = 'stored', '{to}', place), bytes, sha256, \
+         proof, made, checked, found FROM copy;
+         CREATE TRIGGER found AFTER UPDATE OF cleaned ON file BEGIN
+         INSERT OR IGNORE INTO frozen VALUES (1, 'sha256 is 00', 'now'); END;"
+    ));
+    let (code, out, log) = archive.clean();
+    assert_eq!(code, 75, "{log}");
+    assert_eq!(out, format!("removed {}\n", archive.harvested.display()));
+    assert!(harvested.exists());
+}
+
+#[test]
+fn what_may_not_be_removed_stays_and_the_others_go() {
+    use std::os::unix::fs::PermissionsExt;
+    let archive = Archive::new("remove = true");
+    // The first of the two lies in a directory that nobody may write to.
+    let [closed, open] = ["11-3-20261116120000123-00001-h.warc.gz", NAME];
+    let directory = archive.root.path().join("harvested/closed");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join(closed), b"the bytes").unwrap();
+    let paths = archive.root.path().join("index/current/path-index.txt");
+    let text = fs::read_to_string(&paths).unwrap();
+    fs::write(&paths, format!("{closed}\t/x\n{text}")).unwrap();
+    let source = directory.join(closed);
+    archive.sql(&format!(
+        "INSERT INTO file SELECT '{closed}', bytes, sha256, kind, job, harvest, collection, \
+         '{}', 't3', state, captures, damages, generation, ingested, indexed, stored, \
+         backed_up, deleted, published, cleaned FROM file WHERE name = '{open}';
+         INSERT INTO copy SELECT '{closed}', kind, target, place, bytes, sha256, \
+         proof, made, checked, found FROM copy;",
+        source.display()
+    ));
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o555)).unwrap();
+    let mut command = archive.root.program(CLEAN);
+    if rustix::process::geteuid().is_root() {
+        // What a superuser may do beyond the modes is taken away.
+        command = std::process::Command::new("setpriv");
+        command.args(["--bounding-set", "-dac_override", CLEAN, "--root"]);
+        command.arg(archive.root.path());
+    }
+    let output = command.arg("--once").output().unwrap();
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{log}");
+    assert!(log.contains("may not be removed"), "{log}");
+    assert!(source.exists() && !archive.harvested.exists(), "{log}");
+    let counts = archive.manifest().counts().unwrap();
+    assert_eq!(counts, [(State::Published, 1), (State::Cleaned, 1)]);
 }
 
 #[test]

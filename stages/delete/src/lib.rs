@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
-use std::path::Path;
+use std::path::PathBuf;
 
 use ecluse_fixity::{Fixity, Going, Proof, Source, payload, read_small, stored_places};
 use ecluse_manifest::Manifest;
@@ -31,6 +31,8 @@ pub struct Settings {
     pub working_copy: bool,
     /// How many backup targets must have proved their copy.
     pub backups: NonZeroU32,
+    /// The manifest.
+    pub manifest: PathBuf,
 }
 
 impl Default for Settings {
@@ -38,6 +40,7 @@ impl Default for Settings {
         Self {
             working_copy: true,
             backups: NonZeroU32::MIN,
+            manifest: "manifest.sqlite".into(),
         }
     }
 }
@@ -48,7 +51,7 @@ impl Stage for Delete {
     type Settings = Settings;
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
-        let manifest = home.path(Path::new("manifest.sqlite"));
+        let manifest = home.path(&settings.manifest);
         Ok(Self {
             settings,
             manifest: Manifest::open(&manifest).map_err(Failure::halt)?,

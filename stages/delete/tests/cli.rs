@@ -99,6 +99,26 @@ fn delete_keeps_the_contract() {
 }
 
 #[test]
+fn the_manifest_is_the_one_the_settings_name() {
+    let case = Case::new("manifest = \"elsewhere.sqlite\"");
+    let mut manifest = Manifest::open(&case.root.path().join("elsewhere.sqlite")).unwrap();
+    let copy = Copy {
+        target: "t",
+        place: "/x",
+        bytes: 5,
+        sha256: &digest(b"bytes"),
+    };
+    manifest.stored("other.warc.gz", &copy).unwrap();
+    let due = manifest.due(0).unwrap();
+    let bad = Found::Bad("sha256 is 00".into());
+    manifest.checked(&due[0], &bad).unwrap();
+    case.put();
+    let (code, said) = case.root.run(DELETE, &["--once"]);
+    assert_eq!(code, 75, "{said}");
+    assert!(!case.root.path().join("manifest.sqlite").exists());
+}
+
+#[test]
 fn two_proofs_that_agree_take_the_working_copy_out() {
     let case = Case::new("");
     case.put();

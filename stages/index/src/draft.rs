@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::io::Read;
 
-use ecluse_cdx::{Capture, CaptureTime};
+use ecluse_cdx::{Capture, CaptureTime, LineFault};
 use ecluse_warc::{Extent, ReadError, Record, RecordKind};
 
 /// What a line will say of a record.
@@ -36,6 +36,8 @@ pub(crate) enum Unfit {
     BadDate(String),
     /// Its target URI has no key that could stand in a line.
     BadKey,
+    /// What it says makes no line.
+    BadLine(LineFault),
 }
 
 impl Draft {
@@ -159,6 +161,7 @@ impl Unfit {
             Self::NoTarget => "no target URI".to_owned(),
             Self::BadDate(reason) => reason.clone(),
             Self::BadKey => "target URI has no key that could stand in a line".to_owned(),
+            Self::BadLine(fault) => fault.to_string(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use ecluse_cdx::Capture;
+use ecluse_cdx::{Capture, LineFault};
 use ecluse_stage::Failure;
 use ecluse_warc::{Compression, ReadError, Record, RecordKind, WarcReader};
 
@@ -11,9 +11,13 @@ use crate::packing;
 use crate::seen::{Damage, DamageReport, Facts, Seen, Tally};
 use crate::settings::Settings;
 
+/// What becomes of a capture: a line, or the reason why there can be none.
+pub type Taken = Result<(), LineFault>;
+
 /// Reads a (W)ARC file, hands the line of each capture to `sink`, and returns what was seen.
 ///
-/// Damage is no failure: it is in what is returned, and reading goes on behind it.
+/// Damage is no failure: it is in what is returned, and reading goes on behind it. So is a capture that `sink` cannot make
+/// a line of.
 ///
 /// # Errors
 /// When `source` cannot be read, and what `sink` says.
@@ -21,7 +25,7 @@ pub fn index(
     source: impl Read,
     filename: &str,
     settings: &Settings,
-    sink: &mut dyn FnMut(&Capture<'_>) -> Result<(), Failure>,
+    sink: &mut dyn FnMut(&Capture<'_>) -> Result<Taken, Failure>,
 ) -> Result<Seen, Failure> {
     let mut reader = WarcReader::new(Counted::new(source), settings.limits());
     let mut draft = Draft::new();
@@ -44,8 +48,10 @@ pub fn index(
         // A record that shares its member cannot be reached by an offset: it is damage, and has no line.
         if let Some(extent) = own(record.finish().map_err(unread)?) {
             let capture = draft.capture(extent, filename);
-            tally.capture(&capture, draft.host());
-            sink(&capture)?;
+            match sink(&capture)? {
+                Ok(()) => tally.capture(&capture, draft.host()),
+                Err(fault) => unfit.add(number, offset, &Unfit::BadLine(fault)),
+            }
         }
     }
     let facts = Facts {

@@ -19,12 +19,13 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use ecluse_cdx::MergeError;
 use ecluse_manifest::Manifest;
-use ecluse_stage::{Exit, Failure, FileEntry, Home, Outbox, Parcel, Stage};
+use ecluse_stage::{Blame, Exit, Failure, FileEntry, Home, Outbox, Parcel, Stage};
 use ecluse_telemetry::printable;
 
-pub use crate::index::index;
-use crate::lines::Lines;
+pub use crate::index::{Taken, index};
+use crate::lines::{Lines, unsorted};
 pub use crate::packing::{PackedFile, PackingList};
 pub use crate::seen::{Damage, DamageReport, Seen};
 pub use crate::settings::{Format, Settings};
@@ -47,7 +48,7 @@ impl Stage for Index {
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
         Ok(Self {
-            temporary: home.path(Path::new("work/index/tmp")),
+            temporary: home.temporary(),
             manifest: None,
             manifest_path: home.path(&settings.manifest),
             settings,
@@ -62,7 +63,7 @@ impl Stage for Index {
         }
         for lines in outputs {
             let mut file = outbox.create(&format!("{name}.{}", lines.format.suffix()))?;
-            lines.finish(&mut file)?;
+            lines.finish(&mut file).map_err(unsorted)?;
             outbox.attach(file)?;
         }
         let mut file = outbox.create(&format!("{name}.seen.json"))?;
@@ -79,7 +80,16 @@ impl Stage for Index {
         let mut exit = Exit::Done;
         for path in files {
             let filename = filename(path);
-            let source = open(path)?;
+            let source = match open(path) {
+                Ok(source) => source,
+                // One name that leads nowhere does not cost the others their lines.
+                Err(failure) if failure.blame == Blame::Parcel => {
+                    writeln!(io::stderr(), "{}", failure.reason)?;
+                    exit = Exit::Held;
+                    continue;
+                }
+                Err(failure) => return Err(failure),
+            };
             let seen = index(source, &filename, &settings, &mut |capture| {
                 lines.push(capture)
             })?;
@@ -88,8 +98,14 @@ impl Stage for Index {
                 complain(path, &seen.damage)?;
             }
         }
-        lines.finish(out)?;
-        Ok(exit)
+        match lines.finish(out) {
+            Ok(()) => Ok(exit),
+            // Whoever read along has seen enough.
+            Err(MergeError::Write { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {
+                Ok(exit)
+            }
+            Err(error) => Err(unsorted(error)),
+        }
     }
 }
 
@@ -119,7 +135,12 @@ impl Index {
             outbox,
         };
         let seen = index(source, name, &self.settings, &mut |capture| {
-            outputs.iter_mut().try_for_each(|lines| lines.push(capture))
+            for lines in &mut outputs {
+                if let Err(fault) = lines.push(capture)? {
+                    return Ok(Err(fault));
+                }
+            }
+            Ok(Ok(()))
         });
         // A reading that was broken off is no fault of the machine.
         let seen = seen.map_err(|failure| {
@@ -172,8 +193,8 @@ fn complain(path: &Path, damage: &DamageReport) -> Result<(), Failure> {
     let mut errors = io::stderr().lock();
     let path = path.as_os_str().as_encoded_bytes();
     for damage in &damage.list {
-        let line = [path, b": ", damage.to_string().as_bytes()].concat();
-        writeln!(errors, "{}", printable(&line))?;
+        // What a reason quotes of the file is escaped in it.
+        writeln!(errors, "{}: {damage}", printable(path))?;
     }
     let more = damage.count.saturating_sub(damage.list.len() as u64);
     if more > 0 {

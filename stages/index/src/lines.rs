@@ -3,9 +3,10 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use ecluse_cdx::{Capture, LineFault, MergeError, Sorter, cdx, cdxj};
+use ecluse_cdx::{Capture, LineFault, MAX_LINE_BYTES, MergeError, Sorter, cdx, cdxj};
 use ecluse_stage::Failure;
 
+use crate::index::Taken;
 use crate::settings::{Format, Settings};
 
 /// Gathers captures and writes them as sorted lines, each once.
@@ -24,32 +25,42 @@ impl Lines {
         }
     }
 
-    pub(crate) fn push(&mut self, capture: &Capture<'_>) -> Result<(), Failure> {
+    /// Takes a capture, or says why no line can be made of it: that costs this capture and not its neighbours.
+    pub(crate) fn push(&mut self, capture: &Capture<'_>) -> Result<Taken, Failure> {
         self.line.clear();
         let written = match self.format.layout() {
             None => cdxj::write(capture, &mut self.line),
             Some(layout) => cdx::write(layout, capture, &mut self.line),
         };
-        written.map_err(unwritable)?;
-        self.sorter.push(&self.line).map_err(unsorted)
+        if let Err(fault) = written {
+            return Ok(Err(fault));
+        }
+        // A server may send a header of any length; a longer line would be refused by every merge to come.
+        if self.line.len() > MAX_LINE_BYTES {
+            return Ok(Err(LineFault::TooLong {
+                bytes: self.line.len(),
+                limit_bytes: MAX_LINE_BYTES,
+            }));
+        }
+        self.sorter.push(&self.line).map_err(unsorted)?;
+        Ok(Ok(()))
     }
 
     /// Writes the heading of the layout, if it has one, and the lines.
-    pub(crate) fn finish(self, mut out: impl Write) -> Result<(), Failure> {
+    pub(crate) fn finish(self, mut out: impl Write) -> Result<(), MergeError> {
         if let Some(layout) = self.format.layout() {
-            writeln!(out, "{}", layout.header())?;
+            writeln!(out, "{}", layout.header()).map_err(|source| MergeError::Write {
+                bytes_written: 0,
+                source,
+            })?;
         }
-        self.sorter.finish(&mut out).map_err(unsorted)?;
+        self.sorter.finish(&mut out)?;
         Ok(())
     }
 }
 
-/// The key was looked at before, so this is our fault; it must not cost the file's neighbours.
-fn unwritable(fault: LineFault) -> Failure {
-    Failure::hold(fault)
-}
-
-fn unsorted(error: MergeError) -> Failure {
+/// Lines are sorted in memory and in temporary files: where that fails, the machine does.
+pub(crate) fn unsorted(error: MergeError) -> Failure {
     let cause = std::error::Error::source(&error);
     let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
     Failure::halt(format!("{error}{cause}"))

@@ -78,6 +78,69 @@ fn a_file_that_is_not_there_and_one_that_is_a_directory_are_named() {
 }
 
 #[test]
+fn a_name_that_leads_nowhere_costs_the_others_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let [a, none, bad, b] =
+        ["a.warc.gz", "none", "bad.warc", "b.warc.gz"].map(|name| directory.path().join(name));
+    std::fs::write(&a, members(&[response(1)])).unwrap();
+    std::fs::write(&bad, b"\0\\").unwrap();
+    std::fs::write(&b, members(&[response(2)])).unwrap();
+    let output = run(&[&a, &none, &bad, &b]);
+    assert_eq!(output.status.code(), Some(65));
+    assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 2);
+    let said = String::from_utf8(output.stderr).unwrap();
+    let said: Vec<&str> = said.lines().collect();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].starts_with("cannot read ") && said[0].contains("none"));
+    // What is quoted of a file is escaped once.
+    assert!(said[1].ends_with(r#"first "\x00\\""#), "{said:?}");
+}
+
+#[test]
+fn whoever_reads_along_may_stop() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.warc.gz");
+    // More lines than a pipe and our own buffers hold.
+    let records: Vec<Vec<u8>> = (0..8000).map(response).collect();
+    std::fs::write(&path, members(&records)).unwrap();
+    let mut child = Command::new(INDEX)
+        .arg(&path)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    reader.read_line(&mut line).unwrap();
+    drop(reader);
+    let output = child.wait_with_output().unwrap();
+    assert!(line.starts_with("org,example)"), "{line}");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(output.stderr, b"");
+}
+
+#[test]
+fn a_header_too_long_for_any_line_costs_its_capture_only() {
+    // Each of these letters has six bytes in a line.
+    let long = "\u{e9}".repeat((8 << 20) / 6 + 1);
+    let block = format!("HTTP/1.1 200 OK\r\nContent-Type: {long}\r\n\r\nx");
+    let hostile = record(
+        "response",
+        &[("WARC-Target-URI", "http://hostile.example/")],
+        block.as_bytes(),
+    );
+    let bytes = members(&[response(1), hostile, response(2)]);
+    let (code, lines, said) = index_bytes("a.warc.gz", &bytes);
+    assert_eq!(code, 65);
+    assert_eq!(lines.len(), 2);
+    let offset = gzip(&response(1)).len();
+    let named = format!("record 2 at offset {offset}: a line of ");
+    assert!(said.contains(&named), "{said}");
+}
+
+#[test]
 fn standard_input_is_a_file_without_a_name() {
     use std::io::Write;
     use std::process::{Command, Stdio};

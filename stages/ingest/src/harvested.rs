@@ -1,6 +1,6 @@
 //! The harvested directories: which files are there, and which are at rest.
 //!
-//! A file is at rest when the bell told that it was closed or renamed in, when its last change is
+//! A file is at rest when the bell told that it was closed or renamed in and it is not empty, when its last change is
 //! older than the settle time, or when it has not changed for that long on our own clock (its own
 //! times may lie in the future). The bell saves looking; a walk through everything at every scan is
 //! the truth.
@@ -161,10 +161,8 @@ impl Harvested {
                 Ok(metadata) => metadata,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => {
-                    return Err(Failure::halt(format!(
-                        "{}: {error}",
-                        entry.path().display()
-                    )));
+                    self.tell(format!("{}: {error}", entry.path().display()));
+                    continue;
                 }
             };
             let problem = if kind.is_symlink() {
@@ -177,7 +175,9 @@ impl Harvested {
                 None
             };
             let path = entry.into_path();
-            let is_whole = problem.is_some() || whole.contains_key(path.as_path());
+            // Some make a name first and fill it later: that a file was closed says nothing while it is empty.
+            let is_closed = whole.contains_key(path.as_path()) && metadata.len() > 0;
+            let is_whole = problem.is_some() || is_closed;
             self.see(path, Identity::of(&metadata), is_whole, problem, look);
         }
         Ok(())
@@ -252,7 +252,11 @@ impl Harvested {
         {
             return;
         }
-        let words = error.to_string();
+        self.tell(error.to_string());
+    }
+
+    /// Tells of a place that cannot be read, once: what can be read is taken all the same.
+    fn tell(&mut self, words: String) {
         if !self.unreadable.contains(&words) {
             tracing::warn!(
                 reason = words,

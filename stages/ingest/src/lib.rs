@@ -4,7 +4,7 @@
 //! * **Writes** a parcel with the file, hard-linked where it can, to the index machine with the fewest
 //!   waiting; and a row in the manifest.
 //! * **Never** changes or removes a harvested file, takes one twice, or takes one still being written.
-//! * **Defers** a file that changed while it was read. **Holds** a name that is known with other bytes,
+//! * **Defers** a file that changed while it was read, or may not be read. **Holds** a name that is known with other bytes,
 //!   a name no pattern knows (when the settings say so), and whatever is no plain file.
 //! * **Again**: a ticket worked on twice gives the same parcel and the same row.
 
@@ -12,7 +12,8 @@ mod harvested;
 mod name;
 mod ticket;
 
-use std::io::Read;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -141,17 +142,27 @@ impl Stage for Ingest {
         if let Some(problem) = &note.problem {
             return Err(Failure::hold(format!("{}: {problem}", note.shown)));
         }
-        match note.state()? {
-            ticket::State::AsFound => self.take_in(parcel, &note, outbox),
-            // It has a ticket of its own as what it has become.
-            ticket::State::Changed => {
-                outbox.fact("changed", note.shown.as_str());
-                Ok(())
-            }
+        let state = note.state().map_err(|error| unread(&note, &error))?;
+        if state == ticket::State::AsFound {
+            return self.take_in(parcel, &note, outbox);
+        }
+        // Killed after it told the manifest and before it handed the file over, this ticket may have kept another from it.
+        let elsewhere = self.manifest.forgo(&note.name, parcel.id().as_str());
+        if let Some(path) = elsewhere.map_err(Failure::halt)?
+            && let Some(twin) = Note::now(Path::new(&path))?
+        {
+            return self.take_in(parcel, &twin, outbox);
+        }
+        match state {
             ticket::State::Gone => Err(Failure::hold(format!(
                 "{} vanished before it was taken in",
                 note.shown
             ))),
+            // It has a ticket of its own as what it has become.
+            _ => {
+                outbox.fact("changed", note.shown.as_str());
+                Ok(())
+            }
         }
     }
 }
@@ -165,6 +176,8 @@ impl Ingest {
     ) -> Result<(), Failure> {
         let path = Path::new(&note.path);
         let known = self.names.know(&note.name).map_err(Failure::hold)?;
+        // Whose crawler keeps a file to itself does not stop the others: it is tried again later.
+        File::open(path).map_err(|error| unread(note, &error))?;
         let mut taken = outbox.parcel(parcel.id().clone(), known.kind)?;
         let linked = taken.bring(path, &note.name)?;
         if !matches!(note.state()?, ticket::State::AsFound) {
@@ -205,7 +218,7 @@ impl Ingest {
                 Ok(())
             }
             Ingested::Differs { bytes, sha256 } => Err(Failure::hold(format!(
-                "{} is known with other bytes: here {} bytes, sha256 {}; known {bytes} bytes, sha256 {sha256}",
+                "{} is known with other bytes: here {} bytes, sha256 {}; known {bytes} bytes, sha256 {sha256}; to keep both, give this one another name",
                 note.shown, file.bytes, file.sha256
             ))),
         }
@@ -230,6 +243,11 @@ impl Ingest {
         shortest.0 += 1;
         Ok(shortest.1.clone())
     }
+}
+
+/// A harvested file that cannot be looked at or opened: its owner's fault, not this machine's.
+fn unread(note: &Note, error: &io::Error) -> Failure {
+    Failure::defer(format!("cannot read {}: {error}", note.shown))
 }
 
 fn directories(settings: &Settings, home: &Home) -> Vec<PathBuf> {

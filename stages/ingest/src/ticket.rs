@@ -99,6 +99,19 @@ impl Note {
         }
     }
 
+    /// Notes a plain file as it is now; none when there is none.
+    pub(crate) fn now(path: &Path) -> io::Result<Option<Self>> {
+        match path.symlink_metadata() {
+            Ok(metadata) if metadata.is_file() => Ok(Some(Self::of(Found {
+                key: (path.to_owned(), Identity::of(&metadata)),
+                problem: None,
+            }))),
+            Ok(_) => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         serde_json::from_str(text).map_err(|error| format!("{NAME}: {error}"))
     }

@@ -6,14 +6,16 @@
 )]
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use ecluse_manifest::{Manifest, State};
+use ecluse_manifest::{Ingested, Manifest, NewFile, State};
 use ecluse_testkit::contract::Contract;
 use ecluse_testkit::root::{Root, until_so};
+use sha2::Digest;
 
 const INGEST: &str = env!("CARGO_BIN_EXE_ecluse-ingest");
 
@@ -174,6 +176,114 @@ fn the_same_again_is_skipped_and_other_bytes_are_held() {
     assert_eq!(held(&root).len(), 1);
 }
 
+fn digest(bytes: &[u8]) -> String {
+    let digest = sha2::Sha256::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A ticket that told the manifest of a file and was killed before it handed the file over; the file was touched since.
+fn interrupted(root: &Root, id: &str, path: &Path, bytes: &[u8]) {
+    let note = serde_json::json!({
+        "path": path, "shown": path, "name": path.file_name().unwrap().to_str(),
+        "identity": {"bytes": bytes.len(), "inode": 1, "seconds": 1, "nanoseconds": 1},
+    });
+    root.put_files(
+        "ingest",
+        id,
+        &[("harvested.json", note.to_string().as_bytes())],
+    );
+}
+
+fn told(root: &Root, ticket: &str, path: &Path, bytes: &[u8]) {
+    let file = NewFile {
+        name: path.file_name().unwrap().to_str().unwrap(),
+        bytes: bytes.len() as u64,
+        sha256: &digest(bytes),
+        kind: "warc",
+        job: None,
+        harvest: None,
+        collection: None,
+        source: path.to_str().unwrap(),
+        ticket,
+    };
+    assert_eq!(manifest(root).ingest(&file).unwrap(), Ingested::New);
+}
+
+#[test]
+fn a_file_touched_after_a_kill_is_taken_in_all_the_same() {
+    // The old ticket and the new one are worked on in one run, in whatever order.
+    let one_run = root("");
+    let path = harvest(&one_run, "a.warc.gz", b"bytes");
+    told(&one_run, "old", &path, b"bytes");
+    interrupted(&one_run, "old", &path, b"bytes");
+    let (code, said) = ingest(&one_run);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(waiting(&one_run, "index"), ["a.warc.gz"]);
+
+    // The new one first: it leaves the file to the old one.
+    let new_first = root("");
+    let path = harvest(&new_first, "a.warc.gz", b"bytes");
+    told(&new_first, "old", &path, b"bytes");
+    assert_eq!(ingest(&new_first).0, 0);
+    assert_eq!(waiting(&new_first, "index"), [""; 0]);
+    interrupted(&new_first, "old", &path, b"bytes");
+    let (code, said) = ingest(&new_first);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(waiting(&new_first, "index"), ["a.warc.gz"]);
+    let row = manifest(&new_first).file("a.warc.gz").unwrap().unwrap();
+    assert_eq!(row.sha256, Some(digest(b"bytes")));
+
+    // The old one first, and other bytes meanwhile: the name is free for them.
+    let other_bytes = root("");
+    let path = harvest(&other_bytes, "a.warc.gz", b"other bytes");
+    told(&other_bytes, "old", &path, b"bytes");
+    fs::rename(&path, other_bytes.path().join("away")).unwrap();
+    interrupted(&other_bytes, "old", &path, b"bytes");
+    assert_eq!(
+        ingest(&other_bytes).0,
+        65,
+        "it vanished, and a person should know"
+    );
+    fs::rename(other_bytes.path().join("away"), &path).unwrap();
+    let (_, said) = ingest(&other_bytes);
+    assert_eq!(waiting(&other_bytes, "index"), ["a.warc.gz"], "{said}");
+}
+
+/// Runs the stage as somebody who may read only what the modes allow, which a superuser is not.
+fn ingest_without_privilege(root: &Root) -> (i32, String) {
+    let mut command = std::process::Command::new("setpriv");
+    command.args(["--bounding-set", "-dac_override,-dac_read_search", INGEST]);
+    if rustix::process::geteuid().is_root() {
+        command.arg("--once").arg("--root").arg(root.path());
+    } else {
+        command = root.program(INGEST);
+        command.arg("--once");
+    }
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    (output.status.code().unwrap(), said)
+}
+
+#[test]
+fn a_file_that_may_not_be_read_waits_and_the_others_do_not() {
+    use std::os::unix::fs::PermissionsExt;
+    let root = root("retry = { first = \"10ms\", factor = 1.0, max = \"10ms\", limit = \"7d\" }\n");
+    let closed = harvest(&root, "closed.warc.gz", b"bytes");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    for name in ["a.warc.gz", "z.warc.gz"] {
+        harvest(&root, name, b"x");
+    }
+    let (code, said) = ingest_without_privilege(&root);
+    assert_eq!(code, 75, "{said}");
+    assert_eq!(waiting(&root, "index"), ["a.warc.gz", "z.warc.gz"]);
+    assert!(said.contains("closed.warc.gz: Permission denied"), "{said}");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o644)).unwrap();
+    until_so("it is taken in", || {
+        ingest_without_privilege(&root);
+        waiting(&root, "index").len() == 3
+    });
+}
+
 #[test]
 fn what_is_no_plain_file_or_breaks_a_line_is_held() {
     let root = root("");
@@ -186,9 +296,11 @@ fn what_is_no_plain_file_or_breaks_a_line_is_held() {
     let invalid = std::ffi::OsStr::from_bytes(b"\xff\xfe.warc.gz");
     fs::write(harvested.join(invalid), b"x").unwrap();
     harvest(&root, "good.warc.gz", b"x");
+    let heritrix = "WEB-20260102030405123-00001-12~host.example~8443.warc.gz";
+    harvest(&root, heritrix, b"x");
     let (code, said) = ingest(&root);
     assert_eq!(code, 65, "{said}");
-    assert_eq!(waiting(&root, "index"), ["good.warc.gz"]);
+    assert_eq!(waiting(&root, "index"), [heritrix, "good.warc.gz"]);
     let reasons = held(&root).join("\n");
     for words in [
         "directory.warc.gz: is a directory",
@@ -226,12 +338,21 @@ fn a_file_is_taken_when_it_is_closed_renamed_or_linked() {
     fs::hard_link(&linked, harvested.join("linked.warc.gz")).unwrap();
     until_so("the linked file", || waiting(&root, "index").len() == 3);
     // One that is still being written is not taken.
-    let open = fs::File::create(harvested.join("open.warc.gz")).unwrap();
+    let mut open = fs::File::create(harvested.join("open.warc.gz")).unwrap();
+    open.write_all(b"o").unwrap();
     fs::write(harvested.join("after.warc.gz"), b"a").unwrap();
     until_so("the file after it", || waiting(&root, "index").len() == 4);
     assert!(!waiting(&root, "index").contains(&"open.warc.gz".to_owned()));
     drop(open);
     until_so("the closed file", || waiting(&root, "index").len() == 5);
+    // Nor is one whose name was made before its bytes.
+    fs::write(harvested.join("touched.warc.gz"), b"").unwrap();
+    fs::write(harvested.join("behind.warc.gz"), b"b").unwrap();
+    until_so("the file behind it", || waiting(&root, "index").len() == 6);
+    fs::write(harvested.join("touched.warc.gz"), b"t").unwrap();
+    until_so("the filled file", || waiting(&root, "index").len() == 7);
+    let row = manifest(&root).file("touched.warc.gz").unwrap().unwrap();
+    assert_eq!(row.bytes, Some(1));
     assert_eq!(program.stop(), 0, "{}", program.log());
 }
 

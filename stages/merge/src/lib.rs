@@ -77,7 +77,7 @@ impl Stage for Merge {
         Ok(Self {
             manifest: home.path(&settings.manifest),
             settings,
-            temporary: home.yard.stage(Self::NAME).tmp(),
+            temporary: home.temporary(),
         })
     }
 

@@ -41,7 +41,7 @@ impl Stage for Transfer {
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
         let swept = vec![false; settings.locations.as_slice().len()];
-        let manifest = home.path(Path::new("manifest.sqlite"));
+        let manifest = home.path(&settings.manifest);
         Ok(Self {
             settings,
             manifest: Manifest::open(&manifest).map_err(Failure::halt)?,

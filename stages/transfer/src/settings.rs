@@ -21,6 +21,8 @@ pub struct Settings {
     pub leave_free: Free,
     /// The folder of a file in its location.
     pub layout: Layout,
+    /// The manifest.
+    pub manifest: PathBuf,
 }
 
 impl Default for Settings {
@@ -34,6 +36,7 @@ impl Default for Settings {
             choose: Choose::FirstFit,
             leave_free: Free::Bytes(Bytes(1 << 30)),
             layout: Layout::default(),
+            manifest: PathBuf::from("manifest.sqlite"),
         }
     }
 }

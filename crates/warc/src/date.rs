@@ -1,4 +1,4 @@
-//! Capture times: the fourteen digits of an index line, from the dates of WARC and ARC records.
+//! The dates of WARC and ARC records, read into the fourteen digits that an index line takes.
 //!
 //! The readings are warcio's, so that an index agrees with cdxj-indexer; where warcio refuses a `WARC-Date` that the
 //! standard allows (a year alone, a year and a month), the missing parts are the earliest ones.
@@ -7,11 +7,11 @@ use std::fmt;
 
 use crate::text;
 
-/// A capture time to the second, as fourteen digits: `YYYYMMDDhhmmss`.
+/// The date of a record to the second, as fourteen digits: `YYYYMMDDhhmmss`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CaptureTime([u8; 14]);
+pub struct RecordDate([u8; 14]);
 
-impl CaptureTime {
+impl RecordDate {
     /// Reads a `WARC-Date`: numbers between anything that is not a digit, as `2013-12-26T10:11:12.345Z`.
     pub fn from_warc_date(date: &[u8]) -> Result<Self, DateError> {
         if let Some(time) = Self::from_usual_date(date) {
@@ -74,7 +74,7 @@ impl CaptureTime {
     /// Returns the fourteen digits.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).expect("a capture time is made of ASCII digits")
+        std::str::from_utf8(&self.0).expect("a date is made of ASCII digits")
     }
 
     /// Reads `YYYY-MM-DDThh:mm:ssZ` with any fraction, which nearly every record has, without splitting.
@@ -129,13 +129,13 @@ impl CaptureTime {
     }
 }
 
-impl fmt::Display for CaptureTime {
+impl fmt::Display for RecordDate {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.as_str())
     }
 }
 
-impl fmt::Debug for CaptureTime {
+impl fmt::Debug for RecordDate {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.as_str())
     }
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     fn warc(date: &str) -> Option<String> {
-        CaptureTime::from_warc_date(date.as_bytes())
+        RecordDate::from_warc_date(date.as_bytes())
             .ok()
             .map(|time| time.to_string())
     }
@@ -226,7 +226,7 @@ mod tests {
             ("a0d1fdddf3165d04", "29991231231659"),
         ] {
             assert_eq!(
-                CaptureTime::from_arc_date(date.as_bytes()).as_str(),
+                RecordDate::from_arc_date(date.as_bytes()).as_str(),
                 expected,
                 "{date}"
             );

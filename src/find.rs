@@ -95,7 +95,7 @@ fn archived(desk: &Desk, terms: &[String]) -> Result<Vec<(FileRow, Vec<CopyRow>)
     if !path.exists() {
         return Ok(Vec::new());
     }
-    let manifest = ecluse_manifest::Manifest::open(&path)?;
+    let manifest = ecluse_manifest::Manifest::open_to_read(&path)?;
     let terms: Vec<Term<'_>> = terms.iter().map(|term| term_of(term)).collect();
     let mut found = Vec::new();
     for row in manifest.find(&terms)? {

@@ -2,6 +2,7 @@
 //!
 //! Ends with 0 when a line was found, with 1 when the index has none, and with another code when it could not be asked.
 
+use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,7 +19,7 @@ use crate::desk::{Desk, Trouble};
 const NONE_FOUND: u8 = 1;
 
 pub(crate) fn lookup(desk: &Desk, options: &LookupOptions) -> Result<ExitCode, Trouble> {
-    let range = range_of(&options.url, options.matches)?;
+    let range = range_of(&with_scheme(&options.url), options.matches)?;
     let settings: Settings = desk
         .pipeline
         .stage_settings(Bigmerge::NAME)
@@ -50,11 +51,26 @@ pub(crate) fn lookup(desk: &Desk, options: &LookupOptions) -> Result<ExitCode, T
         }
     }
     out.flush()?;
+    if found == 0 && on_terminal {
+        eprintln!("nothing found for {}", printable(options.url.as_bytes()));
+    }
     Ok(if found > 0 {
         Exit::Done.into()
     } else {
         NONE_FOUND.into()
     })
+}
+
+/// Returns a URL that begins with a host and its port with a scheme before it: `canal.example:8080/` has none, though it
+/// could be read so.
+fn with_scheme(url: &str) -> Cow<'_, str> {
+    let host = url.split(['/', '?', '#']).next().unwrap_or_default();
+    match host.split_once(':') {
+        Some((_, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => {
+            format!("http://{url}").into()
+        }
+        _ => url.into(),
+    }
 }
 
 fn range_of(url: &str, matches: Match) -> Result<KeyRange, Trouble> {
@@ -123,6 +139,19 @@ fn unreadable(error: LookupError) -> Trouble {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_with_its_port_needs_no_scheme() {
+        for (given, read) in [
+            ("canal.example:8080/a", "http://canal.example:8080/a"),
+            ("canal.example:8080", "http://canal.example:8080"),
+            ("http://canal.example:8080/", "http://canal.example:8080/"),
+            ("canal.example/a:80", "canal.example/a:80"),
+            ("dns:canal.example", "dns:canal.example"),
+        ] {
+            assert_eq!(with_scheme(given), read);
+        }
+    }
 
     #[test]
     fn a_prefix_ends_where_its_url_does() {

@@ -129,7 +129,8 @@ impl Desk {
             return;
         }
         // A manifest that cannot be read shows elsewhere: its stages are halted.
-        let frozen = ecluse_manifest::Manifest::open(&path).and_then(|manifest| manifest.frozen());
+        let manifest = ecluse_manifest::Manifest::open_to_read(&path);
+        let frozen = manifest.and_then(|manifest| manifest.frozen());
         if let Ok(Some(frozen)) = frozen {
             needs.push(Need {
                 stage: "delete".into(),

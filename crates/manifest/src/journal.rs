@@ -3,10 +3,11 @@
 //! A write-ahead log costs one fsync a transaction, but its shared memory works on one machine only.
 //! On a network file system the rollback journal is kept, which locks files and nothing else.
 
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 /// File systems that several machines mount: NFS, SMB (three kinds), Ceph, FUSE, GPFS, Lustre, OCFS2, GFS2.
 const SHARED: [u64; 10] = [
@@ -49,6 +50,46 @@ pub(crate) fn choose(
     }
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", true)
+}
+
+/// Opens a database that is not to be changed, perhaps by somebody who may not.
+pub(crate) fn open_to_read(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    match connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)) {
+        Err(error) if is_denied(&error) && !beside(path, "-wal").exists() => {}
+        _ => return Ok(connection),
+    }
+    // The shared memory of the log goes with the last who had it open, and making it anew takes leave to write here.
+    // Without a log nobody is writing, and all there is stands in the file itself.
+    let uri = format!("file:{}?immutable=1", escaped(path));
+    Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)
+}
+
+fn is_denied(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied)
+    )
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// Returns a path as a URI has it.
+fn escaped(path: &Path) -> String {
+    let mut text = String::new();
+    for &byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' => text.push(char::from(byte)),
+            _ if byte.is_ascii_alphanumeric() => text.push(char::from(byte)),
+            _ => text.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    text
 }
 
 fn journal(connection: &Connection) -> rusqlite::Result<String> {

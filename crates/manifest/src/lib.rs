@@ -48,6 +48,21 @@ impl Manifest {
         Ok(manifest)
     }
 
+    /// Opens the database to ask it only, which whoever may read it can: a curator, a monitor.
+    ///
+    /// # Errors
+    /// When it is not there, cannot be read, or was made by a later version.
+    pub fn open_to_read(path: &Path) -> Result<Self> {
+        let at = |source| ManifestError::Open {
+            path: path.to_owned(),
+            source,
+        };
+        let connection = journal::open_to_read(path).map_err(at)?;
+        connection.busy_timeout(PATIENCE).map_err(at)?;
+        schema::check(&connection, path)?;
+        Ok(Self { connection })
+    }
+
     /// Takes a file in, or says that it is there already.
     pub fn ingest(&mut self, file: &NewFile<'_>) -> Result<Ingested> {
         let transaction = self.begin("take in", file.name)?;

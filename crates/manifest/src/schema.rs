@@ -62,9 +62,6 @@ pub(crate) fn prepare(connection: &mut Connection, path: &Path) -> Result<()> {
         path: path.to_owned(),
         source,
     };
-    let version = |connection: &Connection| {
-        connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))
-    };
     if version(connection).map_err(at)? == 0 {
         // Two programs may start at once: the second finds the tables made.
         let transaction = connection
@@ -78,7 +75,15 @@ pub(crate) fn prepare(connection: &mut Connection, path: &Path) -> Result<()> {
         }
         transaction.commit().map_err(at)?;
     }
-    let found = version(connection).map_err(at)?;
+    check(connection, path)
+}
+
+/// Refuses a database of a later version.
+pub(crate) fn check(connection: &Connection, path: &Path) -> Result<()> {
+    let found = version(connection).map_err(|source| ManifestError::Open {
+        path: path.to_owned(),
+        source,
+    })?;
     if found > VERSION {
         return Err(ManifestError::Version {
             path: path.to_owned(),
@@ -87,4 +92,8 @@ pub(crate) fn prepare(connection: &mut Connection, path: &Path) -> Result<()> {
         });
     }
     Ok(())
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }

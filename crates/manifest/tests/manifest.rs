@@ -38,6 +38,26 @@ fn state(manifest: &Manifest, name: &str) -> State {
 }
 
 #[test]
+fn who_only_asks_needs_no_leave_to_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("what is this? 100%.sqlite");
+    assert!(Manifest::open_to_read(&path).is_err());
+    assert!(!path.exists(), "asking makes nothing");
+    let mut manifest = Manifest::open(&path).unwrap();
+    let taken = manifest.ingest(&new_file("a.warc.gz", "aa", "t1"));
+    assert_eq!(taken.unwrap(), Ingested::New);
+    for writer_is_gone in [false, true] {
+        if writer_is_gone {
+            manifest = Manifest::open_to_read(&path).unwrap();
+        }
+        let mut reader = Manifest::open_to_read(&path).unwrap();
+        assert_eq!(state(&reader, "a.warc.gz"), State::Ingested);
+        assert!(reader.ingest(&new_file("b.warc.gz", "bb", "t2")).is_err());
+    }
+    drop(manifest);
+}
+
+#[test]
 fn a_ticket_that_handed_nothing_over_gives_its_name_back() {
     let dir = tempfile::tempdir().unwrap();
     let mut manifest = open(dir.path());

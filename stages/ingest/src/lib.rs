@@ -64,7 +64,7 @@ impl Default for Settings {
             harvested: vec!["harvested".into()],
             ignore: words(&[".open", ".lck", ".tmp"]),
             names: words(&[name::FILE, name::WORDS]),
-            metadata_names: words(&[name::METADATA, name::METADATA_WORDS]),
+            metadata_names: words(&[name::METADATA_TIMED, name::METADATA, name::METADATA_WORDS]),
             other_names: OtherNames::Accept,
             collections: Vec::new(),
             manifest: "manifest.sqlite".into(),

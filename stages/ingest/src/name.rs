@@ -18,9 +18,14 @@ pub(crate) const WORDS: &str =
 pub(crate) const METADATA_WORDS: &str =
     r"^(?:[^-]+-)??(?<job>[\w.]+)-(?<harvest>[\w.]+)-metadata-\d+\.w?arc(?:\.gz|\.zst)?$";
 
-/// `[collection-]job[-harvest]-metadata-1.warc.gz`.
+/// The same of a harvest that is named by its time, as `ecluse harvest` names it: the word before it is the job, and no
+/// collection before a job of so many digits.
+pub(crate) const METADATA_TIMED: &str =
+    r"^(?:[^-]+-)??(?<job>[\w.]+)-(?<harvest>\d{14})-metadata-\d+\.w?arc(?:\.gz|\.zst)?$";
+
+/// `[collection-]job[-harvest]-metadata-1.warc.gz`. A collection has no dot: what has one is a job named after its host.
 pub(crate) const METADATA: &str =
-    r"^(?:[^-]+-)??(?<job>\d+)(?:-(?<harvest>\d+))?-metadata-\d+\.w?arc(?:\.gz|\.zst)?$";
+    r"^(?:[^-.]+-)??(?<job>\d+)(?:-(?<harvest>\d+))?-metadata-\d+\.w?arc(?:\.gz|\.zst)?$";
 
 /// The name of a file is one word in an index line and in a PATH line.
 const LONGEST: usize = 200;
@@ -198,6 +203,18 @@ mod tests {
             (
                 "BnF-lock.example-2026-metadata-1.warc.gz",
                 ("metadata", some("lock.example"), some("2026"), None),
+            ),
+            (
+                "lock.example-2026-metadata-1.warc.gz",
+                ("metadata", some("lock.example"), some("2026"), None),
+            ),
+            (
+                "demo-20261117074142-metadata-1.warc.gz",
+                ("metadata", some("demo"), some("20261117074142"), None),
+            ),
+            (
+                "BnF-127.0.0.1-20261117074142-metadata-1.warc.gz",
+                ("metadata", some("127.0.0.1"), some("20261117074142"), None),
             ),
             (
                 "BnF-12-metadata-1.warc.gz",

@@ -1,11 +1,12 @@
 //! What every verb works at: the settings, the yard, the stages, and the way things are told.
 
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ecluse_config::Pipeline;
-use ecluse_spool::{ParcelId, Place, SpoolError, Yard};
+use ecluse_spool::{ParcelId, Place, SpoolError, Yard, safe_file_name};
 use ecluse_stage::{Entry, Exit, Failure};
 use ecluse_telemetry::printable;
 
@@ -199,7 +200,7 @@ impl Desk {
         let mut places = Vec::new();
         for stage in &stages {
             self.yard.each_place(stage, &mut |place| {
-                if place.parcel.as_str().starts_with(stem) {
+                if place.parcel.as_str().starts_with(&stem) {
                     places.push(place);
                 }
             })?;
@@ -241,11 +242,15 @@ impl Desk {
 
 /// Returns the beginning of a parcel's name in what somebody typed, which may be a path. Every name begins with nothing: that
 /// is no word for a parcel.
-pub(crate) fn stem_of(word: &str) -> Result<&str, Trouble> {
+pub(crate) fn stem_of(word: &str) -> Result<String, Trouble> {
     let name = word.rsplit('/').next().unwrap_or(word);
-    let stem = name.split('~').next().unwrap_or(name);
+    // Only the attempts follow a parcel's last tilde; Heritrix's own files have two of another kind in their names.
+    let stem = match name.rsplit_once('~') {
+        Some((stem, attempts)) if attempts.bytes().all(|byte| byte.is_ascii_digit()) => stem,
+        _ => name,
+    };
     if !stem.is_empty() && !word.contains("://") {
-        return Ok(stem);
+        return Ok(safe_file_name(OsStr::new(stem)));
     }
     let help = if word.contains("://") {
         "; `ecluse why URL --job JOB` tells of a URL"
@@ -275,6 +280,10 @@ mod tests {
     fn nothing_and_a_url_name_no_parcel() {
         assert_eq!(stem_of("a.warc.gz").unwrap(), "a.warc.gz");
         assert_eq!(stem_of("work/index/held/a.warc.gz~2").unwrap(), "a.warc.gz");
+        assert_eq!(
+            stem_of("WEB-1~host~8443.warc.gz").unwrap(),
+            "WEB-1_host_8443.warc.gz"
+        );
         for word in [
             "",
             "work/index/held/",

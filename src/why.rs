@@ -110,7 +110,7 @@ fn identify(desk: &Desk, what: &str) -> Result<ParcelId, Trouble> {
     let mut known = std::collections::BTreeSet::new();
     for stage in &stages {
         desk.yard.each_finished(stage, &mut |name| {
-            if name.starts_with(stem) && known.len() < 6 {
+            if name.starts_with(&stem) && known.len() < 6 {
                 known.extend(ParcelId::new(name).ok());
             }
         })?;

@@ -224,6 +224,18 @@ fn without_a_server_one_line_says_so() {
 }
 
 #[test]
+fn what_may_not_be_asked_is_told_with_the_option_that_allows_it() {
+    let site = Site::of(1);
+    let archive = Archive::new();
+    let output = archive.ecluse(&["harvest", &site.url("/"), "--quiet"]);
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(64), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.contains("add --allow-private"), "{text}");
+    assert_eq!(site.asked("/"), 0);
+}
+
+#[test]
 fn a_harvest_that_is_stopped_goes_on() {
     let site = Site::of(12);
     let archive = Archive::new();

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use ecluse_config::{Free, Level};
-use ecluse_spool::Room;
-use ecluse_stage::Intake;
+use ecluse_crawl::Crawl;
+use ecluse_spool::{Depths, Room};
+use ecluse_stage::{Intake, Stage};
 use ecluse_telemetry::printable;
 
 use crate::desk::{Desk, Trouble};
@@ -198,7 +199,11 @@ fn machine(desk: &Desk, survey: &Survey, report: &mut Report) {
                 &what,
             );
         }
-        if let Some(last) = stage.last_hour.last.filter(|_| stage.depths.ready > 0) {
+        if let Some(last) = stage
+            .last_hour
+            .last
+            .filter(|_| should_finish(&stage.name, &stage.depths))
+        {
             let what = format!("{}: finished nothing for {}", stage.name, show::age(last));
             report.limits(
                 &last,
@@ -234,6 +239,12 @@ fn machine(desk: &Desk, survey: &Survey, report: &mut Report) {
 fn live(survey: &Survey) -> impl Iterator<Item = &StageView> {
     let stages = survey.stages.iter();
     stages.filter(|stage| !stage.is_end && !stage.is_optional)
+}
+
+/// Tells whether a stage ought to finish something soon: work waits, and it is no crawl with a job in hand, which may take weeks.
+fn should_finish(stage: &str, depths: &Depths) -> bool {
+    let is_crawling = ecluse_config::base_of(stage) == Crawl::NAME && depths.working > 0;
+    depths.ready > 0 && !is_crawling
 }
 
 /// Returns how long a stage lets parcels wait on purpose; nothing for one that gathers none.
@@ -306,4 +317,22 @@ fn figures(desk: &Desk, survey: &Survey) -> String {
         alert.oldest.warn.0.as_secs(),
         alert.oldest.crit.0.as_secs()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crawl_at_work_need_not_finish() {
+        let depths = |ready, working| Depths {
+            ready,
+            working,
+            ..Depths::default()
+        };
+        assert!(should_finish("index", &depths(1, 1)));
+        assert!(!should_finish("index", &depths(0, 1)));
+        assert!(!should_finish("crawl", &depths(1, 1)));
+        assert!(should_finish("crawl", &depths(1, 0)));
+    }
 }

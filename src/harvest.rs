@@ -99,7 +99,7 @@ pub(crate) fn carry_out(desk: &Desk, draft: &Draft) -> Result<(Exit, bool), Trou
         keep(desk, &errand, &report)?;
     }
     tell(desk, &report)?;
-    Ok((report.exit(&ended), whole && !report.no_network))
+    Ok((report.exit(&ended), whole && !report.is_in_vain()))
 }
 
 /// Tells something on the way, to whoever watches.
@@ -199,7 +199,7 @@ fn tell(desk: &Desk, report: &Report) -> Result<(), Trouble> {
         let value = serde_json::to_value(report).map_err(std::io::Error::from)?;
         return desk.print_json(value);
     }
-    if desk.quiet && !report.no_network {
+    if desk.quiet && !report.is_in_vain() {
         return Ok(());
     }
     desk.print(&report.in_words(Paint { color: desk.color }))

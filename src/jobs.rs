@@ -1,7 +1,7 @@
 //! The jobs of the crawl: where each has its directory, and how it is.
 //!
 //! A job says itself how it is, in `status.json`. Whether somebody still works on it is told by the workers' leases: a job that
-//! says it runs and whose worker is gone is stopped.
+//! says it runs and whose worker is dead is stopped, and so is one that has no worker and is silent.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -46,19 +46,19 @@ impl Desk {
     /// Reads how every job is, in the order of their names. One that says nothing yet is left out.
     pub(crate) fn jobs(&self) -> Result<Vec<Job>, Trouble> {
         let mut jobs = Vec::new();
-        let mut pids: Option<Vec<String>> = None;
+        let mut workers: Option<Workers> = None;
         for (name, dir) in self.job_dirs()? {
             // One that cannot be read is being written, or was never ours.
             let Ok(Some(mut status)) = JobStatus::read(&dir) else {
                 continue;
             };
             if status.state != JobState::Finished {
-                let pids = match &mut pids {
-                    Some(pids) => pids,
+                let workers = match &mut workers {
+                    Some(workers) => workers,
                     none => none.insert(self.crawling()?),
                 };
                 let silent = is_silent(&dir);
-                settle(&mut status, pids, silent);
+                settle(&mut status, workers, silent);
             }
             jobs.push(Job { name, dir, status });
         }
@@ -120,16 +120,29 @@ impl Desk {
         Ok(dirs)
     }
 
-    /// Returns the processes of the crawl's living workers.
-    fn crawling(&self) -> Result<Vec<String>, Trouble> {
+    /// Returns the processes of the crawl's workers.
+    fn crawling(&self) -> Result<Workers, Trouble> {
         let lease = self.pipeline.shell(Crawl::NAME).lease.0;
-        let workers = self.yard.workers(Crawl::NAME, lease)?;
-        let living = workers.iter().filter(|worker| worker.alive);
-        Ok(living
-            .filter_map(|worker| WorkerId::parse(std::ffi::OsStr::new(&worker.id)))
-            .map(|id| id.pid().to_owned())
-            .collect())
+        let mut workers = Workers::default();
+        for worker in self.yard.workers(Crawl::NAME, lease)? {
+            let Some(id) = WorkerId::parse(std::ffi::OsStr::new(&worker.id)) else {
+                continue;
+            };
+            let pids = match worker.alive {
+                true => &mut workers.living,
+                false => &mut workers.dead,
+            };
+            pids.push(id.pid().to_owned());
+        }
+        Ok(workers)
     }
+}
+
+/// The processes of a stage's workers: those that live, and those that died with something in hand.
+#[derive(Debug, Default)]
+struct Workers {
+    living: Vec<String>,
+    dead: Vec<String>,
 }
 
 fn is_silent(dir: &std::path::Path) -> bool {
@@ -143,9 +156,9 @@ fn is_silent(dir: &std::path::Path) -> bool {
 }
 
 /// Says `stopped` of a job that nobody works on, whatever its last word was.
-fn settle(status: &mut JobStatus, pids: &[String], silent: bool) {
+fn settle(status: &mut JobStatus, workers: &Workers, silent: bool) {
     let pid = status.pid.to_string();
-    let gone = silent && !pids.contains(&pid);
+    let gone = !workers.living.contains(&pid) && (silent || workers.dead.contains(&pid));
     if gone || status.state == JobState::Stopped {
         status.state = JobState::Stopped;
         status.urls_per_second = 0.0;
@@ -293,13 +306,20 @@ mod tests {
 
     #[test]
     fn a_job_without_a_worker_is_stopped() {
+        let workers = |living: &[&str], dead: &[&str]| Workers {
+            living: living.iter().map(|pid| (*pid).to_owned()).collect(),
+            dead: dead.iter().map(|pid| (*pid).to_owned()).collect(),
+        };
         let mut status = running();
-        settle(&mut status, &[], false);
+        settle(&mut status, &workers(&[], &["11"]), false);
         assert_eq!(status.state, JobState::Running, "it spoke just now");
-        settle(&mut status, &["4711".into()], true);
+        settle(&mut status, &workers(&["4711"], &["4711"]), true);
         assert_eq!(status.state, JobState::Running, "its worker lives");
-        settle(&mut status, &["11".into()], true);
+        settle(&mut status, &workers(&["11"], &[]), true);
         assert_eq!(status.state, JobState::Stopped);
+        let mut status = running();
+        settle(&mut status, &workers(&["11"], &["4711"]), false);
+        assert_eq!(status.state, JobState::Stopped, "its worker died");
         assert_eq!(status.in_flight, 0);
     }
 

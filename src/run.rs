@@ -1,12 +1,13 @@
 //! `ecluse run`: the whole chain in one process, or one process a stage.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ecluse_stage::{Control, Ended, Entry, Exit, Plan, Progress, start_log, supervise};
+use ecluse_telemetry::FOOTER;
 
 use crate::cli::RunOptions;
 use crate::desk::{Desk, Trouble};
@@ -47,7 +48,7 @@ pub(crate) fn run(desk: &Desk, options: &RunOptions) -> Result<ExitCode, Trouble
     let host = std::env::var("ECLUSE_HOST").ok();
     let ended = supervise(plan, &control, &entries, options.workers, host)?;
     if interactive && !desk.quiet {
-        let _ = write!(std::io::stderr(), "\r\x1b[K");
+        draw(String::new());
     }
     tell(desk, &ended)?;
     Ok(ended.exit().into())
@@ -129,8 +130,14 @@ fn progress() -> Progress {
             &parts.join("  "),
             show::columns(std::io::stderr()).saturating_sub(1),
         );
-        let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
+        draw(line);
     })
+}
+
+/// Draws the line; the log comes above it.
+fn draw(line: String) {
+    let start = "\r".to_owned();
+    let _ = FOOTER.draw(&mut std::io::stderr(), "\r", line, start);
 }
 
 pub(crate) fn tell(desk: &Desk, ended: &Ended) -> Result<(), Trouble> {

@@ -224,6 +224,32 @@ fn without_a_server_one_line_says_so() {
 }
 
 #[test]
+fn what_may_not_be_asked_is_told_with_the_option_that_allows_it() {
+    let site = Site::of(1);
+    let archive = Archive::new();
+    let output = archive.ecluse(&["harvest", &site.url("/"), "--quiet"]);
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(64), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.contains("add --allow-private"), "{text}");
+    assert_eq!(site.asked("/"), 0);
+}
+
+#[test]
+fn a_harvest_that_is_killed_is_shown_as_stopped_at_once() {
+    let site = Site::of(12);
+    let archive = Archive::new();
+    let url = site.url("/");
+    let words = ["harvest", &url, "--allow-private", "--delay", "10s"];
+    let mut program = Program::start(archive.command(&words));
+    let state = || archive.json(&["status"])["jobs"][0]["state"].clone();
+    until_so("the job runs", || state() == "running");
+    program.signal(Signal::KILL);
+    program.wait();
+    assert_eq!(state(), "stopped");
+}
+
+#[test]
 fn a_harvest_that_is_stopped_goes_on() {
     let site = Site::of(12);
     let archive = Archive::new();

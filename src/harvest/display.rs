@@ -1,10 +1,10 @@
 //! The progress of a harvest on a terminal: a few lines that are drawn again in place.
 //!
-//! A thread of its own draws, so that something moves while the crews drain after a Ctrl-C. It writes to standard error; what
-//! was drawn is wiped before anything else is told.
+//! A thread of its own draws, so that something moves while the crews drain after a Ctrl-C. It writes to standard error, below
+//! the log; what was drawn is wiped before anything else is told.
 
 use std::collections::HashMap;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use ecluse_crawl::{Crawl, JobState, JobStatus};
 use ecluse_spool::Yard;
 use ecluse_stage::{Progress, Stage, Tally};
-use ecluse_telemetry::printable;
+use ecluse_telemetry::{FOOTER, printable};
 
 use crate::desk::Desk;
 use crate::jobs;
@@ -147,19 +147,12 @@ impl Artist {
 
     /// Draws lines over those that stand there.
     fn draw(&mut self, lines: &[String], widths: Vec<usize>) {
-        let mut text = String::new();
-        let rows = rows(&self.drawn, show::columns(io::stderr()));
-        if rows > 0 {
-            text.push_str(&format!("\x1b[{rows}A"));
-        }
-        text.push('\r');
-        for line in lines {
-            text.push_str(line);
-            text.push_str("\x1b[K\n");
-        }
-        text.push_str("\x1b[J");
+        let columns = show::columns(io::stderr());
+        let home = home(&self.drawn, columns);
+        let text: String = lines.iter().map(|line| format!("{line}\x1b[K\n")).collect();
+        let back = self::home(&widths, columns);
         self.drawn = widths;
-        let _ = io::stderr().write_all(text.as_bytes());
+        let _ = FOOTER.draw(&mut io::stderr(), &home, text, back);
     }
 }
 
@@ -253,6 +246,14 @@ impl Scene {
         lines.push(line);
         let cut = |line: &String| show::cut(line.trim_end(), width);
         lines.iter().map(cut).collect()
+    }
+}
+
+/// Returns what leads from below drawn lines to their beginning.
+fn home(drawn: &[usize], width: usize) -> String {
+    match rows(drawn, width) {
+        0 => "\r".to_owned(),
+        rows => format!("\x1b[{rows}A\r"),
     }
 }
 

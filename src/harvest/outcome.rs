@@ -12,6 +12,9 @@ pub(crate) const LOG: &str = "logs/crawl.log";
 /// A longer line is none of the log.
 const LONGEST_LINE: u64 = 1 << 20;
 
+/// The status of a URL whose address is not public.
+const NOT_PUBLIC: i32 = -5001;
+
 /// Counted outcomes.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Outcomes {
@@ -19,6 +22,8 @@ pub(crate) struct Outcomes {
     pub(crate) failed: BTreeMap<i32, u64>,
     /// Hosts of seeds that could not be reached at all.
     pub(crate) silent: BTreeSet<String>,
+    /// Hosts of seeds that were not asked: their addresses are not public.
+    pub(crate) private: BTreeSet<String>,
     /// Whether one seed was reached.
     pub(crate) reached: bool,
 }
@@ -73,17 +78,22 @@ impl Outcomes {
             *self.failed.entry(status).or_default() += 1;
         }
         if hops == "-" {
-            if is_silence(status) {
-                self.silent.insert(host_of(url).to_owned());
-            } else {
-                self.reached = true;
+            match status {
+                NOT_PUBLIC => drop(self.private.insert(host_of(url).to_owned())),
+                _ if is_silence(status) => drop(self.silent.insert(host_of(url).to_owned())),
+                _ => self.reached = true,
             }
         }
     }
 
-    /// Tells whether every seed ended without an answer.
+    /// Tells whether no seed was reached, and none because nobody answers.
     pub(crate) fn no_network(&self) -> bool {
-        !self.reached && !self.silent.is_empty()
+        !self.reached && self.private.is_empty() && !self.silent.is_empty()
+    }
+
+    /// Tells whether no seed was reached, some because their addresses are not public.
+    pub(crate) fn refused(&self) -> bool {
+        !self.reached && !self.private.is_empty()
     }
 
     /// Returns why URLs failed, the most frequent reason first.
@@ -125,7 +135,7 @@ pub(crate) fn reason(status: i32) -> String {
         -4000 => "a trap",
         -4001 | -4002 => "too far away",
         -5000 => "out of scope",
-        -5001 => "at an address that is not public; --allow-private asks it too",
+        NOT_PUBLIC => "at an address that is not public; --allow-private asks it too",
         -5002 => "blocked by a setting",
         -5003 | -5004 => "the budget was spent",
         -6000 => "taken out by hand",
@@ -180,5 +190,20 @@ mod tests {
         let silent: Vec<_> = outcomes.silent.iter().map(String::as_str).collect();
         assert_eq!(silent, ["a.example:80", "b.example"]);
         assert!(!Outcomes::default().no_network(), "no log says nothing");
+    }
+
+    #[test]
+    fn seeds_at_addresses_that_are_not_public_are_refused_and_not_silent() {
+        let private = "2026-01-01T00:00:00.000Z -5001          - http://127.0.0.1:80/x - - unknown #001 - - a -";
+        let silent =
+            "2026-01-01T00:00:00.000Z    -2          - https://b.example/ - - unknown #001 - - b -";
+        let good = "2026-01-01T00:00:00.000Z   200       1234 http://a.example/ - - text/html #001 - - a -";
+        for lines in [vec![private], vec![private, silent]] {
+            let outcomes = outcomes(&lines);
+            assert!(outcomes.refused() && !outcomes.no_network());
+            assert!(outcomes.private.contains("127.0.0.1:80"));
+        }
+        assert!(!outcomes(&[private, good]).refused());
+        assert!(!outcomes(&[silent]).refused());
     }
 }

@@ -48,6 +48,10 @@ pub(crate) struct Report {
     pub(crate) silent: BTreeSet<String>,
     /// No seed could be reached at all.
     pub(crate) no_network: bool,
+    /// Hosts of seeds that were not asked: their addresses are not public.
+    pub(crate) private: BTreeSet<String>,
+    /// No seed was reached, because of these.
+    pub(crate) refused: bool,
     pub(crate) files: Vec<Stored>,
     pub(crate) index: Option<Index>,
     pub(crate) held: Vec<Need>,
@@ -106,7 +110,9 @@ impl Report {
             bytes: status.bytes,
             failed: outcomes.reasons(),
             no_network: outcomes.no_network() && status.captures + status.revisits == 0,
+            refused: outcomes.refused() && status.captures + status.revisits == 0,
             silent: outcomes.silent,
+            private: outcomes.private,
             files: files_of(desk, errand)?,
             index: index_of(desk)?,
             held: needs
@@ -123,8 +129,15 @@ impl Report {
     pub(crate) fn exit(&self, ended: &Ended) -> Exit {
         match ended.exit() {
             Exit::Done if self.stopped || self.no_network => Exit::Deferred,
+            // To wait does not help: the command must say something else.
+            Exit::Done if self.refused => Exit::Usage,
             exit => exit,
         }
+    }
+
+    /// Tells whether it was done and brought nothing, which is told even to who wants to hear nothing.
+    pub(crate) fn is_in_vain(&self) -> bool {
+        self.no_network || self.refused
     }
 
     /// Tells whether nothing is left to do.
@@ -151,7 +164,7 @@ impl Report {
         if let Some(why) = self.ended_early.as_ref().filter(|_| self.crawled) {
             row("ended", why.clone());
         }
-        if !self.no_network {
+        if !self.is_in_vain() {
             row("fetched", self.fetched());
             if !self.failed.is_empty() {
                 row("failed", self.failures());
@@ -191,10 +204,20 @@ impl Report {
             return "stopped; run the same command to go on".into();
         }
         if self.no_network {
-            let hosts: Vec<&str> = self.silent.iter().take(5).map(String::as_str).collect();
-            let more = if self.silent.len() > 5 { " …" } else { "" };
-            let hosts = printable(hosts.join(", ").as_bytes());
-            return format!("no network, or these hosts do not answer: {hosts}{more}");
+            return format!(
+                "no network, or these hosts do not answer: {}",
+                some(&self.silent)
+            );
+        }
+        if self.refused {
+            let silent = match self.silent.is_empty() {
+                true => String::new(),
+                false => format!("; no answer from {}", some(&self.silent)),
+            };
+            return format!(
+                "nothing was fetched, the address is not public: {}{silent}; add --allow-private to ask there too",
+                some(&self.private)
+            );
         }
         let went_on = if self.went_on {
             ", went on with what was begun"
@@ -253,6 +276,13 @@ impl Report {
         }
         line
     }
+}
+
+/// Names the first few hosts, which came from outside.
+fn some(hosts: &BTreeSet<String>) -> String {
+    let first: Vec<&str> = hosts.iter().take(5).map(String::as_str).collect();
+    let more = if hosts.len() > 5 { " …" } else { "" };
+    format!("{}{more}", printable(first.join(", ").as_bytes()))
 }
 
 fn parent_of(place: &str) -> String {
@@ -341,6 +371,8 @@ mod tests {
             }],
             silent: BTreeSet::new(),
             no_network: false,
+            private: BTreeSet::new(),
+            refused: false,
             files: vec![Stored {
                 name: "a.example-20260101000000-x.warc.gz".into(),
                 bytes: 900,
@@ -387,5 +419,25 @@ mod tests {
             "a.example-20260101000000: no network, or these hosts do not answer: a.example\n"
         );
         assert_eq!(report.exit(&Ended::default()), Exit::Deferred);
+    }
+
+    #[test]
+    fn a_harvest_that_may_not_ask_says_how_it_may() {
+        let mut report = Report {
+            captures: 0,
+            revisits: 0,
+            refused: true,
+            private: ["127.0.0.1:80".to_owned()].into(),
+            ..report()
+        };
+        let text = report.in_words(Paint { color: false });
+        assert_eq!(
+            text,
+            "a.example-20260101000000: nothing was fetched, the address is not public: 127.0.0.1:80; add --allow-private to ask there too\n"
+        );
+        assert_eq!(report.exit(&Ended::default()), Exit::Usage);
+        report.silent.insert("b.example".to_owned());
+        let text = report.in_words(Paint { color: false });
+        assert!(text.contains("; no answer from b.example; "), "{text}");
     }
 }

@@ -116,17 +116,17 @@ impl Frontier {
     /// Counts a URL that is in its queue no more.
     fn count_out(&mut self, flight: &InFlight, status: i32, state: SeenState) -> Result<()> {
         let good = state == SeenState::Done;
-        let penalty = match good || is_disregarded(status) {
-            true => 0,
-            false => u64::from(self.settings.error_penalty),
+        let cost = match state {
+            SeenState::Failed if is_disregarded(status) => 0,
+            SeenState::Failed => flight.cost.saturating_add(self.settings.error_penalty),
+            SeenState::Done | SeenState::Queued => flight.cost,
         };
         let mut retired = false;
         self.change_queue(&flight.queue, |queue| {
             retired = matches!(queue.place, Place::Retired(_));
             queue.done += u64::from(good);
             queue.failed += u64::from(!good);
-            let cost = u64::from(flight.cost) + penalty;
-            queue.spent = queue.spent.saturating_add(cost);
+            queue.spent = queue.spent.saturating_add(u64::from(cost));
             queue.queued -= 1;
         })?;
         self.totals.done += u64::from(good);
@@ -238,7 +238,7 @@ impl Frontier {
 }
 
 /// Tells whether a URL is given up for a rule of ours or of robots.txt, and not because it failed. These are Heritrix's
-/// disregards, which cost no penalty: too many hops, out of scope, blocked, deleted, forbidden by robots.txt.
+/// disregards, which cost a queue nothing: too many hops, out of scope, blocked, deleted, forbidden by robots.txt.
 fn is_disregarded(status: i32) -> bool {
     matches!(status, -4002..=-4001 | -5002..=-5000 | -6000 | -9998)
 }

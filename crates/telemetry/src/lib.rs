@@ -1,6 +1,7 @@
 //! Logs and metrics: what a stage says about itself.
 //!
 //! * [`log`] sends `tracing` events to the journal, or as JSON or text to stderr.
+//! * [`FOOTER`] stays below the log on a terminal: the progress of the work.
 //! * [`Registry`] and [`Metrics`] hold every figure there is and render them in one exposition.
 //! * [`http`] gives them out on an address, [`textfile`] in a file for node_exporter.
 //! * [`printable`] makes a name from outside safe to show.
@@ -9,6 +10,7 @@
 //! here can stop the work: a log line or a scrape that fails is dropped.
 
 mod family;
+mod footer;
 pub mod http;
 pub mod log;
 mod metrics;
@@ -17,6 +19,7 @@ mod registry;
 pub mod textfile;
 
 pub use crate::family::{Exposition, Family, Kind};
+pub use crate::footer::{FOOTER, Footer};
 pub use crate::http::{Health, Server};
 pub use crate::metrics::{Cause, CrawlFigures, Depth, Depths, Metrics, ResultKind, State};
 pub use crate::printable::printable;

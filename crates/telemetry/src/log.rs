@@ -21,6 +21,7 @@ use tracing_subscriber::reload;
 
 use self::entry::{Entry, Fields};
 use self::journal::Journal;
+use crate::footer::FOOTER;
 
 /// The form of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -234,7 +235,7 @@ where
                 };
                 let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
                 // One write a line: lines of several processes do not mix in a pipe.
-                out.write_all(line.as_bytes())
+                FOOTER.write_above(&mut *out, &line)
             }
             Sink::Journal(journal) => journal
                 .send(&entry)

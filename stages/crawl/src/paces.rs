@@ -35,6 +35,10 @@ impl Paces {
             .open(path)?;
         let mut bytes = Vec::new();
         (&mut file).take(LONGEST).read_to_end(&mut bytes)?;
+        // A full disk may have cut the last line: the next one would go on with its figures.
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n');
+        bytes.truncate(whole.map_or(0, |end| end + 1));
+        file.set_len(bytes.len() as u64)?;
         file.seek(SeekFrom::End(0))?;
         let paces = Self {
             file,
@@ -60,10 +64,9 @@ impl Paces {
     }
 }
 
-/// Reads the lines that are whole.
+/// Reads lines; what is none of ours is left out.
 fn parse(text: &str) -> Vec<Rest> {
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    let rests = whole.lines().filter_map(|line| {
+    let rests = text.lines().filter_map(|line| {
         let (until, group) = line.split_once(' ')?;
         Some(Rest {
             group: group.to_owned(),
@@ -104,9 +107,18 @@ mod tests {
     }
 
     #[test]
-    fn half_a_line_is_none() {
-        assert_eq!(parse("12 a\nx b\n99"), [rest("a", 12)]);
-        assert_eq!(parse("99 a"), []);
-        assert_eq!(parse(""), []);
+    fn half_a_line_is_none_and_the_next_one_does_not_go_on_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("paces");
+        std::fs::write(&path, "12 a\nx b\n99").unwrap();
+        let (mut paces, found) = Paces::open(&path).unwrap();
+        assert_eq!(found, [rest("a", 12)]);
+        paces.note("b", 13).unwrap();
+        assert_eq!(
+            Paces::open(&path).unwrap().1,
+            [rest("a", 12), rest("b", 13)]
+        );
+        std::fs::write(&path, "99 a").unwrap();
+        assert_eq!(Paces::open(&path).unwrap().1, []);
     }
 }

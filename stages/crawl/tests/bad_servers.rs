@@ -424,6 +424,31 @@ fn robots_that_lead_to_where_nobody_may_ask_end() {
 }
 
 #[test]
+fn robots_that_lead_to_their_like_are_followed() {
+    let mut beside = Beside::new();
+    let target = "/robots.txt;jsessionid=0123456789abcdef0123456789abcdef";
+    beside.web.host("bad.test", move |request, wire| {
+        let there = format!("Location: {target}\r\n");
+        let rules = b"User-agent: *\nDisallow: /no";
+        wire.answer(&match request.target.as_str() {
+            "/robots.txt" => Answer::new("302 Found", &there, b""),
+            path if path == target => Answer::of("text/plain", rules),
+            _ => html("page"),
+        })
+    });
+    // Both are one URL to the frontier, and as a link it would not be followed.
+    beside
+        .order
+        .set("scope.reject-regexes", "['.*;jsessionid=.*']");
+    beside.order.seed(beside.bad("/"));
+    beside.order.seed(beside.bad("/no"));
+    let harvest = beside.crawl();
+    assert_eq!(harvest.line(&beside.bad("/")).status, 200);
+    assert_eq!(harvest.line(&beside.bad("/no")).status, -9998);
+    assert_eq!(asked_for_robots(&beside.web), 1);
+}
+
+#[test]
 fn robots_that_lead_to_a_slow_host_are_asked_for_once() {
     let mut beside = Beside::new();
     let target = beside.web.url("slow.test", "/r");

@@ -348,11 +348,16 @@ impl Engine<'_> {
             self.warcs.append(parts)?;
         }
         self.in_flight -= 1;
+        let mut led = Led::Nowhere;
         if let Some(body) = body {
-            self.settle_robots(&capture, &body)?;
+            led = self.settle_robots(&capture, &body)?;
             capture.crawl_delay = self.crawl_delay(&capture.url).or(capture.crawl_delay);
         }
         let finished = self.finish_capture(&capture)?;
+        if let Led::To(url) = led {
+            // Not before: it may be the same URL to the frontier, which would know it as queued.
+            self.queue_led(&capture.item, &url)?;
+        }
         let is_over = !matches!(finished, Finished::Retrying { .. } | Finished::PutBack);
         if is_over {
             annotations.splice(0..0, capture.exchange.annotations());
@@ -515,8 +520,8 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Takes in a robots.txt for all who wait for it, or follows it on.
-    fn settle_robots(&mut self, capture: &Capture, body: &[u8]) -> Result<(), Failure> {
+    /// Takes in a robots.txt for all who wait for it, or says where it leads them.
+    fn settle_robots(&mut self, capture: &Capture, body: &[u8]) -> Result<Led, Failure> {
         let exchange = &capture.exchange;
         let at = Duration::from_millis(now().0);
         let status = exchange.head.status().unwrap_or(0);
@@ -531,11 +536,7 @@ impl Engine<'_> {
                 let answer = Answer::RedirectedTooOften;
                 book.learn(&self.order, &follower.authority, answer, at);
             }
-            drop(book);
-            return match led {
-                Led::To(url) => self.queue_led(&capture.item, &url),
-                Led::Nowhere => Ok(()),
-            };
+            return Ok(led);
         }
         let answer = match exchange.shape {
             Shape::Http => Answer::Response { status, body },
@@ -560,7 +561,7 @@ impl Engine<'_> {
             let standing = book.standing(&follower.authority, at);
             self.is_told_to_wait |= standing.is_some_and(|known| known.crawl_delay().is_some());
         }
-        Ok(())
+        Ok(Led::Nowhere)
     }
 
     fn queue_led(&mut self, item: &Item, url: &Url) -> Result<(), Failure> {

@@ -1,4 +1,5 @@
-//! Any bytes are read to their end: no panic, records in order and inside the file, damage within its limit.
+//! Any bytes are read to their end: no panic, records in order and inside the file, damage within its limit. A sound
+//! member, cut out by its offset and length, is a file of that one record.
 //!
 //! The first byte chooses the window: the usual one, or the smallest, in which all records are streamed.
 
@@ -6,7 +7,7 @@
 
 use std::io;
 
-use ecluse_warc::{Extent, Limits, WarcReader};
+use ecluse_warc::{Compression, Extent, Limits, Reason, WarcReader};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -24,6 +25,7 @@ fuzz_target!(|data: &[u8]| {
             member_bytes: 0,
             header_bytes: 0,
             prefix_bytes: 0,
+            bomb_bytes: 0,
             ..usual
         }
     };
@@ -47,11 +49,36 @@ fuzz_target!(|data: &[u8]| {
         } else {
             io::copy(&mut record, &mut io::sink()).expect("a slice does not fail");
         }
+        let number = record.number();
         if let Extent::Own { offset, length } = record.finish().expect("a slice does not fail") {
             assert!(offset >= behind && length > 0);
             behind = offset + length;
             assert!(behind <= file.len() as u64);
+            let is_sound = reader.damage_count() < 10
+                && reader.damages().iter().all(|damage| {
+                    damage.record != number || matches!(damage.reason, Reason::Garbage { .. })
+                });
+            if is_sound && reader.compression() == Compression::Gzip {
+                is_one_record(&file[offset as usize..behind as usize], limits);
+            }
         }
     }
     assert!(reader.damages().len() <= limits.damages);
 });
+
+fn is_one_record(member: &[u8], limits: Limits) {
+    // A trailer that stands there twice, with a member behind the second, is taken for the end where it stands last.
+    let trailer = &member[member.len().saturating_sub(8)..];
+    if member.windows(8).filter(|bytes| *bytes == trailer).count() > 1 {
+        return;
+    }
+    let mut reader = WarcReader::new(member, limits);
+    let record = reader.next().expect("a slice does not fail");
+    let extent = record.expect("it was one before").finish();
+    let whole = Extent::Own {
+        offset: 0,
+        length: member.len() as u64,
+    };
+    assert_eq!(extent.expect("a slice does not fail"), whole);
+    assert!(reader.next().expect("a slice does not fail").is_none());
+}

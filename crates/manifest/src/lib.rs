@@ -109,29 +109,31 @@ impl Manifest {
     /// gone or has changed.
     ///
     /// Where the same bytes were found under another path meanwhile, and left alone because of this ticket, that path
-    /// is returned and the row stays: the ticket must take them from there. Otherwise the name is free again.
-    pub fn forgo(&mut self, name: &str, ticket: &str) -> Result<Option<String>> {
+    /// is returned and the row stays: the ticket must take them from there. `is_there` tells whether there still is
+    /// something. Otherwise the name is free again.
+    pub fn forgo(
+        &mut self,
+        name: &str,
+        ticket: &str,
+        is_there: impl Fn(&str) -> bool,
+    ) -> Result<Option<String>> {
         let fail = || during("take back", name);
         let transaction = self.begin("take back", name)?;
-        let begun: bool = transaction
+        let begun: Option<bool> = transaction
             .query_row(
-                "SELECT count(*) FROM file WHERE name = ?1 AND ticket = ?2 AND state = 'ingested'",
+                "SELECT ticket IS ?2 AND state = 'ingested' FROM file WHERE name = ?1",
                 [name, ticket],
-                |row| row.get(0),
-            )
-            .map_err(fail())?;
-        if !begun {
-            return Ok(None);
-        }
-        let elsewhere = transaction
-            .query_row(
-                "SELECT source FROM skipped WHERE file = ?1 ORDER BY at DESC, source LIMIT 1",
-                [name],
                 |row| row.get(0),
             )
             .optional()
             .map_err(fail())?;
-        if elsewhere.is_none() {
+        if begun == Some(false) {
+            return Ok(None);
+        }
+        // Without a row, the name was freed before; what was left alone may have come back since.
+        let elsewhere = elsewhere(&transaction, name).map_err(fail())?;
+        let elsewhere = elsewhere.into_iter().find(|source| is_there(source));
+        if elsewhere.is_none() && begun == Some(true) {
             transaction
                 .execute("DELETE FROM file WHERE name = ?1", [name])
                 .map_err(fail())?;
@@ -359,6 +361,14 @@ fn insert(transaction: &Transaction<'_>, file: &NewFile<'_>) -> rusqlite::Result
     )
 }
 
+/// Returns where else a file was found, the last first.
+fn elsewhere(transaction: &Transaction<'_>, name: &str) -> rusqlite::Result<Vec<String>> {
+    let sql = "SELECT source FROM skipped WHERE file = ?1 ORDER BY at DESC, source";
+    let mut statement = transaction.prepare_cached(sql)?;
+    let rows = statement.query_map([name], |row| row.get(0))?;
+    rows.collect()
+}
+
 fn skip(transaction: &Transaction<'_>, file: &NewFile<'_>) -> rusqlite::Result<usize> {
     transaction.execute(
         &format!(
@@ -385,7 +395,7 @@ fn put_copy(
             "INSERT INTO copy (file, kind, target, place, bytes, sha256, proof, made) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, {NOW}) \
              ON CONFLICT (file, kind, target) DO UPDATE SET \
-             place = ?4, bytes = ?5, sha256 = ?6, proof = ?7"
+             place = ?4, bytes = ?5, sha256 = ?6, proof = ?7, checked = NULL, found = NULL"
         ),
         params![
             name,

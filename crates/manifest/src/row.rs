@@ -189,6 +189,15 @@ pub struct CopyRow {
     pub found: Option<String>,
 }
 
+impl CopyRow {
+    /// Tells whether it was not what it should be when it was last read again.
+    pub fn is_bad(&self) -> bool {
+        self.found
+            .as_deref()
+            .is_some_and(|found| found.starts_with("bad"))
+    }
+}
+
 pub(crate) const SELECT: &str = "SELECT name, bytes, sha256, kind, job, harvest, collection, source, \
      state, captures, damages, generation, deleted FROM file";
 

@@ -48,13 +48,15 @@ CREATE TABLE skipped (
     source TEXT NOT NULL,
     at     TEXT NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX skipped_by_file ON skipped (file, source);
 CREATE TABLE frozen (
     one   INTEGER PRIMARY KEY CHECK (one = 1),
     why   TEXT NOT NULL,
     since TEXT NOT NULL
 );
 ";
+
+const SKIPPED_BY_FILE: &str =
+    "CREATE INDEX IF NOT EXISTS skipped_by_file ON skipped (file, source)";
 
 /// Makes the tables in an empty database; refuses one of a later version.
 pub(crate) fn prepare(connection: &mut Connection, path: &Path) -> Result<()> {
@@ -75,7 +77,9 @@ pub(crate) fn prepare(connection: &mut Connection, path: &Path) -> Result<()> {
         }
         transaction.commit().map_err(at)?;
     }
-    check(connection, path)
+    check(connection, path)?;
+    // The first manifests had none. Where it is there, nothing is written.
+    connection.execute_batch(SKIPPED_BY_FILE).map_err(at)
 }
 
 /// Refuses a database of a later version.

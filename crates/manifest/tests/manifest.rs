@@ -63,23 +63,62 @@ fn a_ticket_that_handed_nothing_over_gives_its_name_back() {
     let mut manifest = open(dir.path());
     let name = "a.warc.gz";
     manifest.ingest(&new_file(name, "aa", "t1")).unwrap();
-    assert_eq!(manifest.forgo(name, "t2").unwrap(), None);
+    assert_eq!(manifest.forgo(name, "t2", |_| true).unwrap(), None);
     assert_eq!(state(&manifest, name), State::Ingested, "not its file");
-    assert_eq!(manifest.forgo(name, "t1").unwrap(), None);
+    assert_eq!(manifest.forgo(name, "t1", |_| true).unwrap(), None);
     assert_eq!(manifest.file(name).unwrap(), None);
     let taken = manifest.ingest(&new_file(name, "bb", "t2")).unwrap();
     assert_eq!(taken, Ingested::New);
 
     // Another left the same bytes to it: they are told, and it must take them.
     manifest.ingest(&new_file(name, "bb", "t3")).unwrap();
-    let elsewhere = manifest.forgo(name, "t2").unwrap();
+    let elsewhere = manifest.forgo(name, "t2", |_| true).unwrap();
     assert_eq!(elsewhere.as_deref(), Some("/harvested/a"));
     assert_eq!(state(&manifest, name), State::Ingested);
 
     // What has gone further was handed over.
     manifest.indexed(name, 1, 0).unwrap();
-    assert_eq!(manifest.forgo(name, "t2").unwrap(), None);
+    assert_eq!(manifest.forgo(name, "t2", |_| true).unwrap(), None);
     assert_eq!(state(&manifest, name), State::Indexed);
+}
+
+#[test]
+fn a_name_is_free_once_its_bytes_are_nowhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut manifest = open(dir.path());
+    let name = "a.warc.gz";
+    manifest.ingest(&new_file(name, "aa", "t1")).unwrap();
+    manifest.ingest(&new_file(name, "aa", "t2")).unwrap();
+    // What was left to the first ticket has gone as well: a third must not be left to it.
+    assert_eq!(manifest.forgo(name, "t1", |_| false).unwrap(), None);
+    assert_eq!(manifest.file(name).unwrap(), None);
+    // It comes back, as a disk that was not mounted does, and its own ticket is done with.
+    let elsewhere = manifest.forgo(name, "t1", |_| true).unwrap();
+    assert_eq!(elsewhere.as_deref(), Some("/harvested/a"));
+    let taken = manifest.ingest(&new_file(name, "aa", "t3")).unwrap();
+    assert_eq!(taken, Ingested::New);
+    assert_eq!(manifest.forgo(name, "t1", |_| true).unwrap(), None);
+}
+
+#[test]
+fn a_manifest_without_an_index_is_given_it() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(dir.path()));
+    let path = dir.path().join("manifest.sqlite");
+    let count = |connection: &rusqlite::Connection| -> i64 {
+        let sql = "SELECT count(*) FROM sqlite_master WHERE name = 'skipped_by_file'";
+        connection.query_row(sql, [], |row| row.get(0)).unwrap()
+    };
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection
+        .execute_batch("DROP INDEX skipped_by_file")
+        .unwrap();
+    drop(open(dir.path()));
+    assert_eq!(count(&connection), 1);
+    // Where it is there, opening waits for nobody who writes.
+    connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+    drop(open(dir.path()));
+    connection.execute_batch("ROLLBACK").unwrap();
 }
 
 #[test]

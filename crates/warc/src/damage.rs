@@ -57,6 +57,14 @@ pub enum Reason {
         /// How many bytes were inflated before the end.
         inflated: u64,
     },
+    /// The member inflates beyond all measure, and was given up.
+    #[error("a bomb: {packed} bytes of the member inflate to more than {limit}")]
+    Bomb {
+        /// How many of its bytes were read.
+        packed: u64,
+        /// What a member that deflates so well may inflate to.
+        limit: u64,
+    },
     /// A zstd frame cannot be read: it wants a larger window, or a dictionary that is not there.
     #[error("cannot read zstd frame: {message}")]
     Frame {
@@ -87,6 +95,9 @@ pub enum Reason {
         /// The limit.
         limit: usize,
     },
+    /// A line in the record header starts another record.
+    #[error("record header breaks off where another record starts")]
+    BrokenHeader,
     /// The file ends inside a record header.
     #[error("file ends in a record header")]
     TruncatedHeader,

@@ -78,6 +78,11 @@ pub(crate) fn warc_version(start: &[u8]) -> Option<Version> {
     Some(Version { major, minor })
 }
 
+/// Tells whether a line, without its end, is the first one of a WARC record.
+pub(crate) fn is_version_line(line: &[u8]) -> bool {
+    line.len() <= 11 && warc_version(line).is_some()
+}
+
 fn number(bytes: &[u8]) -> Option<(u16, &[u8])> {
     let digits = bytes
         .iter()

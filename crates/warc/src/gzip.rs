@@ -154,10 +154,25 @@ impl Header {
             return Self::Absent;
         }
         match Self::length(bytes, flags) {
+            // As zlib has it: what is taken here must be readable by others.
+            Some(length) if length <= bytes.len() && !Self::is_sound(&bytes[..length], flags) => {
+                Self::Absent
+            }
             Some(length) if length <= bytes.len() => Self::Complete(length),
             _ if bytes.len() >= HEADER_LIMIT => Self::Absent,
             _ => Self::Incomplete,
         }
+    }
+
+    /// Tells whether the header has the checksum that it states, if it states one.
+    fn is_sound(header: &[u8], flags: u8) -> bool {
+        if flags & 0b0000_0010 == 0 {
+            return true;
+        }
+        let Some((before, stated)) = header.split_last_chunk::<2>() else {
+            return false;
+        };
+        libdeflater::crc32(before).to_le_bytes()[..2] == stated[..]
     }
 
     fn length(bytes: &[u8], flags: u8) -> Option<usize> {
@@ -486,7 +501,8 @@ pub(crate) mod tests {
         let mut full = vec![0x1F, 0x8B, 0x08, 0b0001_1110, 0, 0, 0, 0, 0, 3];
         full.extend([4, 0]);
         full.extend(b"LX\0\0name\0comment\0");
-        full.extend([0, 0]);
+        let sum = libdeflater::crc32(&full).to_le_bytes();
+        full.extend(&sum[..2]);
         full.extend(&plain[10..]);
         assert_eq!(
             inflate(&full, 100).0,
@@ -497,6 +513,9 @@ pub(crate) mod tests {
         );
         assert_eq!(Header::parse(&full[..14]), Header::Incomplete);
         assert_eq!(Header::parse(&[0x1F, 0x8B, 0x08, 0xE0]), Header::Absent);
+        // Half members before a whole one look like a header of every field, with a wrong sum.
+        let padded = [&MAGIC, &MAGIC, &plain[..]].concat();
+        assert_eq!(Header::parse(&padded), Header::Absent);
     }
 
     #[test]

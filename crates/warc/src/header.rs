@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use memchr::memchr;
 
-use crate::text;
+use crate::{format, text};
 
 /// One named field of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +86,8 @@ pub(crate) enum Unread {
     Unfinished,
     /// There are more lines than allowed.
     TooManyLines,
+    /// A line in it starts another record.
+    BrokenOff,
 }
 
 /// Reads all fields from `start` into `spans` and returns the length of the header, its blank line included.
@@ -122,6 +124,8 @@ pub(crate) fn parse(
                 });
                 Previous::Field
             }
+            // Were it passed over, each of many such lines would be the start of a header that runs to the limit.
+            None if format::is_version_line(line.text) => return Err(Unread::BrokenOff),
             None => Previous::Other,
         };
     }

@@ -9,6 +9,8 @@
 pub struct Limits {
     /// A member that inflates to more is read through a sliding window, and so is a record that is larger.
     pub member_bytes: usize,
+    /// A member that inflates to more, and to more than [`BOMB_RATIO`](Self::BOMB_RATIO) times its own size, is damage.
+    pub bomb_bytes: u64,
     /// A record header (or an ARC URL-record line) of more bytes is damage.
     pub header_bytes: usize,
     /// A record header of more lines is damage.
@@ -27,6 +29,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             member_bytes: 8 << 20,
+            bomb_bytes: 8 << 30,
             header_bytes: 256 << 10,
             header_lines: 1_000,
             prefix_bytes: 256 << 10,
@@ -38,6 +41,9 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// How much larger than its packed bytes a bomb is. Text and logs stay far below; gzip cannot go beyond 1,032.
+    pub const BOMB_RATIO: u64 = 200;
+
     /// Returns these limits with each one raised to what the reader cannot work without.
     pub(crate) fn workable(self) -> Self {
         let header_bytes = self.header_bytes.max(1 << 10);

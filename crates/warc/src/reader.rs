@@ -132,6 +132,13 @@ impl<Source: Read> WarcReader<Source> {
         self.unpacked.damages().total()
     }
 
+    /// Returns the last member that was given up because it inflates beyond all measure, however many damages came
+    /// before it.
+    #[must_use]
+    pub fn bomb(&self) -> Option<&Damage> {
+        self.unpacked.bomb()
+    }
+
     /// Returns how many records were found so far.
     #[must_use]
     pub fn record_count(&self) -> u64 {
@@ -230,6 +237,7 @@ impl<Source: Read> WarcReader<Source> {
             match header::parse(bytes, first_line, self.limits.header_lines, &mut self.spans) {
                 Ok(header_bytes) => header_bytes,
                 Err(Unread::Unfinished) => return None,
+                Err(Unread::BrokenOff) => return Some(Err(Reason::BrokenHeader)),
                 Err(Unread::TooManyLines) => {
                     return Some(Err(Reason::HeaderLines {
                         limit: self.limits.header_lines,
@@ -452,6 +460,7 @@ impl<Source: Read> WarcReader<Source> {
         };
         let skipped = if self.unpacked.compression() == Compression::None
             || self.unpacked.member_index() <= 1
+            || reason == Reason::BrokenHeader
         {
             self.find_record()?
         } else {
@@ -753,9 +762,9 @@ fn find_start(bytes: &[u8], complete: bool, seen: Option<Format>) -> Search {
         let line = text::trim_end(&rest[..newline.unwrap_or(rest.len())]);
         let next = newline.map_or(rest.len(), |newline| newline + 1);
         let is_start = match seen {
-            Some(Format::Warc) => is_warc_start(line),
+            Some(Format::Warc) => format::is_version_line(line),
             Some(Format::Arc) => UrlLine::parse_strictly(line).is_some(),
-            None => is_warc_start(line) || UrlLine::parse_strictly(line).is_some(),
+            None => format::is_version_line(line) || UrlLine::parse_strictly(line).is_some(),
         };
         if is_start {
             return Search::Found(at);
@@ -767,10 +776,6 @@ fn find_start(bytes: &[u8], complete: bool, seen: Option<Format>) -> Search {
     } else {
         Search::Unsure(bytes.len())
     }
-}
-
-fn is_warc_start(line: &[u8]) -> bool {
-    line.len() <= 11 && format::warc_version(line).is_some()
 }
 
 /// Finds the end of an HTTP head that is longer than what is at hand.

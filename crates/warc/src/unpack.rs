@@ -12,7 +12,7 @@ use std::io::{self, Read};
 
 use memchr::memmem;
 
-use crate::damage::{DamageLog, Reason, Snippet};
+use crate::damage::{Damage, DamageLog, Reason, Snippet};
 use crate::format::{Compression, Format};
 use crate::frame::{self, ZstdStream};
 use crate::gzip::{self, GzipStream, Step, Whole};
@@ -41,6 +41,7 @@ pub(crate) struct Unpacked<Source> {
     end: usize,
     member: Member,
     damages: DamageLog,
+    bomb: Option<Damage>,
     /// The number of the record that damage is laid to.
     record: u64,
 }
@@ -85,6 +86,7 @@ impl<Source: Read> Unpacked<Source> {
                 ..Member::default()
             },
             damages: DamageLog::new(limits.damages),
+            bomb: None,
             record: 1,
         }
     }
@@ -167,6 +169,10 @@ impl<Source: Read> Unpacked<Source> {
 
     pub(crate) fn damages(&self) -> &DamageLog {
         &self.damages
+    }
+
+    pub(crate) fn bomb(&self) -> Option<&Damage> {
+        self.bomb.as_ref()
     }
 
     pub(crate) fn report(&mut self, offset: u64, reason: Reason) {
@@ -336,9 +342,8 @@ impl<Source: Read> Unpacked<Source> {
             self.end -= self.position;
             self.position = 0;
         }
-        let size = (wanted + CHUNK_BYTES)
-            .next_multiple_of(CHUNK_BYTES)
-            .min(self.limits.member_bytes);
+        // Some more than is wanted, always: each step must bring something that was worth the move.
+        let size = (wanted + CHUNK_BYTES).next_multiple_of(CHUNK_BYTES);
         if self.data.len() < size {
             enlarge(&mut self.data, size, self.end);
         }
@@ -386,6 +391,8 @@ impl<Source: Read> Unpacked<Source> {
                 {
                     let inflated = self.inflated();
                     self.fail(Reason::TruncatedMember { inflated })?;
+                } else if self.inflated() > self.limits.bomb_bytes {
+                    self.give_up_bomb()?;
                 }
                 Ok(())
             }
@@ -398,6 +405,27 @@ impl<Source: Read> Unpacked<Source> {
             Compression::Zstd => self.codecs.zstd.as_ref().map_or(0, ZstdStream::inflated),
             _ => self.codecs.gzip().inflated(),
         }
+    }
+
+    /// Ends the member here if it is a bomb, and finds the next one.
+    ///
+    /// Nothing is wrong with its bytes, so the search goes on from here: members that overlap would be a bomb each.
+    fn give_up_bomb(&mut self) -> io::Result<()> {
+        let packed = self.input.offset() - self.member.offset;
+        if self.inflated() / Limits::BOMB_RATIO <= packed {
+            return Ok(());
+        }
+        let reason = Reason::Bomb {
+            packed,
+            limit: self.limits.bomb_bytes,
+        };
+        self.bomb = Some(Damage {
+            record: self.record,
+            offset: self.member.offset,
+            reason: reason.clone(),
+        });
+        self.input.clear_mark();
+        self.fail(reason)
     }
 
     /// Ends the member at the fault, and finds the next one.

@@ -336,6 +336,53 @@ fn a_header_cut_short() {
 }
 
 #[test]
+fn a_header_broken_off_by_another_record() {
+    let bad = b"WARC/1.0\r\nWARC-Type: response\r\n";
+    for pack in [<[u8]>::to_vec, gzip] {
+        let file = [pack(&response(1)), pack(&[&bad[..], &response(2)].concat())].concat();
+        let (seen, damages) = read(&[&file[..], &pack(&response(3))].concat()[..]);
+        assert_eq!(uris(&seen), [uri(1), uri(2), uri(3)]);
+        assert_eq!(reasons(&damages), [&Reason::BrokenHeader]);
+    }
+}
+
+#[test]
+fn first_lines_without_end_are_read_once_each() {
+    // Were each the start of a header of a thousand lines, this would take a thousand times as long.
+    let (seen, damages) = read(&b"WARC/1.0\r\n".repeat(100_000)[..]);
+    assert!(seen.is_empty());
+    let broken = |damage: &Damage| damage.reason == Reason::BrokenHeader;
+    assert!(damages.len() == 1_000 && damages.iter().all(broken));
+}
+
+#[test]
+fn a_bomb_is_given_up_and_its_neighbours_are_read() {
+    let limits = Limits {
+        member_bytes: 1 << 20,
+        bomb_bytes: 4 << 20,
+        ..Limits::default()
+    };
+    let bomb = warc("resource", "urn:bomb", &vec![0; 12 << 20]);
+    let frames = |bytes: &[u8]| zstd::stream::encode_all(bytes, 3).unwrap();
+    for pack in [gzip, frames] {
+        let parts = [response(1), bomb.clone(), response(2)].map(|part| pack(&part));
+        let at = parts[0].len() as u64;
+        let (seen, damages) = read_within(&parts.concat()[..], limits);
+        assert_eq!(uris(&seen), [&uri(1), "urn:bomb", &uri(2)]);
+        let found: Vec<_> = damages
+            .iter()
+            .filter(|damage| matches!(damage.reason, Reason::Bomb { limit: 4194304, .. }))
+            .map(|damage| (damage.record, damage.offset))
+            .collect();
+        assert_eq!(found, [(2, at)]);
+    }
+    // What does not deflate so well may be as large as it is.
+    let large = warc("resource", "urn:large", &common::noise(6 << 20, 5));
+    let (seen, damages) = read_within(&gzip(&large)[..], limits);
+    assert_eq!((uris(&seen), damages), (vec!["urn:large"], vec![]));
+}
+
+#[test]
 fn damaged_members_larger_than_memory() {
     let limits = Limits {
         member_bytes: 1 << 20,

@@ -13,9 +13,10 @@
 mod proof;
 
 use std::collections::HashSet;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Write;
 use std::num::NonZeroUsize;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ecluse_config::Span;
@@ -221,9 +222,12 @@ impl Clean {
         row: &FileRow,
         published: &Published,
         outbox: &Outbox,
-    ) -> Result<Result<Vec<PathBuf>, String>, Failure> {
+    ) -> Result<Result<Vec<Source>, String>, Failure> {
         let mut sources: Vec<String> = row.source.iter().cloned().collect();
         sources.extend(self.manifest.skipped(&row.name).map_err(Failure::halt)?);
+        // A file that was touched, and nothing else, was found twice at one place.
+        sources.sort();
+        sources.dedup();
         let mut present = Vec::new();
         for source in sources {
             let path = PathBuf::from(source);
@@ -234,7 +238,10 @@ impl Clean {
                 )));
             }
             match path.symlink_metadata() {
-                Ok(_) => present.push(path),
+                Ok(metadata) => present.push(Source {
+                    stamp: Stamp::of(&metadata),
+                    path,
+                }),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => return Ok(Err(format!("{}: {error}", path.display()))),
             }
@@ -258,16 +265,19 @@ impl Clean {
         })
     }
 
-    fn act(
-        &mut self,
-        row: &FileRow,
-        sources: &[PathBuf],
-        sweep: &mut Sweep,
-    ) -> Result<(), Failure> {
+    fn act(&mut self, row: &FileRow, sources: &[Source], sweep: &mut Sweep) -> Result<(), Failure> {
         for source in sources {
             let verb = if self.settings.remove {
                 match remove(source) {
-                    Ok(()) => {}
+                    Ok(true) => {}
+                    Ok(false) => {
+                        sweep.kept += 1;
+                        let reason = "it changed after it was read";
+                        tracing::info!(file = row.name, reason, "kept");
+                        return Ok(());
+                    }
+                    // Somebody else was faster.
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
                     // Somebody else's directory: that is no reason to leave the others.
                     Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
                         sweep.kept += 1;
@@ -275,7 +285,7 @@ impl Clean {
                         return Ok(());
                     }
                     Err(error) => {
-                        let shown = source.display();
+                        let shown = source.path.display();
                         return Err(Failure::halt(format!("cannot remove {shown}: {error}")));
                     }
                 }
@@ -285,7 +295,7 @@ impl Clean {
             };
             sweep.files += 1;
             sweep.bytes += row.bytes.unwrap_or_default();
-            let shown = source.display().to_string();
+            let shown = source.path.display().to_string();
             let line = format!("{verb} {}\n", printable(shown.as_bytes()));
             let _ = std::io::stdout().write_all(line.as_bytes());
         }
@@ -314,14 +324,66 @@ impl Clean {
     }
 }
 
+/// A harvested file, as it was before it was read.
+struct Source {
+    path: PathBuf,
+    stamp: Stamp,
+}
+
+/// What tells one state of a file from another.
+#[derive(PartialEq, Eq)]
+struct Stamp {
+    file: (u64, u64),
+    bytes: u64,
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            file: (metadata.dev(), metadata.ino()),
+            bytes: metadata.len(),
+            changed: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
+}
+
+/// Removes a file that is as it was; tells whether it was.
 #[expect(
     clippy::disallowed_methods,
     reason = "this stage is the one that removes harvested files"
 )]
-fn remove(path: &Path) -> std::io::Result<()> {
+fn remove(source: &Source) -> std::io::Result<bool> {
+    let path = &source.path;
+    // Long reads lie between: another file may have taken its place, which nobody has taken in.
+    if Stamp::of(&path.symlink_metadata()?) != source.stamp {
+        return Ok(false);
+    }
     std::fs::remove_file(path)?;
-    match path.parent() {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => Ok(()),
+    if let Some(parent) = path.parent() {
+        File::open(parent)?.sync_all()?;
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_took_the_place_of_a_file_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.warc.gz");
+        let source = || Source {
+            stamp: Stamp::of(&path.symlink_metadata().unwrap()),
+            path: path.clone(),
+        };
+        std::fs::write(&path, "read").unwrap();
+        let read = source();
+        std::fs::write(&path, "another").unwrap();
+        assert!(!remove(&read).unwrap());
+        assert!(path.exists());
+        assert!(remove(&source()).unwrap());
+        assert!(!path.exists());
     }
 }

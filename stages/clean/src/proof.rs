@@ -3,10 +3,12 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ecluse_fixity::{Going, is_same_file, open_plain, read_afresh};
 use ecluse_manifest::{CopyKind, CopyRow, FileRow};
+
+use crate::Source;
 
 /// The PATH file of a generation.
 const PATHS: &str = "path-index.txt";
@@ -77,7 +79,7 @@ pub(crate) fn missing_proof(
     copies: &[CopyRow],
     published: &Published,
     backups: usize,
-    sources: &[PathBuf],
+    sources: &[Source],
     going: Going<'_>,
 ) -> Option<String> {
     let Some(sha256) = &row.sha256 else {
@@ -94,6 +96,8 @@ pub(crate) fn missing_proof(
         .iter()
         .filter(|copy| copy.kind == CopyKind::Backup)
         .filter(agrees)
+        // It may have been found bad, and removals released since.
+        .filter(|copy| !copy.is_bad())
         .count();
     if proved < backups {
         return Some(format!("{proved} backups are proved, {backups} are needed"));
@@ -103,7 +107,8 @@ pub(crate) fn missing_proof(
         return Some("no stored copy has the digest taken at ingest".into());
     };
     // A location or a backup in a harvested directory: what would be removed is the copy itself.
-    for source in sources {
+    let sources = sources.iter().map(|source| source.path.as_path());
+    for source in sources.clone() {
         let mut files = copies.iter().filter(|copy| is_in_a_file(copy));
         let same = |copy: &&CopyRow| is_same_file(source, Path::new(&copy.place)).unwrap_or(false);
         if let Some(copy) = files.find(same) {
@@ -114,8 +119,7 @@ pub(crate) fn missing_proof(
             ));
         }
     }
-    let places =
-        std::iter::once(Path::new(&stored.place)).chain(sources.iter().map(PathBuf::as_path));
+    let places = std::iter::once(Path::new(&stored.place)).chain(sources);
     for place in places {
         let read = open_plain(place)
             .map_err(Into::into)

@@ -263,6 +263,37 @@ fn a_mismatch_found_by_verify_freezes_it() {
 }
 
 #[test]
+fn a_backup_found_bad_is_no_proof_after_the_release() {
+    let archive = Archive::new("remove = true");
+    let mut manifest = archive.manifest();
+    let due = manifest.due(u64::MAX).unwrap();
+    let backup = due.iter().find(|copy| copy.place.contains("/backup/"));
+    let bad = Found::Bad("sha256 is x".into());
+    manifest.checked(backup.unwrap(), &bad).unwrap();
+    manifest.thaw().unwrap();
+    archive.must_keep("0 backups are proved, 1 are needed");
+    manifest.checked(backup.unwrap(), &Found::Good).unwrap();
+    drop(manifest);
+    archive.root.put("clean", "again", b"");
+    let (code, _, log) = archive.clean();
+    assert_eq!(code, 0, "{log}");
+    assert!(!archive.harvested.exists(), "{log}");
+}
+
+#[test]
+fn a_file_found_twice_at_one_place_goes_once() {
+    let archive = Archive::new("remove = true");
+    let source = archive.harvested.to_str().unwrap();
+    archive.sql(&format!(
+        "INSERT INTO skipped VALUES ('t2', '{NAME}', '{source}', '')"
+    ));
+    let (code, out, log) = archive.clean();
+    assert_eq!((code, out.lines().count()), (0, 1), "{log}");
+    let row = archive.manifest().file(NAME).unwrap().unwrap();
+    assert_eq!(row.state, State::Cleaned);
+}
+
+#[test]
 fn no_setting_lets_a_file_go_without_a_backup() {
     let archive = Archive::new("remove = true\nbackups = 0");
     let (code, out, log) = archive.clean();

@@ -45,8 +45,13 @@ pub fn index(
             unfit.add(number, offset, &why);
             continue;
         }
+        let extent = own(record.finish().map_err(unread)?);
+        // Whoever would replay a bomb would have to inflate it.
+        if reader.bomb().is_some_and(|bomb| bomb.record == number) {
+            continue;
+        }
         // A record that shares its member cannot be reached by an offset: it is damage, and has no line.
-        if let Some(extent) = own(record.finish().map_err(unread)?) {
+        if let Some(extent) = extent {
             let capture = draft.capture(extent, filename);
             match sink(&capture)? {
                 Ok(()) => tally.capture(&capture, draft.host()),
@@ -54,7 +59,9 @@ pub fn index(
             }
         }
     }
+    let bomb = reader.bomb().map(Damage::from);
     let facts = Facts {
+        bomb,
         bytes: reader.source().bytes,
         packing: packing_name(reader.compression()),
         records: reader.record_count(),
@@ -151,11 +158,7 @@ impl Unfits {
 
     /// Returns all damages of the file, in its order.
     fn report(mut self, found: &[ecluse_warc::Damage], count: u64) -> DamageReport {
-        self.list.extend(found.iter().map(|damage| Damage {
-            record: damage.record,
-            offset: damage.offset,
-            reason: damage.reason.to_string(),
-        }));
+        self.list.extend(found.iter().map(Damage::from));
         self.list
             .sort_by_key(|damage| (damage.offset, damage.record));
         self.list.truncate(self.limit);

@@ -61,6 +61,11 @@ impl Stage for Index {
         if seen.is_unreadable() {
             return Err(unreadable(&seen));
         }
+        if let Some(bomb) = &seen.bomb {
+            return Err(Failure::hold(format!(
+                "{name}: {bomb}; if it is good, raise stage.index.bomb and try again"
+            )));
+        }
         for lines in outputs {
             let mut file = outbox.create(&format!("{name}.{}", lines.format.suffix()))?;
             lines.finish(&mut file).map_err(unsorted)?;

@@ -55,6 +55,9 @@ pub struct Seen {
     pub last: Option<String>,
     /// What was wrong with the file.
     pub damage: DamageReport,
+    /// The last member that was given up because it inflates beyond all measure: such a file is held.
+    #[serde(skip)]
+    pub bomb: Option<Damage>,
     /// The job's packing list, in its metadata file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packing_list: Option<PackingList>,
@@ -94,6 +97,16 @@ impl Seen {
     /// Tells whether nothing in the file could be read, though there is something.
     pub fn is_unreadable(&self) -> bool {
         self.records == 0 && self.damage.count > 0
+    }
+}
+
+impl From<&ecluse_warc::Damage> for Damage {
+    fn from(damage: &ecluse_warc::Damage) -> Self {
+        Self {
+            record: damage.record,
+            offset: damage.offset,
+            reason: damage.reason.to_string(),
+        }
     }
 }
 
@@ -162,6 +175,7 @@ impl Tally {
             first,
             last,
             damage: facts.damage,
+            bomb: facts.bomb,
             packing_list: self.packing_list,
         }
     }
@@ -186,6 +200,7 @@ pub(crate) struct Facts {
     pub(crate) packing: &'static str,
     pub(crate) records: u64,
     pub(crate) damage: DamageReport,
+    pub(crate) bomb: Option<Damage>,
 }
 
 fn count(counts: &mut BTreeMap<String, u64>, name: &str, apart: impl FnOnce(&str, usize) -> bool) {
@@ -241,6 +256,7 @@ mod tests {
             packing: "none",
             records: 0,
             damage: DamageReport::default(),
+            bomb: None,
         }
     }
 

@@ -23,6 +23,8 @@ pub struct Settings {
     pub warc_fields: bool,
     /// A member or a record that is larger is read as a stream.
     pub member: Bytes,
+    /// A file with a member that inflates to more, and to more than 200 times its own size, is held.
+    pub bomb: Bytes,
     /// A record header of more bytes is damage.
     pub header: Bytes,
     /// A record header of more lines is damage.
@@ -56,6 +58,7 @@ impl Default for Settings {
             metadata: true,
             warc_fields: false,
             member: Bytes(8 << 20),
+            bomb: Bytes(8 << 30),
             header: Bytes(256 << 10),
             header_lines: 1000,
             sort_memory: Bytes(16 << 20),
@@ -70,6 +73,7 @@ impl Settings {
     pub(crate) fn limits(&self) -> Limits {
         Limits {
             member_bytes: bytes(self.member),
+            bomb_bytes: self.bomb.0,
             header_bytes: bytes(self.header),
             header_lines: self.header_lines,
             damages: self.damages,

@@ -315,6 +315,57 @@ fn a_bomb_among_good_members_costs_only_itself() {
 }
 
 #[test]
+fn a_well_formed_bomb_is_held_with_its_place() {
+    let large = |uri: &str, body: &[u8]| record("response", &[("WARC-Target-URI", uri)], body);
+    let bomb = large("http://bomb.example/", &vec![0; 24 << 20]);
+    // As large, and of the kind that does not deflate so well.
+    let rows: Vec<u8> = (0..3_000_000_u32)
+        .flat_map(|row| row.to_le_bytes())
+        .collect();
+    let good = large("http://rows.example/", &rows);
+    let parts = [response(1), bomb, response(2), good].map(|part| gzip(&part));
+    let (bytes, at) = (parts.concat(), parts[0].len());
+    let (code, root) = process("a.warc.gz", &bytes, "bomb = \"10 MiB\"");
+    assert_eq!(code, 65);
+    let why = root.why("index", "parcel");
+    let place = format!("a.warc.gz: record 2 at offset {at}: a bomb: ");
+    assert!(why.starts_with(&place), "{why}");
+    assert!(why.contains("stage.index.bomb"), "{why}");
+    let (code, root) = process("a.warc.gz", &bytes, "");
+    assert_eq!(code, 0);
+    assert_eq!(output(&root, "a.warc.gz.cdxj").lines().count(), 4);
+}
+
+#[test]
+fn the_filter_indexes_what_stands_beside_a_bomb() {
+    let bomb = |name: &str| {
+        let uri = format!("http://{name}.example/");
+        let mut fields = vec![("WARC-Target-URI", uri.as_str())];
+        // With its digest stated the block is passed over, not read.
+        fields.push((
+            "WARC-Payload-Digest",
+            "sha1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+        ));
+        record("response", &fields, &vec![0; 24 << 20])
+    };
+    let bytes = members(&[response(1), bomb("b"), bomb("c"), response(2)]);
+    let root = Root::new();
+    root.settings(&["index", "sink"], "[stage.index]\nbomb = \"10 MiB\"\n");
+    let path = root.path().join("a.warc.gz");
+    std::fs::write(&path, bytes).unwrap();
+    let output = std::process::Command::new(INDEX)
+        .args([Path::new("--root"), root.path(), &path])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(65));
+    assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 2);
+    let said = String::from_utf8(output.stderr).unwrap();
+    for record in ["record 2 at offset ", "record 3 at offset "] {
+        assert!(said.contains(record), "{said}");
+    }
+}
+
+#[test]
 fn ten_thousand_header_lines_are_damage() {
     let fields = vec![("X-Deep", "y"); 10_000];
     let deep = record("response", &fields, b"x");

@@ -161,7 +161,9 @@ impl Harvested {
                 Ok(metadata) => metadata,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => {
-                    self.tell(format!("{}: {error}", entry.path().display()));
+                    // Of the directory, which is why: it may hold very many.
+                    let directory = entry.path().parent().unwrap_or(top);
+                    self.tell(format!("{}: {error}", directory.display()));
                     continue;
                 }
             };

@@ -147,10 +147,13 @@ impl Stage for Ingest {
             return self.take_in(parcel, &note, outbox);
         }
         // Killed after it told the manifest and before it handed the file over, this ticket may have kept another from it.
-        let elsewhere = self.manifest.forgo(&note.name, parcel.id().as_str());
-        if let Some(path) = elsewhere.map_err(Failure::halt)?
-            && let Some(twin) = Note::now(Path::new(&path))?
-        {
+        let ticket = parcel.id().as_str();
+        // What cannot be looked at may well be there.
+        let is_there = |path: &str| !matches!(Note::now(Path::new(path)), Ok(None));
+        let elsewhere = self.manifest.forgo(&note.name, ticket, is_there);
+        if let Some(path) = elsewhere.map_err(Failure::halt)? {
+            let twin = Note::now(Path::new(&path)).map_err(|error| unread(&note, &error))?;
+            let twin = twin.ok_or_else(|| Failure::defer(format!("{path} has just gone")))?;
             return self.take_in(parcel, &twin, outbox);
         }
         match state {

@@ -249,6 +249,22 @@ fn a_file_touched_after_a_kill_is_taken_in_all_the_same() {
     assert_eq!(waiting(&other_bytes, "index"), ["a.warc.gz"], "{said}");
 }
 
+#[test]
+fn a_name_is_free_when_its_file_and_the_one_left_to_it_have_gone() {
+    let root = root("");
+    let path = harvest(&root, "a.warc.gz", b"bytes");
+    told(&root, "old", &path, b"bytes");
+    // Left to the old ticket; then both are gone.
+    assert_eq!(ingest(&root).0, 0);
+    fs::remove_file(&path).unwrap();
+    interrupted(&root, "old", &path, b"bytes");
+    assert_eq!(ingest(&root).0, 65, "a person should know");
+    fs::create_dir(root.path().join("harvested/again")).unwrap();
+    harvest(&root, "again/a.warc.gz", b"bytes");
+    let (_, said) = ingest(&root);
+    assert_eq!(waiting(&root, "index"), ["a.warc.gz"], "{said}");
+}
+
 /// Runs the stage as somebody who may read only what the modes allow, which a superuser is not.
 fn ingest_without_privilege(root: &Root) -> (i32, String) {
     let mut command = std::process::Command::new("setpriv");

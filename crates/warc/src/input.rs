@@ -22,8 +22,8 @@ pub(crate) struct Input<Source> {
 }
 
 /// How large the window is as long as nothing needs a larger one: several times what must be at hand, so that little is
-/// moved when it slides, and small enough for the cache.
-const READ_BYTES: usize = 2 << 20;
+/// moved when it slides.
+const READ_BYTES: usize = 4 << 20;
 
 impl<Source: Read> Input<Source> {
     pub(crate) fn new(source: Source, capacity: usize) -> Self {

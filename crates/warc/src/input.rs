@@ -23,7 +23,7 @@ pub(crate) struct Input<Source> {
 
 /// How large the window is as long as nothing needs a larger one: several times what must be at hand, so that little is
 /// moved when it slides.
-const READ_BYTES: usize = 4 << 20;
+const READ_BYTES: usize = 8 << 20;
 
 impl<Source: Read> Input<Source> {
     pub(crate) fn new(source: Source, capacity: usize) -> Self {

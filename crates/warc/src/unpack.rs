@@ -20,7 +20,7 @@ use crate::input::{Input, enlarge};
 use crate::limits::Limits;
 
 /// How much input is at hand before a member is inflated, so that few members have to be inflated twice.
-const LOW_WATER: usize = 1 << 20;
+const LOW_WATER: usize = 2 << 20;
 
 /// How much is unpacked at once when the window slides.
 const CHUNK_BYTES: usize = 128 << 10;

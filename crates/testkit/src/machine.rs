@@ -9,6 +9,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
+use crate::cannot_run;
 use crate::root::{Root, until_so};
 
 /// Set in the process that runs inside the namespaces.
@@ -27,7 +28,9 @@ pub fn inside(test: &str) -> bool {
         output.is_ok_and(|output| output.status.success())
     });
     let Some(flags) = flags else {
-        eprintln!("skipped: {test} needs root, or unshare and user namespaces");
+        cannot_run(&format!(
+            "{test} needs root, or unshare and user namespaces"
+        ));
         return false;
     };
     let itself = std::env::current_exe().expect("a test has a program");

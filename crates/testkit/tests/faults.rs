@@ -11,6 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ecluse_spool::{Manifest, ParcelId};
+use ecluse_testkit::cannot_run;
 use ecluse_testkit::machine::{INSIDE, empty, fill, inside, mount, sh};
 use ecluse_testkit::root::{Program, Root, settle_environment, until, until_so};
 use rustix::process::Signal;
@@ -458,8 +459,7 @@ fn more_events_than_the_queue_holds_ring_the_bell() {
     let text = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
     let queue: usize = text.trim().parse().unwrap();
     if queue > 200_000 {
-        eprintln!("skipped: the queue of this machine holds {queue} events");
-        return;
+        return cannot_run(&format!("the queue of this machine holds {queue} events"));
     }
     let (_dir, root) = mounted("1g", "scan = \"10m\"");
     let mut program = root.start_ready(RELAY, "relay", &[]);
@@ -486,8 +486,7 @@ fn without_a_bell_the_directory_is_read_more_often() {
         let none = "echo 0 > /proc/sys/user/max_inotify_instances";
         let output = probe.args(["-Urm", "sh", "-ec", none]).output();
         if !output.is_ok_and(|output| output.status.success()) {
-            eprintln!("skipped: needs unshare and user namespaces");
-            return;
+            return cannot_run("needs unshare and user namespaces");
         }
     }
     if !inside(test) {

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ecluse_fixity::{ReadFault, open_plain, read_afresh};
+use ecluse_holding::{ReadFault, open_plain, read_afresh};
 use ecluse_manifest::{Due, Found, Manifest, ManifestError};
 use ecluse_stage::Exit;
 

@@ -29,7 +29,7 @@ fn store(root: &Path, name: &str, bytes: &[u8]) {
     fs::create_dir_all(place.parent().unwrap()).unwrap();
     fs::write(&place, bytes).unwrap();
     let mut file = fs::File::open(&place).unwrap();
-    let fixity = ecluse_fixity::read_afresh(&mut file, &|| true).unwrap();
+    let fixity = ecluse_holding::read_afresh(&mut file, &|| true).unwrap();
     let mut manifest = Manifest::open(&root.join("manifest.sqlite")).unwrap();
     let copy = Copy {
         target: "repository",

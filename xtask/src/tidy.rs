@@ -114,7 +114,7 @@ const KNOWS: [(&str, &[&str]); 17] = [
     ("extract", &[]),
     ("frontier", &[]),
     ("manifest", &[]),
-    ("fixity", &["stage", "spool"]),
+    ("holding", &["stage", "spool"]),
     ("telemetry", &[]),
     ("config", &[]),
     ("spool", &[]),

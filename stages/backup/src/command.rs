@@ -7,7 +7,7 @@ use std::process::{Child, Command as Program, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-use ecluse_fixity::Source;
+use ecluse_holding::Source;
 use ecluse_stage::Failure;
 use rustix::process::{Pid, Signal, kill_process_group};
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use ecluse_fixity::{Shelf, ShelfFault, Source, is_same_file};
+use ecluse_holding::{Shelf, ShelfFault, Source, is_same_file};
 use ecluse_stage::{Failure, Stage};
 
 use crate::settings::Directory;

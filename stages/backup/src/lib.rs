@@ -18,7 +18,7 @@ mod sign;
 use std::io::Write;
 use std::path::PathBuf;
 
-use ecluse_fixity::{Fixity, Going, Proof, Source, payload, stored_places};
+use ecluse_holding::{Fixity, Going, Proof, Source, payload, stored_places};
 use ecluse_manifest::{Copy, CopyKind, Manifest};
 use ecluse_stage::{Blame, Failure, Home, Outbox, Parcel, Stage};
 

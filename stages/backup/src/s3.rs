@@ -6,7 +6,7 @@
 
 use std::io::Read;
 
-use ecluse_fixity::Fixity;
+use ecluse_holding::Fixity;
 use ecluse_stage::{Failure, Home};
 use sha2::{Digest, Sha256};
 

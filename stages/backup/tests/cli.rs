@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use ecluse_fixity::Proof;
+use ecluse_holding::Proof;
 use ecluse_manifest::{CopyKind, Manifest, State};
 use ecluse_spool::digest;
 use ecluse_testkit::contract::Contract;

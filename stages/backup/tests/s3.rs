@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ecluse_fixity::Proof;
+use ecluse_holding::Proof;
 use ecluse_spool::digest;
 use ecluse_testkit::machine::{kill_at, newcomer};
 use ecluse_testkit::root::{Root, until, until_so};

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-use ecluse_fixity::{Going, is_same_file, open_plain, read_afresh};
+use ecluse_holding::{Going, is_same_file, open_plain, read_afresh};
 use ecluse_manifest::{CopyKind, CopyRow, FileRow};
 
 use crate::Source;

@@ -61,7 +61,7 @@ impl Archive {
             stored,
         };
         let mut file = fs::File::open(&archive.harvested).unwrap();
-        let fixity = ecluse_fixity::read_afresh(&mut file, &|| true).unwrap();
+        let fixity = ecluse_holding::read_afresh(&mut file, &|| true).unwrap();
         let mut manifest = archive.manifest();
         manifest
             .ingest(&NewFile {

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use ecluse_fixity::{Fixity, Going, Proof, Source, payload, read_small, stored_places};
+use ecluse_holding::{Fixity, Going, Proof, Source, payload, read_small, stored_places};
 use ecluse_manifest::Manifest;
 use ecluse_stage::{Failure, Home, Outbox, Parcel, Stage};
 use serde::Deserialize;

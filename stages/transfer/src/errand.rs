@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::io;
 use std::path::PathBuf;
 
-use ecluse_fixity::{Fixity, Going, Kept, Shelf, ShelfFault, Source};
+use ecluse_holding::{Fixity, Going, Kept, Shelf, ShelfFault, Source};
 use ecluse_stage::Failure;
 
 use crate::settings::{Choose, Location};

@@ -16,7 +16,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use ecluse_cdx::path::{self, PathLine};
-use ecluse_fixity::{Fixity, Room, Shelf, ShelfFault, Source, payload};
+use ecluse_holding::{Fixity, Room, Shelf, ShelfFault, Source, payload};
 use ecluse_manifest::{Copy, Manifest};
 use ecluse_stage::{Failure, Home, Outbox, Parcel, Stage};
 

@@ -9,8 +9,8 @@ use ecluse_stage::{Failure, Parcel};
 
 use crate::digest::{Fixity, Going, ReadFault, digest_of, open_plain, read_afresh};
 
-/// What the stages put beside a file, named after it.
-const BESIDE: [&str; 4] = [".cdxj", ".seen.json", ".path", ".backup.json"];
+/// What the stages put beside a file, named after it. No other list of them exists.
+const BESIDE: [&str; 5] = [".cdxj", ".cdx", ".seen.json", ".path", ".backup.json"];
 /// A file beside the payload that is larger than this is not ours.
 const SMALL_BYTES: u64 = 1 << 20;
 
@@ -176,6 +176,7 @@ mod tests {
         for names in [
             &["a.warc.gz"][..],
             &["a.warc.gz", "a.warc.gz.cdxj", "a.warc.gz.seen.json"],
+            &["a.warc.gz", "a.warc.gz.cdx", "a.warc.gz.cdxj"],
             &["a.warc.gz", "a.warc.gz.path", "a.warc.gz.backup.json"],
         ] {
             assert_eq!(payload(&manifest(names)).unwrap().name, "a.warc.gz");

@@ -20,8 +20,9 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use ecluse_cdx::MergeError;
+use ecluse_holding::payload;
 use ecluse_manifest::Manifest;
-use ecluse_stage::{Blame, Exit, Failure, FileEntry, Home, Outbox, Parcel, Stage};
+use ecluse_stage::{Blame, Exit, Failure, Home, Outbox, Parcel, Stage};
 use ecluse_telemetry::printable;
 
 pub use crate::index::{Taken, index};
@@ -56,7 +57,7 @@ impl Stage for Index {
     }
 
     fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {
-        let name = archive_of(parcel)?.name.clone();
+        let name = payload(parcel.manifest())?.name.clone();
         let (seen, outputs) = self.read(parcel, &name, outbox)?;
         if seen.is_unreadable() {
             return Err(unreadable(&seen));
@@ -166,24 +167,6 @@ fn tell(outbox: &mut Outbox, seen: &Seen) {
     outbox.fact("damages", seen.damage.count);
     if let Some(damage) = seen.damage.list.first() {
         outbox.fact("first-damage", damage.to_string());
-    }
-}
-
-/// Returns the (W)ARC file of a parcel: the only file, or the only one beside what this stage writes.
-fn archive_of(parcel: &Parcel) -> Result<&FileEntry, Failure> {
-    let ours = |file: &&FileEntry| {
-        [".cdxj", ".cdx", ".seen.json"]
-            .iter()
-            .any(|suffix| file.name.ends_with(suffix))
-    };
-    let files = &parcel.manifest().files;
-    let mut archives = files.iter().filter(|file| !ours(file));
-    match (archives.next(), archives.next()) {
-        (Some(file), None) => Ok(file),
-        _ => Err(Failure::hold(format!(
-            "expected one (W)ARC file in the parcel, found {} files",
-            files.len()
-        ))),
     }
 }
 

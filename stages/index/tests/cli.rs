@@ -8,7 +8,7 @@ use std::path::Path;
 use common::{INDEX, assorted, gzip, index_bytes, members, record, response, run};
 use ecluse_manifest::Manifest;
 use ecluse_testkit::contract::Contract;
-use ecluse_testkit::root::Root;
+use ecluse_testkit::root::{Root, contents};
 
 #[test]
 fn index_keeps_the_contract() {
@@ -237,6 +237,32 @@ fn a_parcel_leaves_with_its_lines_and_what_was_seen() {
     let manifest = Manifest::open(&root.path().join("manifest.sqlite")).unwrap();
     let row = manifest.file("a.warc.gz").unwrap().unwrap();
     assert_eq!((row.captures, row.damages), (Some(9), Some(0)));
+}
+
+#[test]
+fn what_it_writes_in_any_layout_is_known_to_stand_beside_the_file() {
+    for format in ["cdxj", "cdx11", "cdx9"] {
+        let bytes = members(&assorted());
+        let (code, root) = process("a.warc.gz", &bytes, &format!("format = \"{format}\""));
+        assert_eq!(code, 0, "{format}");
+        let left = contents(&root.part("sink", "ready/parcel~0"));
+        let mut manifest = ecluse_spool::Manifest::new(
+            ecluse_spool::ParcelId::new("parcel").unwrap(),
+            "warc",
+            String::new(),
+        );
+        let names = left.keys().map(|path| path.to_str().unwrap().to_owned());
+        for name in names.filter(|name| name.starts_with("a.warc.gz")) {
+            manifest.put(ecluse_spool::FileEntry {
+                name,
+                bytes: 0,
+                sha256: String::new(),
+            });
+        }
+        assert_eq!(manifest.files.len(), if format == "cdxj" { 3 } else { 4 });
+        let archived = ecluse_holding::payload(&manifest).unwrap();
+        assert_eq!(archived.name, "a.warc.gz", "{format}");
+    }
 }
 
 #[test]

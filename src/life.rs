@@ -105,7 +105,6 @@ pub(crate) fn deed(receipt: &Receipt) -> String {
         }
         Fate::Consume if receipt.outputs.is_empty() => "done, removed".into(),
         Fate::Consume => "consumed".into(),
-        Fate::Keep => format!("part {}", receipt.part.unwrap_or(0)),
     };
     match receipt.outputs.as_slice() {
         [] => fate,

@@ -82,9 +82,7 @@ fn unfinished(desk: &Desk, draft: &Draft) -> Result<Option<Errand>, Trouble> {
     let jobs = desk.jobs_dir()?;
     let mut crawled = Vec::new();
     desk.yard.each_receipt(Crawl::NAME, &mut |filed| {
-        if filed.receipt.part.is_none() {
-            crawled.extend(filed.receipt.inputs);
-        }
+        crawled.extend(filed.receipt.inputs);
     })?;
     for input in crawled {
         let dir = jobs.join(input.parcel.as_str());

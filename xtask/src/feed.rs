@@ -17,21 +17,22 @@ const ALIVE: &str = "alive";
 /// More waiting parcels than this are a crowd.
 const CROWD: usize = 150;
 
+/// The stage that gets everything.
+const STAGE: &str = "relay";
+
 /// What a file asks of the stage that reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ask {
     Nothing,
-    /// To be held, by relay.
+    /// To be held.
     Hold,
-    /// To wait a second or two, by relay.
+    /// To wait a second or two.
     Defer,
-    /// To take long, by relay.
+    /// To take long.
     Sleep,
-    /// To be sent on in parts, by drip.
-    Parts,
-    /// To kill its process, by drip: held once it has done so often enough.
+    /// To kill its process: held once it has done so often enough.
     Die,
-    /// To crash its worker, by drip: held likewise.
+    /// To crash its worker: held likewise.
     Panic,
 }
 
@@ -65,9 +66,7 @@ impl Feeder {
         fs::create_dir_all(&near)?;
         fs::write(near.join(ALIVE), "")?;
         let yard = Yard::open(&root.join("work"));
-        for stage in ["drip", "relay"] {
-            yard.init(stage)?;
-        }
+        yard.init(STAGE)?;
         Ok(Self {
             yard,
             log: GivenLog::create(&given_log(away)).context("cannot start the log of gifts")?,
@@ -85,13 +84,8 @@ impl Feeder {
 
     /// Tells whether so much waits already that more would only wait.
     pub(crate) fn crowded(&self) -> anyhow::Result<bool> {
-        for stage in ["drip", "relay"] {
-            let dir = self.yard.stage(stage);
-            if RealFs.list(&dir.ready())?.len() + RealFs.list(&dir.drop())?.len() > CROWD {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        let dir = self.yard.stage(STAGE);
+        Ok(RealFs.list(&dir.ready())?.len() + RealFs.list(&dir.drop())?.len() > CROWD)
     }
 
     /// Gives one file with any wish, in any way.
@@ -100,9 +94,8 @@ impl Feeder {
             0..20 => Ask::Hold,
             20..80 => Ask::Defer,
             80..100 => Ask::Sleep,
-            100..200 => Ask::Parts,
-            200..203 => Ask::Die,
-            203..208 => Ask::Panic,
+            100..103 => Ask::Die,
+            103..108 => Ask::Panic,
             _ => Ask::Nothing,
         };
         let way = *self
@@ -115,10 +108,7 @@ impl Feeder {
     pub(crate) fn give(&mut self, ask: Ask, way: Way) -> anyhow::Result<()> {
         self.given += 1;
         let given = Given {
-            stage: match ask {
-                Ask::Parts | Ask::Die | Ask::Panic => "drip".to_owned(),
-                Ask::Nothing | Ask::Hold | Ask::Defer | Ask::Sleep => "relay".to_owned(),
-            },
+            stage: STAGE.to_owned(),
             name: format!("f{:06}.txt", self.given),
             text: self.text(ask),
             acknowledged: false,
@@ -142,25 +132,13 @@ impl Feeder {
             Ask::Hold => "hold".to_owned(),
             Ask::Defer => format!("defer {}", now() + 1 + self.dice.next() % 2),
             Ask::Sleep => format!("sleep {}", 20 + self.dice.next() % 60),
-            Ask::Parts => "parts".to_owned(),
             Ask::Die => "die".to_owned(),
             Ask::Panic => "panic".to_owned(),
         };
-        let lines = if ask == Ask::Parts {
-            1 + self.dice.below(5)
-        } else {
-            1
-        };
-        for line in 0..lines {
-            let words = 1 + self.dice.below(20);
-            for _ in 0..words {
-                text.push_str(&format!(" {:016x}", self.dice.next()));
-            }
-            text.push('\n');
-            if line + 1 < lines {
-                text.push_str("more");
-            }
+        for _ in 0..1 + self.dice.below(40) {
+            text.push_str(&format!(" {:016x}", self.dice.next()));
         }
+        text.push('\n');
         text
     }
 

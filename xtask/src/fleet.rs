@@ -16,12 +16,11 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::samples::Samples;
 
 /// The processes: their stage, and how many workers each has.
-const CREW: [(&str, u32); 9] = [
-    ("drip", 1),
-    ("drip", 2),
+const CREW: [(&str, u32); 8] = [
     ("relay", 1),
     ("relay", 1),
     ("relay", 1),
+    ("relay", 2),
     ("split", 1),
     ("split", 2),
     ("tally", 1),
@@ -29,7 +28,7 @@ const CREW: [(&str, u32); 9] = [
 ];
 
 /// The stages that work, in order.
-pub(crate) const STAGES: [&str; 4] = ["drip", "relay", "split", "tally"];
+pub(crate) const STAGES: [&str; 3] = ["relay", "split", "tally"];
 
 /// How a process is started.
 #[derive(Debug, Clone, Default)]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use ecluse_spool::{Fs, RealFs, failpoint};
+use ecluse_testkit::checker::RELAY_ATTEMPTS;
 use rustix::process::Signal;
 
 use crate::dice::{Dice, any_seed};
@@ -49,9 +50,7 @@ const EXTRAS: &[(&[&str], Ask, Way)] = &[
     ),
     (&["given-back"], Ask::Sleep, Way::Ready),
     (&["settle-poisoned"], Ask::Die, Way::Ready),
-    (&["part-committed"], Ask::Parts, Way::Ready),
     (ADOPTION, Ask::Nothing, Way::Drop),
-    (ADOPTION, Ask::Parts, Way::Drop),
 ];
 const ADOPTION: &[&str] = &[
     "adopt-taken",
@@ -425,7 +424,7 @@ impl<'a> Torture<'a> {
 }
 
 /// The settings of the stages under torture: everything small and short, so that every path is
-/// taken. Only drip may hold a parcel because its workers died; elsewhere too many die.
+/// taken. Only relay may hold a parcel because its workers died; elsewhere too many die.
 pub(crate) fn pipeline(zombies: bool) -> String {
     let (lease, heartbeat) = if zombies {
         (LEASE, HEARTBEAT)
@@ -435,7 +434,7 @@ pub(crate) fn pipeline(zombies: bool) -> String {
     format!(
         r#"
 [chain]
-stages = ["drip", "relay", "split", "tally", "shelf"]
+stages = ["relay", "split", "tally", "shelf"]
 
 [defaults]
 attempts    = 1000
@@ -451,8 +450,8 @@ retry       = {{ first = "1s", factor = 1.0, max = "1s", limit = "1h" }}
 group       = {{ parcels = 16, wait = "5ms" }}
 batch       = {{ parcels = 40, wait = "100ms" }}
 
-[stage.drip]
-attempts = 3
+[stage.relay]
+attempts = {RELAY_ATTEMPTS}
 
 [stage.split]
 shard-above = 60

@@ -8,7 +8,6 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 
 use crate::error::{At, Result, SpoolError};
 use crate::failpoint::{after, mutant};
@@ -78,52 +77,6 @@ impl Worker {
         Ok(finishes)
     }
 
-    /// Commits the outputs made so far as one part of a long piece of work, and hands them over.
-    /// Returns the number of the part.
-    pub fn finish_part(&mut self, parcel: &mut Parcel, outbox: Outbox) -> Result<u32> {
-        let part = parcel.parts + 1;
-        self.commit_part(parcel, part, &outbox)?;
-        parcel.parts = part;
-        Ok(part)
-    }
-
-    pub(crate) fn commit_part(
-        &mut self,
-        parcel: &Parcel,
-        part: u32,
-        outbox: &Outbox,
-    ) -> Result<()> {
-        if !outbox.attached.is_empty() || !outbox.detached.is_empty() {
-            return Err(SpoolError::Refused(
-                "a part hands over new parcels only: attach files when the work is finished".into(),
-            ));
-        }
-        let receipt = Receipt {
-            part: Some(part),
-            fate: Fate::Keep,
-            ..self.receipt_from(
-                std::slice::from_ref(parcel),
-                outbox,
-                Fate::Keep,
-                &self.yard.now_text(),
-            )?
-        };
-        let mut syncs = SyncSet::default();
-        self.seal_outputs(std::slice::from_ref(parcel), outbox, &mut syncs)?;
-        let receipts = [receipt];
-        let sheet = self.write_sheet(&receipts, &mut syncs)?;
-        syncs.run(&*self.fs, &self.home)?;
-        let finishes = self.commit(&receipts, &sheet)?;
-        after("part-committed");
-        if finishes == [Finish::Committed] {
-            self.complete(&self.home.clone(), &receipts[0], &|_| None)?;
-        } else {
-            let out = &outbox.dir;
-            self.fs.remove_tree(out).at("remove", out)?;
-        }
-        self.fs.unlink(&sheet).at("remove", &sheet)
-    }
-
     fn receipt_of(&self, work: &Work, now: &str) -> Result<Receipt> {
         let fate = match &work.outbox.choice {
             Choice::Consume => Fate::Consume,
@@ -157,7 +110,6 @@ impl Worker {
         };
         Ok(Receipt {
             work: self.work_id(parcels),
-            part: None,
             schema: 1,
             stage: self.stage.name.clone(),
             version: self.version.clone(),
@@ -243,9 +195,12 @@ impl Worker {
         Ok(())
     }
 
-    fn write_sheet(&self, receipts: &[Receipt], syncs: &mut SyncSet) -> Result<PathBuf> {
-        let number = self.sheets.fetch_add(1, Ordering::Relaxed) + 1;
-        let sheet = self.home.join("out").join(format!(".sheet-{number}"));
+    fn write_sheet(&mut self, receipts: &[Receipt], syncs: &mut SyncSet) -> Result<PathBuf> {
+        self.sheets += 1;
+        let sheet = self
+            .home
+            .join("out")
+            .join(format!(".sheet-{}", self.sheets));
         let mut bytes = Vec::with_capacity(receipts.len() * 700);
         for receipt in receipts {
             receipt.write_line(&mut bytes);
@@ -294,7 +249,7 @@ impl Worker {
         // All in one order: of two batches with common members the first to file one files all.
         members.sort_unstable();
         for member in members {
-            let to = self.stage.receipt(member, None);
+            let to = self.stage.receipt(member);
             // On the same sheet the inode does not tell which batch was first.
             let is_ours = !links.members.insert(member.clone());
             match if is_ours {
@@ -313,7 +268,7 @@ impl Worker {
             }
             after("member-filed");
         }
-        let to = self.stage.receipt(&receipt.work, receipt.part);
+        let to = self.stage.receipt(&receipt.work);
         match self.link_receipt(sheet, &to, links)? {
             Link::Made => Ok(Finish::Committed),
             Link::Taken => {

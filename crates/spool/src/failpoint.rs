@@ -25,7 +25,6 @@ pub const ALL: &[&str] = &[
     "consumed-removed",
     "outbox-removed",
     "sheet-removed",
-    "part-committed",
     "why-written",
     "held",
     "trouble-written",

@@ -84,7 +84,7 @@ impl Worker {
         known: &Known,
     ) -> Result<Sheet> {
         let out = dir.join("out").join(receipt.work.as_str());
-        let filed = self.stage.receipt(&receipt.work, receipt.part);
+        let filed = self.stage.receipt(&receipt.work);
         let mut sheet = Sheet::Left;
         for output in &receipt.outputs {
             let path = out.join(output.parcel.as_str());
@@ -96,7 +96,6 @@ impl Worker {
             after("output-handed-over");
         }
         match &receipt.fate {
-            Fate::Keep => {}
             Fate::PassOn {
                 to,
                 attached,
@@ -244,7 +243,7 @@ impl Worker {
         dir: &Path,
     ) -> Result<()> {
         if id != &receipt.work {
-            let to = self.stage.receipt(id, None);
+            let to = self.stage.receipt(id);
             let shard = to.parent().expect("a receipt lies in its shard");
             self.fs.ensure_dir(shard).at("make", shard)?;
             match self.fs.link(filed, &to) {

@@ -61,19 +61,19 @@ impl<'fs> Index<'fs> {
         }
     }
 
-    /// Tells whether the receipt of a piece of work, or of a part, was folded.
-    pub(crate) fn holds(&mut self, id: &ParcelId, part: Option<u32>) -> Result<bool> {
-        Ok(self.line(id, part)?.is_some())
+    /// Tells whether the receipt of a piece of work was folded.
+    pub(crate) fn holds(&mut self, id: &ParcelId) -> Result<bool> {
+        Ok(self.line(id)?.is_some())
     }
 
-    /// Finds the folded receipt of a piece of work, or of a part.
-    pub(crate) fn find(&mut self, id: &ParcelId, part: Option<u32>) -> Result<Option<Filed>> {
-        let Some(line) = self.line(id, part)? else {
+    /// Finds the folded receipt of a piece of work.
+    pub(crate) fn find(&mut self, id: &ParcelId) -> Result<Option<Filed>> {
+        let Some(line) = self.line(id)? else {
             return Ok(None);
         };
         let path = self.stage.ledger().join(RECEIPTS);
         let bytes = read_member(self.fs, &path, &line).at("read", &path)?;
-        match find_in_sheet(&bytes, id, part) {
+        match find_in_sheet(&bytes, id) {
             Some(filed) => Ok(Some(filed)),
             None => Err(SpoolError::Damaged {
                 parcel: id.clone(),
@@ -82,9 +82,9 @@ impl<'fs> Index<'fs> {
         }
     }
 
-    fn line(&mut self, id: &ParcelId, part: Option<u32>) -> Result<Option<IndexLine>> {
+    fn line(&mut self, id: &ParcelId) -> Result<Option<IndexLine>> {
         let path = self.stage.ledger().join(INDEX);
-        bisect(&mut *self.file, &key(id, part)).at("search", &path)
+        bisect(&mut *self.file, id.as_str()).at("search", &path)
     }
 }
 
@@ -107,29 +107,26 @@ pub fn fold(yard: &Yard, stage: &str, age: Duration) -> Result<usize> {
     let mut writer = fs.append(&ledger).at("open", &ledger)?;
     for group in old.chunks(LINES_A_MEMBER) {
         let mut member = GzEncoder::new(Vec::new(), Compression::default());
-        let mut names = Vec::with_capacity(group.len());
-        for (name, path) in group {
-            let (id, part) = parse_key(name);
+        let mut ids = Vec::with_capacity(group.len());
+        for (id, path) in group {
             let bytes = fs.read(path, 1 << 30).at("read", path)?;
-            let Some(filed) = id.and_then(|id| find_in_sheet(&bytes, &id, part)) else {
+            let Some(filed) = find_in_sheet(&bytes, id) else {
                 tracing::warn!(receipt = %path.display(), "not a receipt: left where it is");
                 continue;
             };
-            if let (Some(id), None) = parse_key(name)
-                && !is_committed(fs, &stage, &id, &filed.receipt)?
-            {
+            if !is_committed(fs, &stage, id, &filed.receipt)? {
                 continue;
             }
             member
                 .write_all(&filed.receipt.to_line())
                 .at("compress", path)?;
-            names.push(name.clone());
+            ids.push(id.clone());
         }
         let member = member.finish().at("compress", &ledger)?;
         writer.write_all(&member).at("write", &ledger)?;
         let bytes = member.len() as u64;
-        lines.extend(names.into_iter().map(|name| IndexLine {
-            name,
+        lines.extend(ids.into_iter().map(|id| IndexLine {
+            name: id.into(),
             offset,
             bytes,
         }));
@@ -140,10 +137,9 @@ pub fn fold(yard: &Yard, stage: &str, age: Duration) -> Result<usize> {
     fs.sync_file(&ledger).at("sync", &ledger)?;
     replace_index(fs, &stage, &mut lines)?;
     let folded = lines.len();
-    for line in &lines {
-        let (id, part) = parse_key(&line.name);
-        if let Some(id) = id {
-            let path = stage.receipt(&id, part);
+    for line in lines {
+        if let Ok(id) = ParcelId::new(&line.name) {
+            let path = stage.receipt(&id);
             gone(fs.unlink(&path)).at("remove", &path)?;
         }
     }
@@ -154,7 +150,7 @@ fn old_receipts(
     yard: &Yard,
     stage: &StageDir,
     age: Duration,
-) -> Result<Vec<(String, std::path::PathBuf)>> {
+) -> Result<Vec<(ParcelId, std::path::PathBuf)>> {
     let fs = &*yard.fs;
     let now = i128::from((yard.wall)()) * 1_000_000;
     let receipts = stage.receipts();
@@ -166,12 +162,13 @@ fn old_receipts(
         let dir = receipts.join(shard);
         for (name, _) in fs.list(&dir).at("list", &dir)? {
             let path = dir.join(&name);
-            let Some(name) = name.to_str().and_then(|name| name.strip_suffix(".json")) else {
+            let name = name.to_str().and_then(|name| name.strip_suffix(".json"));
+            let Some(id) = name.and_then(|name| ParcelId::new(name).ok()) else {
                 continue;
             };
             let stat = fs.stat(&path).at("look at", &path)?;
             if now - stat.mtime_ns >= age.as_nanos() as i128 {
-                old.push((name.to_owned(), path));
+                old.push((id, path));
             }
         }
     }
@@ -263,15 +260,4 @@ fn read_member(fs: &dyn Fs, path: &Path, line: &IndexLine) -> io::Result<Vec<u8>
     let mut bytes = Vec::new();
     GzDecoder::new(file.take(line.bytes)).read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-fn key(id: &ParcelId, part: Option<u32>) -> String {
-    part.map_or_else(|| id.to_string(), |part| format!("{id}@{part}"))
-}
-
-fn parse_key(name: &str) -> (Option<ParcelId>, Option<u32>) {
-    match name.split_once('@') {
-        Some((id, part)) => (ParcelId::new(id).ok(), part.parse().ok()),
-        None => (ParcelId::new(name).ok(), None),
-    }
 }

@@ -191,7 +191,7 @@ impl Yard {
 
     /// Finds the receipt of a parcel in a stage, the ledger included.
     pub fn receipt(&self, stage: &str, id: &ParcelId) -> Result<Option<Filed>> {
-        find_receipt(&*self.fs, &self.stage(stage), id, None)
+        find_receipt(&*self.fs, &self.stage(stage), id)
     }
 
     /// Reads the receipts a parcel carries with it, in order.

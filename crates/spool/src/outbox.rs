@@ -5,7 +5,7 @@
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -16,7 +16,7 @@ use crate::failpoint::{after, mutant};
 use crate::fs::{Fs, Sink, Source};
 use crate::name::{ParcelId, hex, is_payload_name};
 use crate::parcel::{FileEntry, HISTORY, MANIFEST, Manifest, birth_mark};
-use crate::worker::{Seen, Signs, Worker};
+use crate::worker::{Seen, Signs};
 
 /// A claimed parcel, as a stage sees it.
 pub struct Parcel {
@@ -26,7 +26,6 @@ pub struct Parcel {
     pub(crate) digest: String,
     pub(crate) attempt: u32,
     pub(crate) claimed: String,
-    pub(crate) parts: u32,
     pub(crate) seen: Seen,
     pub(crate) signs: Signs,
 }
@@ -45,11 +44,6 @@ impl Parcel {
     /// Returns which attempt this is, from 1.
     pub fn attempt(&self) -> u32 {
         self.attempt
-    }
-
-    /// Returns how many parts of this work earlier attempts have committed.
-    pub fn parts(&self) -> u32 {
-        self.parts
     }
 
     /// Opens one of its files for reading.
@@ -138,9 +132,6 @@ pub struct Outbox {
     pub(crate) choice: Choice,
     pub(crate) facts: serde_json::Map<String, Value>,
     pub(crate) signs: Signs,
-    /// Commits parts while the worker itself waits for the end of the work.
-    pub(crate) clerk: Option<Arc<Mutex<Worker>>>,
-    pub(crate) parts: u32,
 }
 
 /// How much is copied at a time.
@@ -173,35 +164,7 @@ impl Outbox {
             choice,
             facts: serde_json::Map::new(),
             signs: Signs::default(),
-            clerk: None,
-            parts: 0,
         }
-    }
-
-    /// Commits the parcels emitted so far as one part of a long piece of work and hands them over:
-    /// durable when this returns, whatever becomes of the rest. Returns how many parts there are.
-    ///
-    /// A later attempt begins after [`Parcel::parts`] parts, and must not make them again.
-    ///
-    /// # Errors
-    /// For a batch, or when files were attached: those go with the whole work.
-    pub fn commit_part(&mut self, parcel: &Parcel) -> Result<u32> {
-        let Some(clerk) = self.clerk.clone() else {
-            return Err(SpoolError::Refused(
-                "only the work on one parcel has parts".into(),
-            ));
-        };
-        if self.outputs.is_empty() {
-            return Ok(self.parts);
-        }
-        let mut clerk = clerk.lock().unwrap_or_else(PoisonError::into_inner);
-        clerk.commit_part(parcel, self.parts + 1, self)?;
-        clerk.sync_touched()?;
-        self.parts += 1;
-        self.outputs.clear();
-        self.facts.clear();
-        self.made = false;
-        Ok(self.parts)
     }
 
     /// Tells whether the stage was asked to stop: long work should then be given back.

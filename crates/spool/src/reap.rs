@@ -201,7 +201,7 @@ impl Worker {
         let (mut committed, mut others) = (Vec::new(), Vec::new());
         for filed in parse_sheet(&bytes) {
             let receipt = filed.receipt;
-            let path = self.stage.receipt(&receipt.work, receipt.part);
+            let path = self.stage.receipt(&receipt.work);
             // One inode: it was this very sheet that won, not another worker's.
             if self.inode_of(&path)? == Some(ours) {
                 committed.push(receipt);
@@ -210,7 +210,7 @@ impl Worker {
             }
         }
         for member in others.iter().flat_map(Receipt::members) {
-            let path = self.stage.receipt(member, None);
+            let path = self.stage.receipt(member);
             let is_kept = committed.iter().any(|r| r.input(member).is_some());
             if !is_kept && self.inode_of(&path)? == Some(ours) {
                 self.take_back(dir, &[path])?;

@@ -18,9 +18,6 @@ pub struct Receipt {
     /// The piece of work: the parcel, or for a gathering stage the batch. First, so that a line
     /// can be found without reading the others.
     pub work: ParcelId,
-    /// For work committed in parts, the number of the part, from 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub part: Option<u32>,
     /// Version of this format.
     pub schema: u32,
     /// The stage.
@@ -95,8 +92,6 @@ pub enum Fate {
     },
     /// The parcel has served and is removed.
     Consume,
-    /// The work goes on: this receipt is of one part.
-    Keep,
 }
 
 impl Receipt {
@@ -117,7 +112,7 @@ impl Receipt {
     /// Names the parcels of a batch, which have a name of their own in `receipts/`.
     pub(crate) fn members(&self) -> impl Iterator<Item = &ParcelId> {
         let inputs = self.inputs.iter().map(|input| &input.parcel);
-        inputs.filter(|id| self.part.is_none() && *id != &self.work)
+        inputs.filter(|id| *id != &self.work)
     }
 
     /// Returns the input of that name.
@@ -160,14 +155,13 @@ fn parse_line(line: &[u8]) -> Option<Filed> {
 }
 
 /// Finds the receipt in which `parcel` is the work or one of the inputs.
-pub fn find_in_sheet(bytes: &[u8], parcel: &ParcelId, part: Option<u32>) -> Option<Filed> {
+pub fn find_in_sheet(bytes: &[u8], parcel: &ParcelId) -> Option<Filed> {
     let quoted = format!("\"{parcel}\"");
     lines(bytes)
         .filter(|line| memmem::find(line, quoted.as_bytes()).is_some())
         .find_map(|line| {
             let receipt: Receipt = serde_json::from_slice(line).ok()?;
-            let is_it = receipt.part == part
-                && (&receipt.work == parcel || receipt.input(parcel).is_some());
+            let is_it = &receipt.work == parcel || receipt.input(parcel).is_some();
             is_it.then(|| Filed {
                 receipt,
                 digest: digest(line),

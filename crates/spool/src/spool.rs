@@ -32,8 +32,6 @@ pub trait Spool: Send {
     fn outbox(&self, parcels: &[Parcel]) -> Outbox;
     /// Commits finished work, all of it together, and hands it over.
     fn finish(&mut self, works: &mut Vec<Work>) -> Result<Vec<Finish>>;
-    /// Commits what was made so far as one part of long work; returns the number of the part.
-    fn finish_part(&mut self, parcel: &mut Parcel, outbox: Outbox) -> Result<u32>;
     /// Sets a parcel aside, for the world or for a person.
     fn fail(&mut self, parcel: Parcel, verdict: &Verdict) -> Result<Setback>;
     /// Gives a parcel back untouched; the attempt does not count.
@@ -100,10 +98,6 @@ impl Spool for Worker {
 
     fn finish(&mut self, works: &mut Vec<Work>) -> Result<Vec<Finish>> {
         Worker::finish(self, works)
-    }
-
-    fn finish_part(&mut self, parcel: &mut Parcel, outbox: Outbox) -> Result<u32> {
-        Worker::finish_part(self, parcel, outbox)
     }
 
     fn fail(&mut self, parcel: Parcel, verdict: &Verdict) -> Result<Setback> {

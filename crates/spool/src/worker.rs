@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -87,8 +87,8 @@ pub struct Worker {
     pub(crate) id: WorkerId,
     pub(crate) home: PathBuf,
     pub(crate) version: String,
-    /// Sheets written so far, by this worker and its clerk.
-    pub(crate) sheets: Arc<AtomicU32>,
+    /// Sheets written so far.
+    pub(crate) sheets: u32,
     /// Directories that took something over and are not known to be durable.
     pub(crate) touched: BTreeSet<PathBuf>,
     pub(crate) seen_leases: HashMap<String, (i128, Instant)>,
@@ -96,8 +96,6 @@ pub struct Worker {
     pub(crate) signs: Signs,
     /// Parcels held without a verdict of the stage, not yet told.
     pub(crate) held_unasked: Vec<(ParcelId, String)>,
-    /// Made for the first outbox: commits parts of long work under this worker's name.
-    clerk: OnceLock<Arc<Mutex<Worker>>>,
     lease: Option<Box<dyn Lease>>,
 }
 
@@ -192,13 +190,12 @@ impl Worker {
             id,
             home,
             version: version.to_owned(),
-            sheets: Arc::default(),
+            sheets: 0,
             touched: BTreeSet::new(),
             seen_leases: HashMap::new(),
             seen_drops: HashMap::new(),
             signs: Signs::default(),
             held_unasked: Vec::new(),
-            clerk: OnceLock::new(),
             lease: Some(lease),
         })
     }
@@ -274,22 +271,18 @@ impl Worker {
             }
             Err(e) => return Err(e),
         };
-        let mut parcel = Parcel {
+        let parcel = Parcel {
             fs: Arc::clone(&self.fs),
             path,
             manifest,
             digest,
             attempt: entry.attempts,
             claimed: self.yard.now_text(),
-            parts: 0,
             seen,
             signs: self.signs.clone(),
         };
         match self.standing(&parcel.manifest)? {
-            Standing::New { parts } => {
-                parcel.parts = parts;
-                Ok(Some(parcel))
-            }
+            Standing::New => Ok(Some(parcel)),
             Standing::Done(filed) => {
                 tracing::info!(parcel = %entry.id, "finishing a parcel that has its receipt");
                 self.complete(&self.home.clone(), &filed.receipt, &|_| {
@@ -327,34 +320,25 @@ impl Worker {
     pub(crate) fn standing(&self, manifest: &Manifest) -> Result<Standing> {
         let id = &manifest.id;
         let shelf = self.stage.receipts().join(id.shard());
-        let (has_part, sheet) = match self.fs.look_inside(&shelf) {
+        let sheet = match self.fs.look_inside(&shelf) {
             Ok(inside) => {
-                let part = receipt_name(id, Some(1));
-                let has_part = inside.is_there(&part).at("look at", &shelf.join(&part))?;
-                let name = receipt_name(id, None);
-                let sheet = inside.read(&name, SHEET_BYTES);
-                (has_part, if_there(sheet).at("read", &shelf.join(&name))?)
+                let name = receipt_name(id);
+                if_there(inside.read(&name, SHEET_BYTES)).at("read", &shelf.join(&name))?
             }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => (false, None),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             Err(e) => return Err(e).at("look at", &shelf),
         };
-        // Opened after the looks: what was folded meanwhile is found in it.
-        let mut ledger = None;
         let filed = match sheet {
-            Some(bytes) => in_sheet(&bytes, &self.stage, id, None).map(Some),
-            None => {
-                ledger = Index::open(&*self.fs, &self.stage)?;
-                let ledger = ledger.as_mut();
-                ledger.map_or(Ok(None), |ledger| ledger.find(id, None))
-            }
+            Some(bytes) => in_sheet(&bytes, &self.stage, id).map(Some),
+            // Opened after the look: what was folded meanwhile is found in it.
+            None => match Index::open(&*self.fs, &self.stage)? {
+                Some(mut ledger) => ledger.find(id),
+                None => Ok(None),
+            },
         };
         let filed = match filed {
             Ok(Some(filed)) => filed,
-            Ok(None) if has_part || ledger.is_some() => {
-                let parts = self.parts_of(id)?;
-                return Ok(Standing::New { parts });
-            }
-            Ok(None) => return Ok(Standing::New { parts: 0 }),
+            Ok(None) => return Ok(Standing::New),
             // Nobody can tell whether it was done: a person must, and the next parcel goes on.
             Err(SpoolError::Damaged { reason, .. }) => return Ok(Standing::Clash(reason)),
             Err(e) => return Err(e),
@@ -382,24 +366,7 @@ impl Worker {
 
     /// Returns the receipt of a parcel, from `receipts/` or from the ledger.
     pub(crate) fn filed(&self, id: &ParcelId) -> Result<Option<Filed>> {
-        find_receipt(&*self.fs, &self.stage, id, None)
-    }
-
-    /// Counts the parts of long work that earlier attempts committed, however long ago.
-    fn parts_of(&self, id: &ParcelId) -> Result<u32> {
-        let mut parts = 0;
-        loop {
-            let next = Some(parts + 1);
-            let path = self.stage.receipt(id, next);
-            if !self.fs.is_there(&path).at("look at", &path)? {
-                let ledger = Index::open(&*self.fs, &self.stage)?;
-                let folded = ledger.map_or(Ok(false), |mut ledger| ledger.holds(id, next))?;
-                if !folded {
-                    return Ok(parts);
-                }
-            }
-            parts += 1;
-        }
+        find_receipt(&*self.fs, &self.stage, id)
     }
 
     /// Returns an empty outbox for one parcel, or for a batch.
@@ -413,36 +380,10 @@ impl Worker {
         let dir = self.home.join("out").join(work.as_str());
         let mut outbox = Outbox::new(Arc::clone(&self.fs), dir, &self.stage.name, born, next);
         outbox.signs = self.signs.clone();
-        match parcels {
-            [one] => {
-                outbox.clerk = Some(Arc::clone(self.clerk.get_or_init(|| self.clerk())));
-                outbox.parts = one.parts;
-            }
-            _ => outbox.consume(),
+        if parcels.len() != 1 {
+            outbox.consume();
         }
         outbox
-    }
-
-    /// Returns one who works in this worker's directory and name, but holds no lease of its own.
-    fn clerk(&self) -> Arc<Mutex<Worker>> {
-        Arc::new(Mutex::new(Self {
-            fs: Arc::clone(&self.fs),
-            yard: self.yard.clone(),
-            stage: self.stage.clone(),
-            limits: self.limits.clone(),
-            next: self.next.clone(),
-            id: self.id.clone(),
-            home: self.home.clone(),
-            version: self.version.clone(),
-            sheets: Arc::clone(&self.sheets),
-            touched: BTreeSet::new(),
-            seen_leases: HashMap::new(),
-            seen_drops: HashMap::new(),
-            signs: self.signs.clone(),
-            held_unasked: Vec::new(),
-            clerk: OnceLock::new(),
-            lease: None,
-        }))
     }
 
     pub(crate) fn work_id(&self, parcels: &[Parcel]) -> ParcelId {
@@ -491,8 +432,8 @@ impl Worker {
 
 /// What this stage already did with a parcel of a given name.
 pub(crate) enum Standing {
-    /// Nothing, or some parts of long work.
-    New { parts: u32 },
+    /// Nothing.
+    New,
     /// This very parcel has its receipt: what remains is to hand over.
     Done(Box<Filed>),
     /// A copy of a parcel that was finished before.
@@ -654,19 +595,14 @@ pub(crate) fn read_trouble(fs: &dyn Fs, path: &Path, stage: &str) -> Trouble {
 }
 
 /// Returns the receipt of a piece of work, from `receipts/` or from the ledger.
-pub(crate) fn find_receipt(
-    fs: &dyn Fs,
-    stage: &StageDir,
-    id: &ParcelId,
-    part: Option<u32>,
-) -> Result<Option<Filed>> {
-    let path = stage.receipt(id, part);
+pub(crate) fn find_receipt(fs: &dyn Fs, stage: &StageDir, id: &ParcelId) -> Result<Option<Filed>> {
+    let path = stage.receipt(id);
     if let Some(bytes) = if_there(fs.read(&path, SHEET_BYTES)).at("read", &path)? {
-        let filed = in_sheet(&bytes, stage, id, part)?;
+        let filed = in_sheet(&bytes, stage, id)?;
         return Ok(is_committed(fs, stage, id, &filed.receipt)?.then_some(filed));
     }
     match Index::open(fs, stage)? {
-        Some(mut ledger) => ledger.find(id, part),
+        Some(mut ledger) => ledger.find(id),
         None => Ok(None),
     }
 }
@@ -682,12 +618,12 @@ pub(crate) fn is_committed(
     if &receipt.work == id {
         return Ok(true);
     }
-    let path = stage.receipt(&receipt.work, None);
+    let path = stage.receipt(&receipt.work);
     if fs.is_there(&path).at("look at", &path)? {
         return Ok(true);
     }
     match Index::open(fs, stage)? {
-        Some(mut ledger) => ledger.holds(&receipt.work, None),
+        Some(mut ledger) => ledger.holds(&receipt.work),
         None => Ok(false),
     }
 }
@@ -695,13 +631,10 @@ pub(crate) fn is_committed(
 /// A sheet larger than this is not one of ours.
 const SHEET_BYTES: u64 = 1 << 30;
 
-fn in_sheet(bytes: &[u8], stage: &StageDir, id: &ParcelId, part: Option<u32>) -> Result<Filed> {
-    find_in_sheet(bytes, id, part).ok_or_else(|| SpoolError::Damaged {
+fn in_sheet(bytes: &[u8], stage: &StageDir, id: &ParcelId) -> Result<Filed> {
+    find_in_sheet(bytes, id).ok_or_else(|| SpoolError::Damaged {
         parcel: id.clone(),
-        reason: format!(
-            "{} holds no receipt of it",
-            stage.receipt(id, part).display()
-        ),
+        reason: format!("{} holds no receipt of it", stage.receipt(id).display()),
     })
 }
 
@@ -737,7 +670,7 @@ mod tests {
         let file = root.path().join("a");
         std::fs::write(&file, "text").unwrap();
         let id = yard.give("stage", &file, &Gift::default()).unwrap();
-        let receipt = yard.stage("stage").receipt(&id, None);
+        let receipt = yard.stage("stage").receipt(&id);
         std::fs::create_dir(receipt.parent().unwrap()).unwrap();
         std::fs::write(&receipt, "").unwrap();
 

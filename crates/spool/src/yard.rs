@@ -215,11 +215,8 @@ impl Yard {
 }
 
 /// The name of a commit record.
-pub(crate) fn receipt_name(work: &ParcelId, part: Option<u32>) -> String {
-    match part {
-        Some(part) => format!("{work}@{part}.json"),
-        None => format!("{work}.json"),
-    }
+pub(crate) fn receipt_name(work: &ParcelId) -> String {
+    format!("{work}.json")
 }
 
 /// The paths of one stage's work directory.
@@ -276,11 +273,11 @@ impl StageDir {
         self.root.join("receipts")
     }
 
-    /// The commit record of a piece of work, or of one part of it.
-    pub fn receipt(&self, work: &ParcelId, part: Option<u32>) -> PathBuf {
+    /// The commit record of a piece of work.
+    pub fn receipt(&self, work: &ParcelId) -> PathBuf {
         let mut path = self.receipts();
         path.push(work.shard());
-        path.push(receipt_name(work, part));
+        path.push(receipt_name(work));
         path
     }
 

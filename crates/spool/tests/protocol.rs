@@ -227,8 +227,8 @@ fn members_filed_for_a_batch_that_was_never_committed_are_free_again() {
     );
     let sheet = stage.home(dead.id()).join("out/.sheet-9");
     fs::write(&sheet, line + "\n").unwrap();
-    fs::create_dir_all(stage.receipt(&x, None).parent().unwrap()).unwrap();
-    fs::hard_link(&sheet, stage.receipt(&x, None)).unwrap();
+    fs::create_dir_all(stage.receipt(&x).parent().unwrap()).unwrap();
+    fs::hard_link(&sheet, stage.receipt(&x)).unwrap();
     assert!(yard.receipt("gather", &x).unwrap().is_none());
     assert_eq!(
         ecluse_spool::fold(&yard, "gather", Duration::ZERO).unwrap(),
@@ -243,7 +243,7 @@ fn members_filed_for_a_batch_that_was_never_committed_are_free_again() {
     assert_eq!(names(&stage.deferred()).len(), 1);
     drop((parcels, dead));
     heir.recover().unwrap();
-    assert!(!stage.receipt(&x, None).exists());
+    assert!(!stage.receipt(&x).exists());
     assert_eq!(names(&stage.ready()), ["x~1", "y~1"]);
     let parcel = claim_entry(&mut heir, "x~1");
     let outbox = heir.outbox(std::slice::from_ref(&parcel));
@@ -512,49 +512,6 @@ fn a_manifest_that_points_outside_is_held() {
         .unwrap()
         .unwrap();
     assert_eq!(why.reason, "parcel.json names a file \"../../x\"");
-}
-
-#[test]
-fn parts_of_long_work_are_committed_once_each() {
-    let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
-    give(&yard, "crawl", root.path(), "order", "1 2 3");
-    let mut crawl = worker(&yard, "crawl", &["next"]);
-    let mut parcel = claim_one(&mut crawl);
-    let part = |worker: &Worker, parcel: &Parcel, name: &str| {
-        let mut outbox = worker.outbox(std::slice::from_ref(parcel));
-        let mut output = outbox.parcel(ParcelId::new(name).unwrap(), "warc").unwrap();
-        let mut file = output.create("data").unwrap();
-        file.write_all(name.as_bytes()).unwrap();
-        output.add(file).unwrap();
-        outbox.emit(output).unwrap();
-        outbox
-    };
-    let outbox = part(&crawl, &parcel, "p1");
-    assert_eq!(crawl.finish_part(&mut parcel, outbox).unwrap(), 1);
-    let outbox = part(&crawl, &parcel, "p2");
-    assert_eq!(crawl.finish_part(&mut parcel, outbox).unwrap(), 2);
-    drop((parcel, crawl));
-    let mut heir = worker(&yard, "crawl", &["next"]);
-    heir.recover().unwrap();
-    let parcel = claim_one(&mut heir);
-    assert_eq!(parcel.parts(), 2, "the heir goes on after the second part");
-    heir.give_back(parcel).unwrap();
-    assert_eq!(
-        ecluse_spool::fold(&yard, "crawl", Duration::ZERO).unwrap(),
-        2
-    );
-    let mut parcel = claim_one(&mut heir);
-    assert_eq!(parcel.parts(), 2, "parts in the ledger are parts");
-    let outbox = part(&heir, &parcel, "p3");
-    assert_eq!(heir.finish_part(&mut parcel, outbox).unwrap(), 3);
-    heir.give_back(parcel).unwrap();
-    let parcel = claim_one(&mut heir);
-    assert_eq!(parcel.parts(), 3, "some in the ledger, one after it");
-    let mut outbox = heir.outbox(std::slice::from_ref(&parcel));
-    outbox.consume();
-    commit(&mut heir, parcel, outbox);
-    assert_eq!(names(&yard.stage("next").ready()), ["p1~0", "p2~0", "p3~0"]);
 }
 
 #[test]

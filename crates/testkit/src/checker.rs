@@ -1,12 +1,12 @@
 //! Judges what a torture left behind, from the disk alone.
 //!
-//! It knows the four sample stages and what was given to them, works out anew every parcel, digest
+//! It knows the three sample stages and what was given to them, works out anew every parcel, digest
 //! and sheet that must have come of it, and compares. It shares no code with the spool: what the
 //! spool believes of its own formats is what is being judged.
 //!
-//! The chain is `drip → relay → split → tally → shelf`, and nobody works at the shelf. A given file
-//! is accounted for when both its halves stand in exactly one sheet on the shelf, or when it is held
-//! with a reason it asked for; a file of drip may also be held because its workers died.
+//! The chain is `relay → split → tally → shelf`, and nobody works at the shelf. A given file is
+//! accounted for when both its halves stand in exactly one sheet on the shelf, or when relay holds it
+//! with a reason it asked for, or because its worker died as often as it may ([`RELAY_ATTEMPTS`]).
 
 mod disk;
 mod given;
@@ -19,7 +19,10 @@ use std::path::Path;
 pub use given::{Given, GivenLog};
 
 /// The stages in order; the last one only takes.
-pub const STAGES: [&str; 5] = ["drip", "relay", "split", "tally", "shelf"];
+pub const STAGES: [&str; 4] = ["relay", "split", "tally", "shelf"];
+
+/// How many attempts relay must be allowed: a file on which fewer workers died is not to be held for it.
+pub const RELAY_ATTEMPTS: u32 = 6;
 
 /// What a check found.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ecluse_spool::{Fs, Gift, RealFs, Yard};
-use ecluse_testkit::checker::{Given, GivenLog, Verdict, check};
+use ecluse_testkit::checker::{Given, GivenLog, RELAY_ATTEMPTS, Verdict, check};
 
 /// A root through which three files went, and the log of what was given.
 struct Left {
@@ -21,7 +21,7 @@ impl Left {
         let dir = tempfile::tempdir().unwrap();
         let (root, given) = (dir.path().join("root"), dir.path().join("given"));
         fs::create_dir(&root).unwrap();
-        let settings = "[chain]\nstages = [\"drip\", \"relay\", \"split\", \"tally\", \"shelf\"]\n[defaults]\nmin-free = \"1 MiB\"\n";
+        let settings = "[chain]\nstages = [\"relay\", \"split\", \"tally\", \"shelf\"]\n[defaults]\nmin-free = \"1 MiB\"\n";
         fs::write(root.join("pipeline.toml"), settings).unwrap();
         let left = Self {
             _dir: dir,
@@ -30,15 +30,9 @@ impl Left {
         };
         let mut log = GivenLog::create(&left.given).unwrap();
         left.give(&mut log, "relay", "a.txt", "plain text of some length\n");
-        left.give(
-            &mut log,
-            "drip",
-            "b.txt",
-            "parts one\nmore two\nmore three\n",
-        );
+        left.give(&mut log, "relay", "b.txt", "plain text of another\n");
         left.give(&mut log, "relay", "c.txt", "hold me\n");
         for program in [
-            env!("CARGO_BIN_EXE_ecluse-drip"),
             env!("CARGO_BIN_EXE_ecluse-relay"),
             env!("CARGO_BIN_EXE_ecluse-split"),
             env!("CARGO_BIN_EXE_ecluse-tally"),
@@ -205,4 +199,21 @@ fn a_file_nobody_was_told_has_arrived_may_be_absent() {
     log.push_str("{\"acknowledged\":\"d.txt\"}\n");
     fs::write(&left.given, &log).unwrap();
     assert_eq!(counts(&left.check()), (1, 0, 0));
+}
+
+#[test]
+fn a_parcel_held_before_it_used_up_its_attempts_is_seen() {
+    let left = Left::new();
+    let held = left.work("relay/held");
+    for (name, _) in RealFs.list(&held).unwrap() {
+        let name = name.into_string().unwrap();
+        let Some(id) = name.strip_suffix(".why.json") else {
+            continue;
+        };
+        fs::write(held.join(&name), r#"{"reason":"its worker died, 1 times"}"#).unwrap();
+        assert_eq!(counts(&left.check()), (0, 0, 1), "held after one death");
+        let (from, to) = (format!("{id}~1"), format!("{id}~{RELAY_ATTEMPTS}"));
+        RealFs.rename(&held.join(from), &held.join(to)).unwrap();
+        assert_eq!(counts(&left.check()), (0, 0, 0), "held after all of them");
+    }
 }

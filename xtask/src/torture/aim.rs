@@ -14,25 +14,24 @@ const ENOUGH: u64 = 25;
 
 /// Failpoints that not every stage comes by, with those that do. The others are everybody's.
 const ONLY: &[(&str, &[&str])] = &[
-    ("output-handed-over", &["drip", "split", "tally"]),
+    ("output-handed-over", &["split", "tally"]),
     ("file-attached", &["relay"]),
     ("manifest-replaced", &["relay"]),
     ("passed-on", &["relay"]),
     ("member-filed", &["tally"]),
-    ("consumed", &["drip", "split", "tally"]),
-    ("consumed-removed", &["drip", "split", "tally"]),
-    ("part-committed", &["drip"]),
-    ("why-written", &["drip", "relay"]),
-    ("held", &["drip", "relay"]),
+    ("consumed", &["split", "tally"]),
+    ("consumed-removed", &["split", "tally"]),
+    ("why-written", &["relay"]),
+    ("held", &["relay"]),
     ("trouble-written", &["relay"]),
     ("deferred", &["relay"]),
     ("undeferred", &["relay"]),
     ("given-back", &["relay"]),
-    ("adopt-taken", &["drip", "relay"]),
-    ("adopt-described", &["drip", "relay"]),
-    ("adopted", &["drip", "relay"]),
-    ("settle-adoption-returned", &["drip", "relay"]),
-    ("settle-poisoned", &["drip"]),
+    ("adopt-taken", &["relay"]),
+    ("adopt-described", &["relay"]),
+    ("adopted", &["relay"]),
+    ("settle-adoption-returned", &["relay"]),
+    ("settle-poisoned", &["relay"]),
 ];
 
 /// Failpoints that are reached only after a death at another.

@@ -33,8 +33,6 @@ pub(crate) enum Job {
     Split,
     /// Hands it on with `length` added, and sends a new parcel to the second destination.
     Branch,
-    /// Makes two parcels of it, each committed as a part.
-    Parts,
     /// Makes one parcel of two.
     Gather,
     /// Defers until the world has opened.
@@ -230,22 +228,6 @@ impl Scenario {
                 "gather",
                 vec![stage("one", Job::Gather, &["end"])],
                 &[("a", "alpha"), ("b", "beta")],
-            )
-        }
-    }
-
-    /// A long piece of work that commits as it goes.
-    pub(crate) fn parts() -> Self {
-        Self {
-            ends: vec![
-                end("end", "a-1", &[("text", "alpha 1")], &["one"]),
-                end("end", "a-2", &[("text", "alpha 2")], &["one"]),
-            ],
-            receipts: receipts(&[("one", "a@1"), ("one", "a@2"), ("one", "a")]),
-            ..Self::new(
-                "parts",
-                vec![stage("one", Job::Parts, &["end"])],
-                &[("a", "alpha")],
             )
         }
     }
@@ -650,7 +632,7 @@ fn work(worker: &mut Worker, job: Job, clock_ms: u64) -> Result<bool> {
     Ok(true)
 }
 
-fn treat(worker: &mut Worker, job: Job, clock_ms: u64, mut parcel: Parcel) -> Result<Option<Work>> {
+fn treat(worker: &mut Worker, job: Job, clock_ms: u64, parcel: Parcel) -> Result<Option<Work>> {
     let mut outbox = worker.outbox(std::slice::from_ref(&parcel));
     let id = parcel.id().to_string();
     match job {
@@ -677,16 +659,6 @@ fn treat(worker: &mut Worker, job: Job, clock_ms: u64, mut parcel: Parcel) -> Re
             output.add_link(&parcel, "text")?;
             assert_eq!(text, "alpha");
             outbox.emit_to(output, "side");
-        }
-        Job::Parts => {
-            let text = read(&parcel, "text")?;
-            while parcel.parts() < 2 {
-                let n = parcel.parts() + 1;
-                let mut part = worker.outbox(std::slice::from_ref(&parcel));
-                emit(&mut part, &format!("{id}-{n}"), &format!("{text} {n}"))?;
-                worker.finish_part(&mut parcel, part)?;
-            }
-            outbox.consume();
         }
         Job::Wait => {
             if clock_ms < OPENS_MS {

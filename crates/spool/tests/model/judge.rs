@@ -277,16 +277,12 @@ impl Case {
 
 /// Finds the line of a sheet that is filed under `name`.
 fn line_of(sheet: &[Filed], name: &str) -> Option<Filed> {
-    let (id, part) = match name.split_once('@') {
-        Some((id, part)) => (id, Some(part.parse().ok()?)),
-        None => (name, None),
-    };
     let is_it = |receipt: &Receipt| {
         let inputs = receipt
             .inputs
             .iter()
-            .any(|input| input.parcel.as_str() == id);
-        receipt.part == part && (receipt.work.as_str() == id || inputs)
+            .any(|input| input.parcel.as_str() == name);
+        receipt.work.as_str() == name || inputs
     };
     sheet.iter().find(|filed| is_it(&filed.receipt)).cloned()
 }

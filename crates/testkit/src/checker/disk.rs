@@ -16,7 +16,6 @@ use super::{STAGES, Verdict, sha256};
 #[derive(Debug, Deserialize)]
 pub(super) struct Receipt {
     pub(super) work: String,
-    pub(super) part: Option<u32>,
     pub(super) stage: String,
     pub(super) worker: String,
     pub(super) attempt: u32,
@@ -47,7 +46,6 @@ pub(super) struct Output {
 pub(super) enum Fate {
     PassOn { to: String, digest: String },
     Consume,
-    Keep,
 }
 
 /// A receipt and the digest of the line it stands on.
@@ -63,14 +61,14 @@ pub(super) struct Lying {
     pub(super) path: PathBuf,
     /// `ready`, `held`, `deferred`, `claim`, `reap`.
     pub(super) place: &'static str,
+    /// Attempts begun, as its name says.
+    pub(super) attempts: u32,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Stage {
-    /// The receipts of whole pieces of work, by the work's name.
-    pub(super) whole: BTreeMap<String, Rc<Line>>,
-    /// The receipts of parts.
-    pub(super) parts: BTreeMap<(String, u32), Rc<Line>>,
+    /// The receipts, by the name of the work.
+    pub(super) receipts: BTreeMap<String, Rc<Line>>,
     /// For each parcel that went in, the piece of work that took it.
     pub(super) taken: HashMap<String, String>,
     /// The parcels that lie here, by name.
@@ -170,12 +168,17 @@ fn lies(
     name: &str,
     verdict: &mut Verdict,
 ) {
-    match entry.rsplit_once('~') {
-        Some((id, attempts)) if attempts.parse::<u32>().is_ok() => {
-            let lying = Lying { path, place };
+    let parsed = entry.rsplit_once('~');
+    match parsed.and_then(|(id, attempts)| Some((id, attempts.parse().ok()?))) {
+        Some((id, attempts)) => {
+            let lying = Lying {
+                path,
+                place,
+                attempts,
+            };
             stage.lying.entry(id.to_owned()).or_default().push(lying);
         }
-        _ => verdict.bad(format!("no parcel's name in {name}/{place}: {entry}")),
+        None => verdict.bad(format!("no parcel's name in {name}/{place}: {entry}")),
     }
 }
 
@@ -210,15 +213,10 @@ fn read_receipts(
                 Entry::Occupied(sheet) => sheet.into_mut(),
                 Entry::Vacant(place) => place.insert(parse(&fs::read(&path)?, &path, verdict)),
             };
-            let key = file.strip_suffix(".json").unwrap_or(&file);
-            let (id, part) = match key.split_once('@') {
-                Some((id, part)) => (id, part.parse().ok()),
-                None => (key, None),
-            };
+            let id = file.strip_suffix(".json").unwrap_or(&file);
             let mut found = sheet.iter().filter(|line| {
                 let receipt = &line.receipt;
-                receipt.part == part
-                    && (receipt.work == id || receipt.inputs.iter().any(|i| i.parcel == id))
+                receipt.work == id || receipt.inputs.iter().any(|i| i.parcel == id)
             });
             let Some(line) = found.next().map(Rc::clone) else {
                 verdict.bad(format!("{} holds no receipt of {id}", path.display()));
@@ -228,19 +226,15 @@ fn read_receipts(
                 verdict.twice(format!("two receipts of {id} on one sheet of {name}"));
             }
             judge_line(name, &line.receipt, verdict);
-            match part {
-                Some(part) => {
-                    stage.parts.insert((id.to_owned(), part), line);
-                }
-                None if line.receipt.work == id => {
-                    stage.whole.insert(id.to_owned(), line);
-                }
-                None => members.push((id.to_owned(), line)),
+            if line.receipt.work == id {
+                stage.receipts.insert(id.to_owned(), line);
+            } else {
+                members.push((id.to_owned(), line));
             }
         }
     }
     let mut taken = HashMap::new();
-    for (work, line) in &stage.whole {
+    for (work, line) in &stage.receipts {
         for input in &line.receipt.inputs {
             if let Some(other) = taken.insert(input.parcel.clone(), work.clone()) {
                 verdict.twice(format!(
@@ -251,7 +245,7 @@ fn read_receipts(
         }
     }
     for (id, line) in &members {
-        let filed = stage.whole.get(&line.receipt.work);
+        let filed = stage.receipts.get(&line.receipt.work);
         if filed.is_none_or(|filed| filed.digest != line.digest) {
             verdict.bad(format!(
                 "{name} filed {id} under a batch that was not committed"

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::disk::{Disk, Fate, Line, Output, list};
-use super::{Given, Verdict, sha256};
+use super::{Given, RELAY_ATTEMPTS, Verdict, sha256};
 
 /// A parcel as it must be.
 struct Expected {
@@ -86,7 +86,6 @@ pub(super) fn follow(disk: &Disk, gifts: &[Given], verdict: &mut Verdict) {
         disk,
         verdict,
         seen: HashMap::new(),
-        seen_parts: 0,
         halves: BTreeMap::new(),
     };
     for given in gifts {
@@ -101,7 +100,6 @@ struct Trace<'a> {
     verdict: &'a mut Verdict,
     /// What must have a receipt, or be held, in each stage.
     seen: HashMap<&'static str, BTreeSet<String>>,
-    seen_parts: usize,
     /// The halves that must have been gathered, each with its line.
     halves: BTreeMap<String, String>,
 }
@@ -109,19 +107,17 @@ struct Trace<'a> {
 /// Where a parcel of a stage came to.
 enum Came<'a> {
     Through(&'a Line),
-    Held,
+    /// With so many attempts begun.
+    Held(u32),
     Nowhere,
 }
 
 impl<'a> Trace<'a> {
     fn given(&mut self, given: &Given) {
-        let stage = if given.stage == "drip" {
-            "drip"
-        } else {
-            "relay"
-        };
         let id = given.id();
-        if !given.acknowledged && self.is_absent(stage, &id) {
+        let relay = &self.disk.stages["relay"];
+        let is_there = relay.taken.contains_key(&id) || relay.lying.contains_key(&id);
+        if !given.acknowledged && !is_there {
             return;
         }
         self.verdict.parcels += 1;
@@ -131,27 +127,17 @@ impl<'a> Trace<'a> {
             kind: "file",
             files: vec![(given.name.clone(), given.text.clone().into_bytes())],
         };
-        parcel.born = self.born(stage, &parcel.id);
-        if stage == "drip" {
-            self.drip(parcel, given);
-        } else {
-            let word = given.text.split_whitespace().next();
-            self.relay(parcel, word == Some("hold"));
-        }
-    }
-
-    fn is_absent(&self, stage: &str, id: &str) -> bool {
-        let stage = &self.disk.stages[stage];
-        !stage.taken.contains_key(id)
-            && !stage.lying.contains_key(id)
-            && !stage.parts.contains_key(&(id.to_owned(), 1))
+        parcel.born = self.born(&parcel.id);
+        self.relay(parcel, given);
     }
 
     /// Returns the birth mark of a given file: nobody can work it out, only read it.
-    fn born(&self, stage: &str, id: &str) -> String {
-        let stage = &self.disk.stages[stage];
-        let whole = stage.taken.get(id).and_then(|work| stage.whole.get(work));
-        let line = whole.or_else(|| stage.parts.get(&(id.to_owned(), 1)));
+    fn born(&self, id: &str) -> String {
+        let stage = &self.disk.stages["relay"];
+        let line = stage
+            .taken
+            .get(id)
+            .and_then(|work| stage.receipts.get(work));
         let input = line.and_then(|line| line.receipt.inputs.iter().find(|i| i.parcel == id));
         if let Some(input) = input {
             return input.born.clone();
@@ -174,7 +160,7 @@ impl<'a> Trace<'a> {
         let line = there
             .taken
             .get(&parcel.id)
-            .and_then(|work| there.whole.get(work));
+            .and_then(|work| there.receipts.get(work));
         let lying = there.lying.get(&parcel.id).map_or(&[][..], Vec::as_slice);
         if lying.len() + usize::from(line.is_some()) > 1 {
             let places: Vec<&str> = lying.iter().map(|lying| lying.place).collect();
@@ -195,7 +181,7 @@ impl<'a> Trace<'a> {
             [lying, ..] => {
                 self.judge_lying(&lying.path, parcel);
                 if lying.place == "held" {
-                    Came::Held
+                    Came::Held(lying.attempts)
                 } else {
                     // Counted as a leftover already.
                     Came::Nowhere
@@ -257,47 +243,8 @@ impl<'a> Trace<'a> {
         }
     }
 
-    /// Line by line; those committed before the parcel was held have gone on.
-    fn drip(&mut self, parcel: Expected, given: &Given) {
-        let lines: Vec<&str> = given.text.split_inclusive('\n').collect();
-        let done = match self.came("drip", &parcel) {
-            Came::Through(line) => {
-                self.expect("drip", line, &[], &Fate::Consume);
-                if ["die", "panic"]
-                    .iter()
-                    .any(|word| given.text.starts_with(word))
-                {
-                    self.verdict
-                        .bad(format!("{} should have been held", parcel.id));
-                }
-                true
-            }
-            Came::Held => {
-                self.held("drip", &parcel, &["its worker died", "its work crashed"]);
-                false
-            }
-            Came::Nowhere => false,
-        };
-        let there = &self.disk.stages["drip"];
-        for (at, text) in lines.iter().enumerate() {
-            let part = at as u32 + 1;
-            let Some(line) = there.parts.get(&(parcel.id.clone(), part)) else {
-                if done {
-                    self.verdict.lost(format!("part {part} of {}", parcel.id));
-                    continue;
-                }
-                return;
-            };
-            self.seen_parts += 1;
-            let id = format!("{}.{part}", parcel.id);
-            let child = parcel.child("drip", id, "line", "line", text.as_bytes().to_vec());
-            self.judge_input("drip", line, &parcel);
-            self.expect("drip", line, &[child.output("relay")], &Fate::Keep);
-            self.relay(child, false);
-        }
-    }
-
-    fn relay(&mut self, mut parcel: Expected, asks_to_be_held: bool) {
+    fn relay(&mut self, mut parcel: Expected, given: &Given) {
+        let word = given.text.split_whitespace().next().unwrap_or_default();
         match self.came("relay", &parcel) {
             Came::Through(line) => {
                 let (name, bytes) = &parcel.files[0];
@@ -308,14 +255,22 @@ impl<'a> Trace<'a> {
                     digest: parcel.digest(),
                 };
                 self.expect("relay", line, &[], &fate);
-                if asks_to_be_held {
+                if ["hold", "die", "panic"].contains(&word) {
                     self.verdict
                         .bad(format!("{} should have been held", parcel.id));
                 }
                 self.split(&parcel);
             }
-            Came::Held if asks_to_be_held => self.held("relay", &parcel, &["asks to be held"]),
-            Came::Held => self.held("relay", &parcel, &[]),
+            Came::Held(attempts) => {
+                let mut may = Vec::new();
+                if word == "hold" {
+                    may.push("asks to be held");
+                }
+                if attempts >= RELAY_ATTEMPTS {
+                    may.extend(["its worker died", "its work crashed"]);
+                }
+                self.held("relay", &parcel, &may);
+            }
             Came::Nowhere => {}
         }
     }
@@ -334,7 +289,7 @@ impl<'a> Trace<'a> {
                     self.tally(&half);
                 }
             }
-            Came::Held => self.held("split", parcel, &[]),
+            Came::Held(_) => self.held("split", parcel, &[]),
             Came::Nowhere => {}
         }
     }
@@ -345,7 +300,7 @@ impl<'a> Trace<'a> {
                 let line = format!("{} {}\n", half.id, sha256(&half.files[0].1));
                 self.halves.insert(half.id.clone(), line);
             }
-            Came::Held => self.held("tally", half, &[]),
+            Came::Held(_) => self.held("tally", half, &[]),
             Came::Nowhere => {}
         }
     }
@@ -364,7 +319,7 @@ impl<'a> Trace<'a> {
     fn sheets(&mut self) {
         let disk = self.disk;
         let mut gathered: HashMap<String, usize> = HashMap::new();
-        for (work, line) in &disk.stages["tally"].whole {
+        for (work, line) in &disk.stages["tally"].receipts {
             let receipt = &line.receipt;
             let members: BTreeSet<String> =
                 receipt.inputs.iter().map(|i| i.parcel.clone()).collect();
@@ -456,12 +411,6 @@ impl<'a> Trace<'a> {
                         .bad(format!("{id} in {name} came from nowhere"));
                 }
             }
-        }
-        let parts = self.disk.stages["drip"].parts.len();
-        if parts != self.seen_parts {
-            let more = parts.abs_diff(self.seen_parts);
-            self.verdict
-                .bad(format!("{more} parts in drip came from nowhere"));
         }
     }
 }

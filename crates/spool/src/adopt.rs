@@ -8,7 +8,6 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::Instant;
 
 use sha2::{Digest, Sha256};
 
@@ -26,12 +25,8 @@ const UNFINISHED: [&[u8]; 4] = [b".part", b".open", b".lck", b".tmp"];
 /// Where a file just taken lies under the name it came with, whatever that is.
 const TAKEN: &str = ".taken";
 
-/// How a dropped file looked when it was last seen.
-pub(crate) struct Rest {
-    bytes: u64,
-    mtime_ns: i128,
-    since: Instant,
-}
+/// How a dropped file looks: size, time of its last change, inode.
+pub(crate) type DropLook = (u64, i128, u64);
 
 /// What a look into `drop/` came to.
 #[derive(Debug, Default)]
@@ -50,7 +45,6 @@ impl Worker {
     pub fn adopt(&mut self, closed: &[OsString]) -> Result<Adopted> {
         let drop = self.stage.drop();
         let mut adopted = Adopted::default();
-        let mut still_there = std::collections::HashMap::new();
         for (name, kind) in self.fs.list(&drop).at("list", &drop)? {
             if is_unfinished(&name) {
                 continue;
@@ -66,44 +60,28 @@ impl Worker {
             if self.signs.stop_asked() {
                 break;
             }
-            match self.rest(&name, closed.contains(&name))? {
-                None => adopted.parcels.extend(self.adopt_one(&name)?),
-                Some(rest) => {
-                    adopted.settling += 1;
-                    still_there.insert(name, rest);
-                }
+            if closed.contains(&name) || self.is_at_rest(&name)? {
+                adopted.parcels.extend(self.adopt_one(&name)?);
+            } else {
+                adopted.settling += 1;
             }
         }
-        self.seen_drops = still_there;
+        self.seen_drops.end_round();
         Ok(adopted)
     }
 
-    /// Returns how a file looks while it is not at rest, `None` once it is.
-    fn rest(&mut self, name: &OsStr, closed: bool) -> Result<Option<Rest>> {
+    fn is_at_rest(&mut self, name: &OsStr) -> Result<bool> {
         let path = self.stage.drop().join(name);
         let stat = match self.fs.stat(&path) {
             Ok(stat) => stat,
-            // Another worker took it.
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            // Another worker took it: so will this one find.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
             Err(e) => return Err(e).at("look at", &path),
         };
-        // Not written to for so long already: no need to watch it that long again.
-        let age = i128::from((self.yard.wall)()) * 1_000_000 - stat.mtime_ns;
-        if closed || age >= self.limits.settle.as_nanos() as i128 {
-            return Ok(None);
-        }
-        let since = match self.seen_drops.remove(name) {
-            Some(seen) if seen.bytes == stat.bytes && seen.mtime_ns == stat.mtime_ns => seen.since,
-            _ => Instant::now(),
-        };
-        if since.elapsed() >= self.limits.settle {
-            return Ok(None);
-        }
-        Ok(Some(Rest {
-            bytes: stat.bytes,
-            mtime_ns: stat.mtime_ns,
-            since,
-        }))
+        let look = (stat.bytes, stat.mtime_ns, stat.inode);
+        let now = (self.yard.monotonic)();
+        let rest = self.limits.settle;
+        Ok(self.seen_drops.is_at_rest(name, look, rest, now))
     }
 
     fn adopt_one(&mut self, name: &OsStr) -> Result<Option<ParcelId>> {
@@ -323,9 +301,44 @@ pub(crate) fn is_unfinished(name: &OsStr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+    use std::sync::{Arc, Mutex};
+    use std::time::{Duration, Instant, SystemTime};
+
     use super::*;
     use crate::worker::Limits;
     use crate::yard::Yard;
+
+    /// A file server's clock tells nothing: only that the file looks the same, and for how long.
+    #[test]
+    fn a_file_being_written_is_not_taken_whatever_its_times_say() {
+        for (ahead, behind) in [(0, 60), (60, 0), (0, 0)] {
+            let root = tempfile::tempdir().unwrap();
+            let start = Instant::now();
+            let passed = Arc::new(Mutex::new(Duration::ZERO));
+            let clock = Arc::clone(&passed);
+            let yard = Yard::open(&root.path().join("work"))
+                .with_monotonic(Arc::new(move || start + *clock.lock().unwrap()));
+            let limits = Limits::default();
+            let settle = limits.settle;
+            let mut worker = Worker::open(&yard, "stage", &[], limits, "0").unwrap();
+            let path = yard.stage("stage").drop().join("a.warc");
+            let mut file = std::fs::File::create(&path).unwrap();
+            for _ in 0..20 {
+                file.write_all(b"more").unwrap();
+                let server =
+                    SystemTime::now() + Duration::from_secs(ahead) - Duration::from_secs(behind);
+                file.set_modified(server).unwrap();
+                let adopted = worker.adopt(&[]).unwrap();
+                assert_eq!((adopted.parcels.len(), adopted.settling), (0, 1));
+                *passed.lock().unwrap() += settle / 2;
+            }
+            // Unchanged since half the time ago.
+            assert_eq!(worker.adopt(&[]).unwrap().settling, 1);
+            *passed.lock().unwrap() += settle / 2;
+            assert_eq!(worker.adopt(&[]).unwrap().parcels.len(), 1);
+        }
+    }
 
     #[test]
     fn an_adoption_cut_short_shows_nothing_of_how_it_was_made() {

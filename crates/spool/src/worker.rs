@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::adopt::DropLook;
 use crate::error::{At, Result, SpoolError};
 use crate::failpoint::after;
 use crate::fs::{Fs, Inside, Lease, gone};
@@ -18,6 +19,7 @@ use crate::name::{Deferred, Entry, ParcelId, WorkerId, is_payload_name};
 use crate::outbox::{Outbox, Parcel, is_at_fault};
 use crate::parcel::{HISTORY, MANIFEST, MANIFEST_BYTES, Manifest, TROUBLE, Trouble, digest};
 use crate::receipt::{Filed, Receipt, find_in_sheet};
+use crate::rest::RestWatch;
 use crate::yard::{StageDir, Yard, receipt_name};
 
 /// How patient a stage is.
@@ -92,7 +94,7 @@ pub struct Worker {
     /// Directories that took something over and are not known to be durable.
     pub(crate) touched: BTreeSet<PathBuf>,
     pub(crate) seen_leases: HashMap<String, (i128, Instant)>,
-    pub(crate) seen_drops: HashMap<std::ffi::OsString, crate::adopt::Rest>,
+    pub(crate) seen_drops: RestWatch<std::ffi::OsString, DropLook>,
     pub(crate) signs: Signs,
     /// Parcels held without a verdict of the stage, not yet told.
     pub(crate) held_unasked: Vec<(ParcelId, String)>,
@@ -193,7 +195,7 @@ impl Worker {
             sheets: 0,
             touched: BTreeSet::new(),
             seen_leases: HashMap::new(),
-            seen_drops: HashMap::new(),
+            seen_drops: RestWatch::default(),
             signs: Signs::default(),
             held_unasked: Vec::new(),
             lease: Some(lease),

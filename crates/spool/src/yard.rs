@@ -45,6 +45,8 @@ impl Host {
 /// The wall clock, in milliseconds since 1970. Only names and receipts use it, never a decision
 /// about another worker's life.
 pub type Wall = Arc<dyn Fn() -> u64 + Send + Sync>;
+/// The clock of this process that never goes back: what waits are measured with.
+pub type Monotonic = Arc<dyn Fn() -> Instant + Send + Sync>;
 /// The source of random names.
 pub type Dice = Arc<dyn Fn() -> u64 + Send + Sync>;
 
@@ -56,6 +58,7 @@ pub struct Yard {
     /// This machine.
     pub host: Host,
     pub(crate) wall: Wall,
+    pub(crate) monotonic: Monotonic,
     pub(crate) dice: Dice,
     sharded: Arc<Mutex<HashMap<String, (bool, Instant)>>>,
 }
@@ -79,9 +82,16 @@ impl Yard {
             work: work.to_owned(),
             host,
             wall,
+            monotonic: Arc::new(Instant::now),
             dice,
             sharded: Arc::default(),
         }
+    }
+
+    /// The same yard with another monotonic clock: for tests.
+    #[must_use]
+    pub fn with_monotonic(self, monotonic: Monotonic) -> Self {
+        Self { monotonic, ..self }
     }
 
     /// Returns the directory that holds every stage's.

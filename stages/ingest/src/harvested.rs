@@ -1,19 +1,17 @@
 //! The harvested directories: which files are there, and which are at rest.
 //!
-//! A file is at rest when the bell told that it was closed or renamed in and it is not empty, when its last change is
-//! older than the settle time, or when it has not changed for that long on our own clock (its own
-//! times may lie in the future). The bell saves looking; a walk through everything at every scan is
-//! the truth.
+//! A file is at rest when the bell told that it was closed or renamed in and it is not empty, or when it has looked the
+//! same to this process for the settle time. The bell saves looking; a walk through everything at every scan is the truth.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use ecluse_config::ShellSettings;
-use ecluse_stage::{Failure, News};
+use ecluse_stage::{Failure, News, RestWatch};
 use walkdir::WalkDir;
 
 use crate::ticket::{Found, Identity, Key};
@@ -32,8 +30,9 @@ const ARCHIVES: [&str; 6] = [
 ];
 
 /// What was found.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Look {
+    now: Instant,
     pub(crate) found: Vec<Found>,
     pub(crate) settling: usize,
 }
@@ -47,8 +46,10 @@ pub(crate) struct Harvested {
     walked: Option<Instant>,
     /// Files that have their ticket.
     ticketed: HashMap<PathBuf, Identity>,
-    /// Files not at rest yet, as they were and since when.
-    settling: HashMap<PathBuf, (Identity, Instant)>,
+    /// Files not at rest yet.
+    settling: RestWatch<PathBuf, Identity>,
+    /// Files of the last walk that are not at rest and could not be watched: too many were.
+    unwatched: usize,
     /// Directories that could not be read, told once.
     unreadable: Vec<String>,
 }
@@ -66,30 +67,44 @@ impl Harvested {
             scan: shell.scan.0,
             walked: None,
             ticketed: HashMap::new(),
-            settling: HashMap::new(),
+            settling: RestWatch::default(),
+            unwatched: 0,
             unreadable: Vec::new(),
         }
     }
 
     /// Looks at what the bell told of and what was not at rest, and at everything when it is time.
-    pub(crate) fn look(&mut self, news: &[News], deaf: bool) -> Result<Look, Failure> {
+    pub(crate) fn look(
+        &mut self,
+        news: &[News],
+        deaf: bool,
+        now: Instant,
+    ) -> Result<Look, Failure> {
         let every = if deaf {
             self.scan.min(WALK_WHEN_DEAF)
         } else {
             self.scan
         };
-        let mut look = Look::default();
+        let mut look = Look {
+            now,
+            found: Vec::new(),
+            settling: 0,
+        };
         let whole: HashMap<&Path, bool> = news
             .iter()
             .filter(|news| news.whole)
             .map(|news| (news.path.as_path(), true))
             .collect();
-        if self.walked.is_none_or(|walked| walked.elapsed() >= every) {
-            self.walked = Some(Instant::now());
+        let has_room = self.unwatched > 0 && self.settling.watched().next().is_none();
+        let is_time = |walked: Instant| now.saturating_duration_since(walked) >= every;
+        if has_room || self.walked.is_none_or(is_time) {
+            self.walked = Some(now);
+            self.unwatched = 0;
             self.walk(&whole, &mut look)?;
         } else {
+            look.settling = self.unwatched;
             let told = news.iter().map(|news| news.path.clone());
-            let mut paths: Vec<PathBuf> = told.chain(self.settling.keys().cloned()).collect();
+            let mut paths: Vec<PathBuf> = told.chain(self.settling.watched().cloned()).collect();
             paths.sort();
             paths.dedup();
             for path in paths {
@@ -98,7 +113,7 @@ impl Harvested {
                 }
             }
         }
-        look.settling = self.settling.len();
+        self.settling.end_round();
         Ok(look)
     }
 
@@ -113,8 +128,6 @@ impl Harvested {
         // What has gone is forgotten: memory is bounded by what is there.
         seen.retain(|path, _| path.symlink_metadata().is_ok());
         self.ticketed = seen;
-        self.settling
-            .retain(|path, _| path.symlink_metadata().is_ok());
         for directory in self.directories.clone() {
             self.see_tree(&directory, whole, look)?;
         }
@@ -194,38 +207,24 @@ impl Harvested {
         look: &mut Look,
     ) {
         if self.ticketed.get(&path) == Some(&identity) {
-            self.settling.remove(&path);
             return;
         }
-        if !is_whole && !self.is_at_rest(&path, identity) {
-            return;
+        if is_whole {
+            self.settling.forget(&path);
+        } else {
+            let is_at_rest =
+                self.settling
+                    .is_at_rest(path.as_path(), identity, self.settle, look.now);
+            if !is_at_rest {
+                look.settling += 1;
+                self.unwatched += usize::from(!self.settling.watches(path.as_path()));
+                return;
+            }
         }
-        self.settling.remove(&path);
         look.found.push(Found {
             key: (path, identity),
             problem: problem.map(str::to_owned),
         });
-    }
-
-    fn is_at_rest(&mut self, path: &Path, identity: Identity) -> bool {
-        let changed = Duration::new(
-            u64::try_from(identity.seconds).unwrap_or_default(),
-            u32::try_from(identity.nanoseconds).unwrap_or_default(),
-        );
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        if changed + self.settle <= now {
-            return true;
-        }
-        match self.settling.get(path) {
-            Some((was, since)) if *was == identity => since.elapsed() >= self.settle,
-            _ => {
-                self.settling
-                    .insert(path.to_owned(), (identity, Instant::now()));
-                self.settle.is_zero()
-            }
-        }
     }
 
     fn is_inside(&self, path: &Path) -> bool {
@@ -274,4 +273,37 @@ fn is_archive(name: &OsStr) -> bool {
     ARCHIVES
         .iter()
         .any(|end| name.len() > end.len() && name.ends_with(end.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::time::SystemTime;
+
+    use super::*;
+
+    /// A file server's clock tells nothing: only that the file looks the same, and for how long.
+    #[test]
+    fn a_file_being_written_is_not_taken_whatever_its_times_say() {
+        for (ahead, behind) in [(0, 60), (60, 0), (0, 0)] {
+            let root = tempfile::tempdir().unwrap();
+            let shell = ShellSettings::default();
+            let settle = shell.settle.0;
+            let mut harvested = Harvested::new(vec![root.path().to_owned()], Vec::new(), &shell);
+            let mut file = std::fs::File::create(root.path().join("a.warc.gz")).unwrap();
+            let mut now = Instant::now();
+            for _ in 0..20 {
+                file.write_all(b"more").unwrap();
+                let server =
+                    SystemTime::now() + Duration::from_secs(ahead) - Duration::from_secs(behind);
+                file.set_modified(server).unwrap();
+                let look = harvested.look(&[], false, now).unwrap();
+                assert_eq!((look.found.len(), look.settling), (0, 1));
+                now += settle / 2;
+            }
+            assert_eq!(harvested.look(&[], false, now).unwrap().settling, 1);
+            let look = harvested.look(&[], false, now + settle / 2).unwrap();
+            assert_eq!((look.found.len(), look.settling), (1, 0));
+        }
+    }
 }

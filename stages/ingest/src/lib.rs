@@ -119,9 +119,8 @@ impl Stage for Ingest {
     }
 
     fn collect(&mut self, doorstep: &mut Doorstep<'_>) -> Result<Collected, Failure> {
-        let look = self
-            .harvested
-            .look(&doorstep.take_news(), doorstep.is_deaf())?;
+        let (news, deaf) = (doorstep.take_news(), doorstep.is_deaf());
+        let look = self.harvested.look(&news, deaf, Instant::now())?;
         let notes: Vec<Note> = look.found.into_iter().map(Note::of).collect();
         let tickets = notes.iter().map(Note::ticket).collect();
         let tickets = doorstep.put(tickets)?;

@@ -76,10 +76,10 @@ pub(crate) enum Verb {
     Amend(AmendOptions),
     /// Finds where files are
     #[command(
-        after_help = "Examples:\n  ecluse find job=145\n  ecluse find harvest=412 00017\n  ecluse find sha256:9f86d081884c7d65"
+        after_help = "Examples:\n  ecluse find job=145\n  ecluse find harvest=412 00017\n  ecluse find sha256:9f86d081884c7d65\n  ecluse find damaged           files of which something could not be read"
     )]
     Find {
-        /// job=…, harvest=…, sha256:…, or a part of a name; all must fit
+        /// job=…, harvest=…, sha256:…, damaged, or a part of a name; all must fit
         #[arg(required = true)]
         terms: Vec<String>,
     },

@@ -13,6 +13,7 @@ mod desk;
 mod explain;
 mod find;
 mod harvest;
+mod holdings;
 mod init;
 mod jobs;
 mod life;

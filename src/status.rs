@@ -172,6 +172,7 @@ fn screen(desk: &Desk, survey: &Survey, height: usize) -> String {
         false => usize::MAX,
     };
     text.push_str(&jobs::table(&survey.jobs, paint, width));
+    text.push_str(&survey.holdings.damage_line(desk));
     let room = height.saturating_sub(text.lines().count() + 2);
     needs(desk, &mut text, survey, &paint, room);
     text

@@ -8,6 +8,7 @@ use ecluse_stage::{Exit, Stage, marks_of, say_blocked};
 use serde::{Deserialize, Serialize};
 
 use crate::desk::{Desk, Trouble};
+use crate::holdings::Holdings;
 use crate::jobs::{self, Job};
 use crate::show;
 
@@ -21,6 +22,8 @@ pub(crate) struct Survey {
     pub(crate) free_bytes: Option<u64>,
     /// The jobs of the crawl that have not ended.
     pub(crate) jobs: Vec<Job>,
+    /// The archive's files.
+    pub(crate) holdings: Holdings,
     pub(crate) needs_you: Vec<Need>,
 }
 
@@ -96,6 +99,7 @@ impl Desk {
             room: self.yard.room().ok(),
             free_bytes: None,
             jobs: Vec::new(),
+            holdings: self.holdings(),
             needs_you: Vec::new(),
         };
         survey.free_bytes = survey.room.map(|room| room.free);
@@ -109,7 +113,7 @@ impl Desk {
         }
         one_for_all(&mut survey.needs_you);
         let names: Vec<String> = survey.stages.iter().map(|view| view.name.clone()).collect();
-        self.need_of_freeze(&mut survey.needs_you);
+        survey.needs_you.append(&mut survey.holdings.needs(self));
         if only.is_none_or(|only| only == ecluse_crawl::Crawl::NAME) {
             survey.jobs = self.unfinished_jobs()?;
             survey.needs_you.append(&mut jobs::needs(&survey.jobs));
@@ -121,24 +125,6 @@ impl Desk {
         // What goes on by itself comes last.
         survey.needs_you.append(&mut waiting);
         Ok(survey)
-    }
-
-    fn need_of_freeze(&self, needs: &mut Vec<Need>) {
-        let path = crate::verify::manifest_path(self);
-        if !path.exists() {
-            return;
-        }
-        // A manifest that cannot be read shows elsewhere: its stages are halted.
-        let manifest = ecluse_manifest::Manifest::open_to_read(&path);
-        let frozen = manifest.and_then(|manifest| manifest.frozen());
-        if let Ok(Some(frozen)) = frozen {
-            needs.push(Need {
-                stage: "delete".into(),
-                parcel: None,
-                what: format!("nothing is removed since {}: {}", frozen.since, frozen.why),
-                command: self.command("verify --release --why \"…\""),
-            });
-        }
     }
 
     /// Looks at one stage.

@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use ecluse_spool::{ParcelId, Place, State};
+use ecluse_manifest::Damage;
+use ecluse_spool::{Filed, ParcelId, Place, State};
 use ecluse_stage::Exit;
 use ecluse_telemetry::printable;
 
@@ -60,6 +61,7 @@ pub(crate) fn why(desk: &Desk, what: &str) -> Result<ExitCode, Trouble> {
     if life.is_empty() {
         text.push_str("    no stage has finished it yet\n");
     }
+    damage(&life, &mut text);
     for place in &places {
         next_and_help(desk, place, &mut text)?;
     }
@@ -108,13 +110,11 @@ fn identify(desk: &Desk, what: &str) -> Result<ParcelId, Trouble> {
     let stem = stem_of(what)?;
     // Finished and gone: its name may be the beginning of one that a receipt knows.
     let mut known = std::collections::BTreeSet::new();
-    for stage in &stages {
-        desk.yard.each_finished(stage, &mut |name| {
-            if name.starts_with(&stem) && known.len() < 6 {
-                known.extend(ParcelId::new(name).ok());
-            }
-        })?;
-    }
+    desk.yard.each_finished(&stages, &mut |_, name| {
+        if name.starts_with(&stem) && known.len() < 6 {
+            known.extend(ParcelId::new(name).ok());
+        }
+    })?;
     if let Some(first) = known.first().cloned()
         && known
             .iter()
@@ -171,6 +171,34 @@ fn describe(desk: &Desk, place: &Place, text: &mut String) -> Result<(), Trouble
         }
     }
     Ok(())
+}
+
+/// Tells what of the file could not be read, as the last indexing found it.
+fn damage(life: &[Filed], text: &mut String) {
+    let facts = life.iter().rev().map(|filed| &filed.receipt.facts);
+    let Some((count, facts)) = facts
+        .filter_map(|facts| Some((facts.get("damages")?.as_u64()?, facts)))
+        .next()
+    else {
+        return;
+    };
+    if count == 0 {
+        return;
+    }
+    let list: Vec<Damage> = facts
+        .get("damage")
+        .and_then(|list| serde_json::from_value(list.clone()).ok())
+        .unwrap_or_default();
+    let places = if count == 1 { "place" } else { "places" };
+    text.push_str(&format!(
+        "\n  damaged in {count} {places}; the rest can be read\n"
+    ));
+    for damage in &list {
+        text.push_str(&format!("    {damage}\n"));
+    }
+    if count > list.len() as u64 {
+        text.push_str(&format!("    and {} more\n", count - list.len() as u64));
+    }
 }
 
 fn next_and_help(desk: &Desk, place: &Place, text: &mut String) -> Result<(), Trouble> {

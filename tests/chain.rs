@@ -374,6 +374,30 @@ fn a_truncated_file_passes_with_its_good_records_and_says_so() {
         .unwrap()
         .unwrap();
     assert_eq!(row.damages, Some(1));
+    archive.harvest("empty.warc.gz", b"");
+    let (code, said) = archive.once(&CHAIN[..7]);
+    assert_eq!(code, 0, "{said}");
+    let status = archive.status();
+    assert!(status.contains("2 damaged files"), "{status}");
+    assert!(status.contains("find damaged"), "{status}");
+    let output = self::said(&archive.ecluse(&["find", "damaged"]));
+    assert!(
+        output.contains("truncated.warc.gz  (damaged in 1 place)"),
+        "{output}"
+    );
+    assert!(
+        output.contains("empty.warc.gz  (damaged in 1 place)"),
+        "{output}"
+    );
+    let output = archive.ecluse(&["find", "damaged", "--json"]);
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["found"].as_array().unwrap().len(), 2, "{found}");
+    let why = self::said(&archive.ecluse(&["why", "truncated.warc.gz"]));
+    let damage = archive.manifest().damage("truncated.warc.gz").unwrap();
+    assert!(why.contains("damaged in 1 place"), "{why}");
+    assert!(why.contains(&damage[0].to_string()), "{why}");
+    let why = self::said(&archive.ecluse(&["why", "empty.warc.gz"]));
+    assert!(why.contains("there is no record"), "{why}");
 }
 
 /// The chain as eight processes, each restarted when it was killed.

@@ -300,7 +300,8 @@ fn files_of(desk: &Desk, errand: &Errand) -> Result<Vec<Stored>, Trouble> {
     }
     let manifest = Manifest::open(&path)?;
     let mut files = Vec::new();
-    for row in manifest.find(&[Term::Name(&format!("{}-", errand.name()))])? {
+    let name = format!("{}-", errand.name());
+    manifest.find(&[Term::Name(&name)], |row| {
         let copies = manifest.copies(&row.name)?;
         let places = |kind: CopyKind| {
             let some = copies.iter().filter(move |copy| copy.kind == kind);
@@ -312,7 +313,8 @@ fn files_of(desk: &Desk, errand: &Errand) -> Result<Vec<Stored>, Trouble> {
             backups: places(CopyKind::Backup),
             name: row.name,
         });
-    }
+        Ok::<(), Trouble>(())
+    })?;
     Ok(files)
 }
 

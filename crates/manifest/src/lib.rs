@@ -20,7 +20,7 @@ use serde_json::Value;
 
 pub use check::{Due, Found, Frozen};
 pub use error::{ManifestError, Result};
-pub use row::{Copy, CopyKind, CopyRow, FileRow, Ingested, NewFile, State, Term};
+pub use row::{Copy, CopyKind, CopyRow, Damage, FileRow, Ingested, NewFile, State, Term};
 
 /// How long another process may hold the database before a call gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -163,33 +163,51 @@ impl Manifest {
         read().map_err(during("read the copies of", name))
     }
 
-    /// Returns the files that fit every term, in order of name.
-    pub fn find(&self, terms: &[Term<'_>]) -> Result<Vec<FileRow>> {
+    /// Calls `see` for each file that fits every term, in order of name; no more than one is held at a time.
+    ///
+    /// # Errors
+    /// When the manifest cannot be read, and what `see` says.
+    pub fn find<Stop: From<ManifestError>>(
+        &self,
+        terms: &[Term<'_>],
+        mut see: impl FnMut(FileRow) -> std::result::Result<(), Stop>,
+    ) -> std::result::Result<(), Stop> {
         let mut sql = format!("{} WHERE 1", row::SELECT);
         let mut values = Vec::new();
-        for (term, at) in terms.iter().zip(1..) {
-            let (condition, value) = match term {
-                Term::Job(job) => ("job =", *job),
-                Term::Harvest(harvest) => ("harvest =", *harvest),
+        for term in terms {
+            let at = values.len() + 1;
+            match term {
+                Term::Job(job) => {
+                    sql.push_str(&format!(" AND job = ?{at}"));
+                    values.push((*job).to_owned());
+                }
+                Term::Harvest(harvest) => {
+                    sql.push_str(&format!(" AND harvest = ?{at}"));
+                    values.push((*harvest).to_owned());
+                }
                 // Hexadecimal digits are all below `g`; a range is found by the index.
-                Term::Digest(digest) => ("sha256 < ? || 'g' AND sha256 >=", *digest),
-                Term::Name(part) => ("0 < instr(name,", *part),
-            };
-            let condition = condition.replace('?', &format!("?{at}"));
-            let close = if condition.ends_with(',') { ")" } else { "" };
-            sql.push_str(&format!(" AND {condition} ?{at}{close}"));
-            values.push(match term {
-                Term::Digest(_) => value.to_ascii_lowercase(),
-                _ => value.to_owned(),
-            });
+                Term::Digest(digest) => {
+                    sql.push_str(&format!(" AND sha256 < ?{at} || 'g' AND sha256 >= ?{at}"));
+                    values.push(digest.to_ascii_lowercase());
+                }
+                Term::Name(part) => {
+                    sql.push_str(&format!(" AND 0 < instr(name, ?{at})"));
+                    values.push((*part).to_owned());
+                }
+                Term::Damaged => sql.push_str(" AND damages > 0"),
+            }
         }
         sql.push_str(" ORDER BY name");
-        let read = || {
-            let mut statement = self.connection.prepare(&sql)?;
-            let rows = statement.query_map(rusqlite::params_from_iter(&values), row::file)?;
-            rows.collect::<rusqlite::Result<Vec<_>>>()
-        };
-        read().map_err(during("look for", &values.join(" ")))
+        let what = values.join(" ");
+        let fail = || during("look for", &what);
+        let mut statement = self.connection.prepare(&sql).map_err(fail())?;
+        let mut rows = statement
+            .query(rusqlite::params_from_iter(&values))
+            .map_err(fail())?;
+        while let Some(row) = rows.next().map_err(fail())? {
+            see(row::file(row).map_err(fail())?)?;
+        }
+        Ok(())
     }
 
     /// Returns where else the same file was found.
@@ -234,14 +252,54 @@ impl Manifest {
         Ok(counts)
     }
 
-    /// Says that a file was indexed.
-    pub fn indexed(&mut self, name: &str, captures: u64, damages: u64) -> Result<()> {
+    /// Says that a file was indexed: how many lines it has, how many places could not be read, and the first of these.
+    pub fn indexed(
+        &mut self,
+        name: &str,
+        captures: u64,
+        damages: u64,
+        told: &[Damage],
+    ) -> Result<()> {
         self.forward(name, State::Indexed, |transaction| {
             transaction.execute(
                 "UPDATE file SET captures = ?2, damages = ?3 WHERE name = ?1",
                 params![name, signed(captures), signed(damages)],
-            )
+            )?;
+            transaction.execute("DELETE FROM damage WHERE file = ?1", [name])?;
+            for damage in told {
+                transaction.execute(
+                    "INSERT OR IGNORE INTO damage (file, record, offset, reason) VALUES (?1, ?2, ?3, ?4)",
+                    params![name, signed(damage.record), signed(damage.offset), damage.reason],
+                )?;
+            }
+            Ok(0)
         })
+    }
+
+    /// Returns the first places of a file that could not be read.
+    pub fn damage(&self, name: &str) -> Result<Vec<Damage>> {
+        let read = || {
+            let sql =
+                "SELECT record, offset, reason FROM damage WHERE file = ?1 ORDER BY offset, record";
+            let mut statement = self.connection.prepare(sql)?;
+            let rows = statement.query_map([name], |row| {
+                Ok(Damage {
+                    record: row.get::<_, i64>(0)?.unsigned_abs(),
+                    offset: row.get::<_, i64>(1)?.unsigned_abs(),
+                    reason: row.get(2)?,
+                })
+            })?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        read().map_err(during("read the damage of", name))
+    }
+
+    /// Returns how many files could not be read whole.
+    pub fn damaged(&self) -> Result<u64> {
+        let count = self.connection.query_row(DAMAGED, [], |row| row.get(0));
+        count
+            .map(i64::unsigned_abs)
+            .map_err(during("count", "damaged files"))
     }
 
     /// Says that a verified copy is at its final place.
@@ -409,6 +467,8 @@ fn put_copy(
     )
 }
 
+const DAMAGED: &str = "SELECT count(*) FROM file WHERE damages > 0";
+
 /// This moment, as every time in the database is written.
 pub(crate) const NOW: &str = "strftime('%Y-%m-%dT%H:%M:%SZ', 'now')";
 
@@ -438,6 +498,7 @@ mod tests {
             check::DUE,
             row::SELECT_IN_STATE,
             row::SELECT_SKIPPED,
+            DAMAGED,
             &by_digest,
         ] {
             let mut plan = manifest

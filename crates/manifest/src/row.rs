@@ -1,7 +1,9 @@
 //! What the rows say.
 
+use std::fmt;
+
 use rusqlite::Row;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How far a file has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -165,6 +167,33 @@ pub struct FileRow {
     pub deleted: Option<String>,
 }
 
+/// A place in a file that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Damage {
+    /// The number of the record, from 1.
+    pub record: u64,
+    /// Where in the file.
+    pub offset: u64,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl Damage {
+    /// So many of a file are told one by one, in its receipt and in the manifest; all are counted.
+    pub const TOLD: usize = 20;
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            record,
+            offset,
+            reason,
+        } = self;
+        write!(out, "record {record} at offset {offset}: {reason}")
+    }
+}
+
 /// One copy of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -264,4 +293,6 @@ pub enum Term<'a> {
     Digest(&'a str),
     /// A part of its name.
     Name(&'a str),
+    /// Those of which something could not be read.
+    Damaged,
 }

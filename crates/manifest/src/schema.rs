@@ -55,8 +55,18 @@ CREATE TABLE frozen (
 );
 ";
 
-const SKIPPED_BY_FILE: &str =
-    "CREATE INDEX IF NOT EXISTS skipped_by_file ON skipped (file, source)";
+/// What the first manifests had not. Where it is there, nothing is written.
+const LATER: &str = "
+CREATE INDEX IF NOT EXISTS skipped_by_file ON skipped (file, source);
+CREATE INDEX IF NOT EXISTS file_by_damage ON file (name) WHERE damages > 0;
+CREATE TABLE IF NOT EXISTS damage (
+    file   TEXT NOT NULL,         -- a damaged file has up to 20 rows; file.damages counts all
+    record INTEGER NOT NULL,      -- from 1
+    offset INTEGER NOT NULL,      -- in the file
+    reason TEXT NOT NULL,
+    PRIMARY KEY (file, record, offset, reason)
+) WITHOUT ROWID;
+";
 
 /// Makes the tables in an empty database; refuses one of a later version.
 pub(crate) fn prepare(connection: &mut Connection, path: &Path) -> Result<()> {
@@ -78,8 +88,7 @@ pub(crate) fn prepare(connection: &mut Connection, path: &Path) -> Result<()> {
         transaction.commit().map_err(at)?;
     }
     check(connection, path)?;
-    // The first manifests had none. Where it is there, nothing is written.
-    connection.execute_batch(SKIPPED_BY_FILE).map_err(at)
+    connection.execute_batch(LATER).map_err(at)
 }
 
 /// Refuses a database of a later version.

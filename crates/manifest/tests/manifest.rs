@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use ecluse_manifest::{
-    Copy, CopyKind, Found, Ingested, Manifest, ManifestError, NewFile, State, Term,
+    Copy, CopyKind, Damage, Found, Ingested, Manifest, ManifestError, NewFile, State, Term,
 };
 use serde_json::json;
 
@@ -77,7 +77,7 @@ fn a_ticket_that_handed_nothing_over_gives_its_name_back() {
     assert_eq!(state(&manifest, name), State::Ingested);
 
     // What has gone further was handed over.
-    manifest.indexed(name, 1, 0).unwrap();
+    manifest.indexed(name, 1, 0, &[]).unwrap();
     assert_eq!(manifest.forgo(name, "t2", |_| true).unwrap(), None);
     assert_eq!(state(&manifest, name), State::Indexed);
 }
@@ -158,7 +158,7 @@ fn a_file_only_goes_forward() {
     let mut manifest = open(dir.path());
     manifest.ingest(&new_file("a.warc.gz", "aa", "t1")).unwrap();
     manifest.stored("a.warc.gz", &COPY).unwrap();
-    manifest.indexed("a.warc.gz", 10, 1).unwrap();
+    manifest.indexed("a.warc.gz", 10, 1, &[]).unwrap();
     assert_eq!(
         state(&manifest, "a.warc.gz"),
         State::Stored,
@@ -193,7 +193,7 @@ fn a_file_only_goes_forward() {
 fn a_parcel_given_by_hand_is_added_and_may_be_taken_in_later() {
     let dir = tempfile::tempdir().unwrap();
     let mut manifest = open(dir.path());
-    manifest.indexed("by-hand.warc.gz", 3, 0).unwrap();
+    manifest.indexed("by-hand.warc.gz", 3, 0, &[]).unwrap();
     let row = manifest.file("by-hand.warc.gz").unwrap().unwrap();
     assert_eq!((row.state, row.sha256), (State::Indexed, None));
     let file = new_file("by-hand.warc.gz", "aa", "t1");
@@ -234,6 +234,41 @@ fn the_oldest_check_comes_first_and_a_mismatch_freezes() {
 }
 
 #[test]
+fn damage_is_a_query() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut manifest = open(dir.path());
+    let damage = |record| Damage {
+        record,
+        offset: 100 * record,
+        reason: "the member is cut".into(),
+    };
+    manifest.indexed("a", 3, 0, &[]).unwrap();
+    for _ in 0..2 {
+        manifest
+            .indexed("b", 3, 70, &[damage(2), damage(5)])
+            .unwrap();
+    }
+    assert_eq!(manifest.damaged().unwrap(), 1);
+    assert_eq!(manifest.damage("b").unwrap(), [damage(2), damage(5)]);
+    assert_eq!(manifest.damage("a").unwrap(), []);
+    let mut found = Vec::new();
+    let see = |row: ecluse_manifest::FileRow| {
+        found.push((row.name, row.damages));
+        Ok::<(), ManifestError>(())
+    };
+    manifest
+        .find(&[Term::Damaged, Term::Name("b")], see)
+        .unwrap();
+    assert_eq!(found, [("b".to_owned(), Some(70))]);
+    // Indexed again by a version that reads more of it.
+    manifest.indexed("b", 4, 0, &[]).unwrap();
+    assert_eq!(
+        (manifest.damaged().unwrap(), manifest.damage("b").unwrap()),
+        (0, vec![])
+    );
+}
+
+#[test]
 fn many_write_at_once() {
     let dir = tempfile::tempdir().unwrap();
     std::thread::scope(|scope| {
@@ -244,7 +279,7 @@ fn many_write_at_once() {
                 for number in 0..25 {
                     let name = format!("{worker}-{number}");
                     manifest.ingest(&new_file(&name, "aa", &name)).unwrap();
-                    manifest.indexed(&name, 1, 0).unwrap();
+                    manifest.indexed(&name, 1, 0, &[]).unwrap();
                 }
             });
         }
@@ -283,8 +318,13 @@ fn files_are_found_by_job_digest_and_part_of_a_name() {
         .ingest(&new_file("b_1.warc.gz", "bb22", "t2"))
         .unwrap();
     let find = |terms: &[Term<'_>]| -> Vec<String> {
-        let rows = manifest.find(terms).unwrap();
-        rows.into_iter().map(|row| row.name).collect()
+        let mut names = Vec::new();
+        let found = manifest.find(terms, |row| {
+            names.push(row.name);
+            Ok::<(), ManifestError>(())
+        });
+        found.unwrap();
+        names
     };
     assert_eq!(find(&[Term::Job("12")]), ["a-1.warc.gz", "b_1.warc.gz"]);
     assert_eq!(

@@ -208,15 +208,20 @@ impl Yard {
         Ok(history)
     }
 
-    /// Calls `see` with the name of every piece of work and of every parcel that has a receipt still in `receipts/` of a stage.
-    /// No receipt is read.
-    pub fn each_finished(&self, stage: &str, see: &mut dyn FnMut(&str)) -> Result<()> {
-        let receipts = self.stage(stage).receipts();
-        for (shard, _) in self.list(&receipts)? {
-            for (name, _) in self.list(&receipts.join(shard))? {
-                let name = name.to_str().and_then(|name| name.strip_suffix(".json"));
-                if let Some(name) = name.filter(|name| ParcelId::new(name).is_ok()) {
-                    see(name);
+    /// Calls `see` once with the name of every piece of work and of every parcel that has a receipt still in `receipts/`
+    /// of one of these stages, and with the first of them. No receipt is read.
+    pub fn each_finished(&self, stages: &[String], see: &mut dyn FnMut(&str, &str)) -> Result<()> {
+        // A name lies in the same shard in every stage: only the names of one are kept in mind.
+        for shard in 0..=255_u8 {
+            let mut seen = std::collections::HashSet::new();
+            for stage in stages {
+                let dir = self.stage(stage).receipts().join(format!("{shard:02x}"));
+                for (name, _) in self.list(&dir)? {
+                    let name = name.to_str().and_then(|name| name.strip_suffix(".json"));
+                    let name = name.filter(|name| ParcelId::new(name).is_ok());
+                    if let Some(name) = name.filter(|name| seen.insert((*name).to_owned())) {
+                        see(stage, name);
+                    }
                 }
             }
         }

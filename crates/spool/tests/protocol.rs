@@ -762,9 +762,16 @@ fn finished_work_is_known_by_name_and_makers_by_what_they_made() {
     commit(&mut one, z, outbox);
 
     let mut finished = Vec::new();
-    yard.each_finished("one", &mut |name| finished.push(name.to_owned()))
-        .unwrap();
+    let stages = ["one".to_owned(), "two".to_owned(), "one".to_owned()];
+    yard.each_finished(&stages, &mut |stage, name| {
+        assert_eq!(stage, "one");
+        finished.push(name.to_owned());
+    })
+    .unwrap();
+    let count = finished.len();
     finished.sort();
+    finished.dedup();
+    assert_eq!(finished.len(), count, "each once");
     for name in ["x", "y", "z"] {
         assert!(finished.iter().any(|known| known == name), "{finished:?}");
     }

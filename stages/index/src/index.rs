@@ -3,12 +3,13 @@
 use std::io::Read;
 
 use ecluse_cdx::{Capture, LineFault};
+use ecluse_manifest::Damage;
 use ecluse_stage::Failure;
 use ecluse_warc::{Compression, ReadError, Record, RecordKind, WarcReader};
 
 use crate::draft::{Draft, Unfit, own};
 use crate::packing;
-use crate::seen::{Damage, DamageReport, Facts, Seen, Tally};
+use crate::seen::{DamageReport, Facts, Seen, Tally, told};
 use crate::settings::Settings;
 
 /// What becomes of a capture: a line, or the reason why there can be none.
@@ -59,7 +60,7 @@ pub fn index(
             }
         }
     }
-    let bomb = reader.bomb().map(Damage::from);
+    let bomb = reader.bomb().map(told);
     let facts = Facts {
         bomb,
         bytes: reader.source().bytes,
@@ -158,7 +159,7 @@ impl Unfits {
 
     /// Returns all damages of the file, in its order.
     fn report(mut self, found: &[ecluse_warc::Damage], count: u64) -> DamageReport {
-        self.list.extend(found.iter().map(Damage::from));
+        self.list.extend(found.iter().map(told));
         self.list
             .sort_by_key(|damage| (damage.offset, damage.record));
         self.list.truncate(self.limit);

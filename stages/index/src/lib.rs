@@ -21,14 +21,14 @@ use std::path::{Path, PathBuf};
 
 use ecluse_cdx::MergeError;
 use ecluse_holding::payload;
-use ecluse_manifest::Manifest;
+use ecluse_manifest::{Damage, Manifest};
 use ecluse_stage::{Blame, Exit, Failure, Home, Outbox, Parcel, Stage};
 use ecluse_telemetry::printable;
 
 pub use crate::index::{Taken, index};
 use crate::lines::{Lines, unsorted};
 pub use crate::packing::{PackedFile, PackingList};
-pub use crate::seen::{Damage, DamageReport, Seen};
+pub use crate::seen::{DamageReport, Seen};
 pub use crate::settings::{Format, Settings};
 
 /// The stage.
@@ -75,9 +75,17 @@ impl Stage for Index {
         let mut file = outbox.create(&format!("{name}.seen.json"))?;
         file.write_all(&seen.to_json())?;
         outbox.attach(file)?;
-        tell(outbox, &seen);
+        let mut damage = seen.damage();
+        damage.list.truncate(Damage::TOLD);
+        outbox.fact("records", seen.records);
+        outbox.fact("captures", seen.captures);
+        outbox.fact("damages", damage.count);
+        if damage.count > 0 {
+            let list = serde_json::to_value(&damage.list).map_err(Failure::halt)?;
+            outbox.fact("damage", list);
+        }
         self.manifest()?
-            .indexed(&name, seen.captures, seen.damage.count)
+            .indexed(&name, seen.captures, damage.count, &damage.list)
             .map_err(Failure::halt)
     }
 
@@ -157,16 +165,6 @@ impl Index {
             }
         })?;
         Ok((seen, outputs))
-    }
-}
-
-/// Writes what was found into the receipt.
-fn tell(outbox: &mut Outbox, seen: &Seen) {
-    outbox.fact("records", seen.records);
-    outbox.fact("captures", seen.captures);
-    outbox.fact("damages", seen.damage.count);
-    if let Some(damage) = seen.damage.list.first() {
-        outbox.fact("first-damage", damage.to_string());
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 
 use ecluse_cdx::Capture;
+use ecluse_manifest::Damage;
 use ecluse_warc::RecordKind;
 use serde::Serialize;
 
@@ -73,18 +74,6 @@ pub struct DamageReport {
     pub list: Vec<Damage>,
 }
 
-/// One damage.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Damage {
-    /// The number of the record, from 1.
-    pub record: u64,
-    /// Where in the file.
-    pub offset: u64,
-    /// What is wrong.
-    pub reason: String,
-}
-
 impl Seen {
     /// Returns the bytes of `NAME.seen.json`.
     pub fn to_json(&self) -> Vec<u8> {
@@ -94,30 +83,33 @@ impl Seen {
         json
     }
 
+    /// Returns what is wrong with the file: an empty one has no record, which nobody meant to keep.
+    pub(crate) fn damage(&self) -> DamageReport {
+        if self.records > 0 || self.damage.count > 0 {
+            return self.damage.clone();
+        }
+        DamageReport {
+            count: 1,
+            list: vec![Damage {
+                record: 1,
+                offset: 0,
+                reason: format!("there is no record in its {} bytes", self.bytes),
+            }],
+        }
+    }
+
     /// Tells whether nothing in the file could be read, though there is something.
     pub fn is_unreadable(&self) -> bool {
         self.records == 0 && self.damage.count > 0
     }
 }
 
-impl From<&ecluse_warc::Damage> for Damage {
-    fn from(damage: &ecluse_warc::Damage) -> Self {
-        Self {
-            record: damage.record,
-            offset: damage.offset,
-            reason: damage.reason.to_string(),
-        }
-    }
-}
-
-impl std::fmt::Display for Damage {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            record,
-            offset,
-            reason,
-        } = self;
-        write!(out, "record {record} at offset {offset}: {reason}")
+/// Returns what the reader found as it is told.
+pub(crate) fn told(damage: &ecluse_warc::Damage) -> Damage {
+    Damage {
+        record: damage.record,
+        offset: damage.offset,
+        reason: damage.reason.to_string(),
     }
 }
 

@@ -6,7 +6,7 @@ mod common;
 use std::path::Path;
 
 use common::{INDEX, assorted, gzip, index_bytes, members, record, response, run};
-use ecluse_manifest::Manifest;
+use ecluse_manifest::{Damage, Manifest};
 use ecluse_testkit::contract::Contract;
 use ecluse_testkit::root::{Root, contents};
 
@@ -283,8 +283,10 @@ fn a_damaged_file_passes_and_says_so() {
         })
         .unwrap();
     assert_eq!(facts[0]["damages"], 1);
-    let first = facts[0]["first-damage"].as_str().unwrap();
-    assert!(first.starts_with("record 2 at offset "), "{first}");
+    let damage: Vec<Damage> = serde_json::from_value(facts[0]["damage"].clone()).unwrap();
+    assert_eq!((damage.len(), damage[0].record), (1, 2));
+    let manifest = Manifest::open(&root.path().join("manifest.sqlite")).unwrap();
+    assert_eq!(manifest.damage("a.warc.gz").unwrap(), damage);
 }
 
 #[test]
@@ -293,6 +295,13 @@ fn an_empty_file_passes_without_lines() {
     assert_eq!(code, 0);
     assert_eq!(output(&root, "a.warc.gz.cdxj"), "");
     assert_eq!(seen(&root, "a.warc.gz")["records"], 0);
+    let manifest = Manifest::open(&root.path().join("manifest.sqlite")).unwrap();
+    assert_eq!(manifest.damaged().unwrap(), 1);
+    let damage = &manifest.damage("a.warc.gz").unwrap()[0];
+    assert_eq!(
+        damage.to_string(),
+        "record 1 at offset 0: there is no record in its 0 bytes"
+    );
     let (code, lines, said) = index_bytes("a.warc", b"");
     assert_eq!((code, lines.len(), said.as_str()), (0, 0, ""));
 }

@@ -45,7 +45,7 @@ pub use parcel::{FileEntry, HISTORY, MANIFEST, Manifest, TROUBLE, Trouble, diges
 pub use reap::Recovered;
 pub use receipt::{Fate, Filed, Input, Output, Receipt, find_in_sheet, parse_sheet};
 pub use rest::RestWatch;
-pub use scan::Scan;
+pub use scan::{Scan, Urgency};
 pub use setback::{Setback, Verdict, Why};
 pub use spool::{Spool, open};
 pub use worker::{LeaseNote, Limits, Pulse, Signs, Waiting, Worker};

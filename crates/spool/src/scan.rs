@@ -5,15 +5,16 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::error::{At, Result};
 use crate::failpoint::after;
 use crate::fs::{Fs, Kind};
-use crate::name::{Deferred, Entry, fnv1a, spread};
-use crate::worker::{Waiting, Worker};
+use crate::name::{Deferred, Entry, ParcelId, fnv1a, spread};
+use crate::worker::{Waiting, Worker, if_there};
 
-/// How many names a worker keeps of one scan; the backlog itself is never held in memory.
-const KEPT: usize = 4096;
+/// Tells how urgent a waiting parcel is, by its name and where it lies.
+pub type Urgency<'a> = dyn FnMut(&ParcelId, &Path) -> u8 + 'a;
 
 /// What a scan of `ready/` found.
 #[derive(Debug, Default)]
@@ -26,6 +27,16 @@ pub struct Scan {
     pub refused: Vec<String>,
     /// Those of them that are in another worker's share.
     of_others: Vec<Waiting>,
+    /// How urgent those are that are named; nothing less urgent is.
+    urgency: u8,
+}
+
+/// What of a scan is kept.
+struct Keep<'a, 'b> {
+    share: Share,
+    /// How many names; the backlog itself is never held in memory.
+    names: usize,
+    urgency: Option<&'a mut Urgency<'b>>,
 }
 
 /// The waiting parcels a worker begins with: one of as many parts as there are workers. Nothing
@@ -42,10 +53,23 @@ impl Share {
 }
 
 impl Worker {
-    /// Lists what waits. No entry is looked at, only named.
+    /// Counts what waits and names as many as the limits say. No entry is looked at.
     pub fn scan(&mut self) -> Result<Scan> {
+        self.scan_by(None)
+    }
+
+    /// Counts what waits and names the most urgent of all of it.
+    pub fn scan_urgent(&mut self, urgency: &mut Urgency<'_>) -> Result<Scan> {
+        self.scan_by(Some(urgency))
+    }
+
+    fn scan_by(&mut self, urgency: Option<&mut Urgency<'_>>) -> Result<Scan> {
         let mut scan = Scan::default();
-        let share = self.share()?;
+        let mut keep = Keep {
+            share: self.share()?,
+            names: self.limits.names,
+            urgency,
+        };
         let ready = self.stage.ready();
         let mut shards = Vec::new();
         visit_ready(&*self.fs, &ready, &mut |name, kind| {
@@ -53,7 +77,7 @@ impl Worker {
                 shards.push(name.to_owned());
                 return;
             }
-            scan.see(name, kind, None, &share);
+            scan.see(&ready, name, kind, None, &mut keep);
         })
         .at("scan", &ready)?;
         if shards.is_empty() && scan.total > self.limits.shard_above {
@@ -65,23 +89,44 @@ impl Worker {
         for shard in shards {
             let dir = ready.join(&shard);
             visit_ready(&*self.fs, &dir, &mut |name, kind| {
-                scan.see(name, kind, Some(&shard), &share);
+                scan.see(&dir, name, kind, Some(&shard), &mut keep);
             })
             .at("scan", &dir)?;
         }
         scan.waiting.append(&mut scan.of_others);
-        scan.waiting.truncate(KEPT);
+        scan.waiting.truncate(keep.names);
         // Two workers that walked the same listing in the same order, or each in its own to the
         // end, lost every other claim: each begins with its share and takes others' after that.
         scan.waiting.sort_by_cached_key(|waiting| {
             let id = &waiting.entry.id;
-            (share.holds(id.as_str().as_bytes()), id.order(seed))
+            (keep.share.holds(id.as_str().as_bytes()), id.order(seed))
         });
         // Of two copies one is claimed now and the other when the first is finished: claimed
         // together they would share one place in the outbox and one name in a batch.
         scan.waiting
             .dedup_by(|one, other| one.entry.id == other.entry.id);
         Ok(scan)
+    }
+
+    /// Returns the oldest of these waiting parcels and its age, as it lies on disk, by the clock of the file system: no
+    /// restart makes it younger, and no other clock is asked.
+    pub fn oldest(&self, waiting: &[Waiting]) -> Result<Option<(ParcelId, Duration)>> {
+        let now_ns = self.yard.file_system_now(&self.home.join(".lease"))?;
+        let mut oldest: Option<(&ParcelId, i128)> = None;
+        for waiting in waiting {
+            let path = waiting.path(&self.stage);
+            // Another worker may have it by now.
+            let Some(stat) = if_there(self.fs.stat(&path)).at("look at", &path)? else {
+                continue;
+            };
+            if oldest.is_none_or(|(_, mtime_ns)| stat.mtime_ns < mtime_ns) {
+                oldest = Some((&waiting.entry.id, stat.mtime_ns));
+            }
+        }
+        Ok(oldest.map(|(id, mtime_ns)| {
+            let age = u64::try_from((now_ns - mtime_ns).max(0)).unwrap_or(u64::MAX);
+            (id.clone(), Duration::from_nanos(age))
+        }))
     }
 
     /// Returns which of the waiting parcels are this worker's to begin with.
@@ -126,7 +171,14 @@ impl Worker {
 }
 
 impl Scan {
-    fn see(&mut self, name: &OsStr, kind: Kind, shard: Option<&OsStr>, share: &Share) {
+    fn see(
+        &mut self,
+        dir: &Path,
+        name: &OsStr,
+        kind: Kind,
+        shard: Option<&OsStr>,
+        keep: &mut Keep<'_, '_>,
+    ) {
         if name.as_bytes().starts_with(b".") {
             return;
         }
@@ -135,12 +187,8 @@ impl Scan {
         }
         let bytes = name.as_bytes();
         let id = bytes.rsplitn(2, |&b| b == b'~').last().unwrap_or(bytes);
-        let kept = if share.holds(id) {
-            &mut self.waiting
-        } else {
-            &mut self.of_others
-        };
-        if kept.len() >= KEPT {
+        let is_ours = keep.share.holds(id);
+        if self.named(is_ours).len() >= keep.names && keep.urgency.is_none() {
             self.total += 1;
             return;
         }
@@ -149,9 +197,31 @@ impl Scan {
             Some(entry) if shard.is_none_or(|shard| shard == entry.id.shard().as_str()) => {
                 let sharded = shard.is_some();
                 self.total += 1;
-                kept.push(Waiting { entry, sharded });
+                if let Some(urgency) = &mut keep.urgency {
+                    let urgency = urgency(&entry.id, &dir.join(name));
+                    if urgency < self.urgency {
+                        return;
+                    }
+                    if urgency > self.urgency {
+                        self.urgency = urgency;
+                        self.waiting.clear();
+                        self.of_others.clear();
+                    }
+                }
+                let named = self.named(is_ours);
+                if named.len() < keep.names {
+                    named.push(Waiting { entry, sharded });
+                }
             }
             _ => self.refuse(name),
+        }
+    }
+
+    fn named(&mut self, is_ours: bool) -> &mut Vec<Waiting> {
+        if is_ours {
+            &mut self.waiting
+        } else {
+            &mut self.of_others
         }
     }
 

@@ -5,6 +5,7 @@
 //! message is a hint, and a receipt is written with "only if it is not there", as `link` does.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use crate::adopt::Adopted;
 use crate::commit::{Finish, Work};
@@ -13,15 +14,19 @@ use crate::error::Result;
 use crate::name::ParcelId;
 use crate::outbox::{Outbox, Parcel};
 use crate::reap::Recovered;
-use crate::scan::Scan;
+use crate::scan::{Scan, Urgency};
 use crate::setback::{Setback, Verdict};
 use crate::worker::{Limits, Pulse, Signs, Waiting, Worker};
 use crate::yard::Yard;
 
 /// One worker's view of a stage's parcels.
 pub trait Spool: Send {
-    /// Lists what can be claimed.
+    /// Counts what can be claimed and names some of it.
     fn scan(&mut self) -> Result<Scan>;
+    /// Counts what can be claimed and names the most urgent of all of it.
+    fn scan_urgent(&mut self, urgency: &mut Urgency<'_>) -> Result<Scan>;
+    /// Returns the oldest of these and its age.
+    fn oldest(&self, waiting: &[Waiting]) -> Result<Option<(ParcelId, Duration)>>;
     /// Makes parcels of files that were handed in bare; `closed` are known to be complete.
     fn adopt(&mut self, closed: &[OsString]) -> Result<Adopted>;
     /// Lets deferred parcels that are due be claimed; says when the next one is.
@@ -78,6 +83,14 @@ pub fn open(
 impl Spool for Worker {
     fn scan(&mut self) -> Result<Scan> {
         Worker::scan(self)
+    }
+
+    fn scan_urgent(&mut self, urgency: &mut Urgency<'_>) -> Result<Scan> {
+        Worker::scan_urgent(self, urgency)
+    }
+
+    fn oldest(&self, waiting: &[Waiting]) -> Result<Option<(ParcelId, Duration)>> {
+        Worker::oldest(self, waiting)
     }
 
     fn adopt(&mut self, closed: &[OsString]) -> Result<Adopted> {

@@ -39,6 +39,8 @@ pub struct Limits {
     pub lease: Duration,
     /// A dropped file at rest for so long is adopted.
     pub settle: Duration,
+    /// How many waiting parcels a scan names; all are counted.
+    pub names: usize,
     /// Above so many entries `ready/` is split into shards.
     pub shard_above: usize,
     /// Rubbish in `tmp/` older than this is removed; longer than anybody may take to build there.
@@ -55,6 +57,7 @@ impl Default for Limits {
             retry_limit: Duration::from_secs(7 * 86_400),
             lease: Duration::from_secs(300),
             settle: Duration::from_secs(10),
+            names: 4096,
             shard_above: 50_000,
             tmp_age: Duration::from_secs(36 * 3600),
         }
@@ -640,7 +643,7 @@ fn in_sheet(bytes: &[u8], stage: &StageDir, id: &ParcelId) -> Result<Filed> {
     })
 }
 
-fn if_there<Found>(result: io::Result<Found>) -> io::Result<Option<Found>> {
+pub(crate) fn if_there<Found>(result: io::Result<Found>) -> io::Result<Option<Found>> {
     match result {
         Ok(found) => Ok(Some(found)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -182,6 +182,13 @@ impl Yard {
         jiff::Timestamp::from_millisecond(millis).map_or_else(|_| String::new(), |t| t.to_string())
     }
 
+    /// Returns the present time by the clock that gives the files of this file system their times, in nanoseconds: that of
+    /// a file of the caller's own, touched now. Ages on disk are told by it; on a network file system it is the server's.
+    pub(crate) fn file_system_now(&self, file: &Path) -> Result<i128> {
+        self.fs.touch(file).at("touch", file)?;
+        Ok(self.fs.stat(file).at("look at", file)?.mtime_ns)
+    }
+
     /// Returns the present time in Unix seconds.
     pub(crate) fn now_seconds(&self) -> u64 {
         (self.wall)() / 1000

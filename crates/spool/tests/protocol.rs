@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ecluse_spool::{
-    Blocked, Entry, Finish, Floor, Gift, Limits, Marks, Outbox, Parcel, ParcelId, RealFs, Setback,
-    SpoolError, State, Verdict, Waiting, Work, Worker, Yard,
+    Blocked, Entry, Finish, Floor, Gift, Host, Limits, Marks, Outbox, Parcel, ParcelId, RealFs,
+    Setback, SpoolError, State, Verdict, Waiting, Work, Worker, Yard,
 };
 
 fn limits() -> Limits {
@@ -611,6 +611,59 @@ fn pressure_says_what_blocks() {
     );
     assert!(yard.resume("one").unwrap());
     assert!(!yard.resume("one").unwrap());
+}
+
+#[test]
+fn a_scan_counts_all_and_names_the_most_urgent_of_all() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    let ids: Vec<ParcelId> = (0..40)
+        .map(|i| give(&yard, "one", root.path(), &format!("p{i}"), "x"))
+        .collect();
+    let few = Limits {
+        names: 3,
+        ..limits()
+    };
+    let mut one = Worker::open(&yard, "one", &[], few, "test").unwrap();
+    let scan = one.scan().unwrap();
+    assert_eq!((scan.total, scan.waiting.len()), (40, 3));
+    // Wherever in the directory they stand: in any order of forty, some come after the first three.
+    for urgent in &ids {
+        let mut looked = 0;
+        let scan = one.scan_urgent(&mut |parcel, path| {
+            looked += 1;
+            assert!(path.join("parcel.json").exists(), "{parcel}");
+            2 + u8::from(parcel == urgent)
+        });
+        let scan = scan.unwrap();
+        assert_eq!((scan.total, looked), (40, 40));
+        let named: Vec<&ParcelId> = scan.waiting.iter().map(|w| &w.entry.id).collect();
+        assert_eq!(named, [urgent]);
+    }
+}
+
+#[test]
+fn the_age_of_what_waits_is_told_by_the_file_system_and_no_other_clock() {
+    let root = tempfile::tempdir().unwrap();
+    let work = root.path().join("work");
+    let wrong = Arc::new(|| 86_400_000);
+    let yard = Yard::with(Arc::new(RealFs), &work, Host::this(), wrong, Arc::new(|| 7));
+    let mut one = worker(&yard, "one", &[]);
+    assert_eq!(one.oldest(&[]).unwrap(), None);
+    let [_, old, gone] =
+        ["young", "old", "gone"].map(|name| give(&yard, "one", root.path(), name, "x"));
+    let waiting = one.scan().unwrap().waiting;
+    let (_, age) = one.oldest(&waiting).unwrap().unwrap();
+    assert!(age < Duration::from_secs(3600), "{age:?}");
+    let day = Duration::from_secs(86_400);
+    let place = |id: &ParcelId| yard.stage("one").ready().join(format!("{id}~0"));
+    let dir = fs::File::open(place(&old)).unwrap();
+    let written = dir.metadata().unwrap().modified().unwrap();
+    dir.set_modified(written - day).unwrap();
+    fs::remove_dir_all(place(&gone)).unwrap();
+    let (id, age) = one.oldest(&waiting).unwrap().unwrap();
+    assert_eq!(id, old);
+    assert!(age >= day && age < day * 2, "{age:?}");
 }
 
 #[test]

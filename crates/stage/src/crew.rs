@@ -352,6 +352,7 @@ pub(crate) fn nexts(pipeline: &Pipeline, stage: &str) -> Vec<String> {
 }
 
 pub(crate) fn limits_of(settings: &ShellSettings) -> Limits {
+    let limits = Limits::default();
     Limits {
         attempts: settings.attempts,
         retry_first: settings.retry.first.0,
@@ -360,8 +361,9 @@ pub(crate) fn limits_of(settings: &ShellSettings) -> Limits {
         retry_limit: settings.retry.limit.0,
         lease: settings.lease.0,
         settle: settings.settle.0,
+        names: limits.names.max(settings.batch.parcels as usize),
         shard_above: usize::try_from(settings.shard_above).unwrap_or(usize::MAX),
-        ..Limits::default()
+        ..limits
     }
 }
 

@@ -50,10 +50,12 @@ pub(crate) struct Labour<Kind: Stage> {
     finished: Vec<(Work, Instant)>,
     first_finished: Option<Instant>,
     queue: Vec<Waiting>,
+    /// How many waited when last looked, in the queue or not.
+    waiting: usize,
     more_waiting: bool,
     losses: u32,
     heard: u64,
-    batch_since: Option<Instant>,
+    oldest: Option<gather::Oldest>,
     /// Members of a batch that was refused as a whole: each is tried by itself.
     apart: HashSet<ParcelId>,
     /// The parcel whose work last failed for the machine: the others go first.
@@ -177,10 +179,11 @@ impl<Kind: Stage> Labour<Kind> {
             finished: Vec::new(),
             first_finished: None,
             queue: Vec::new(),
+            waiting: 0,
             more_waiting: true,
             losses: 0,
             heard,
-            batch_since: None,
+            oldest: None,
             apart: HashSet::new(),
             breaker: None,
             refused: HashSet::new(),
@@ -294,15 +297,24 @@ impl<Kind: Stage> Labour<Kind> {
         let closed = self.hands.bell.take_closed();
         let adopted = self.worker.adopt(&closed)?;
         self.settling = adopted.settling > 0 || outside > 0;
-        let scan = self.worker.scan()?;
+        let scan = if Kind::BY_URGENCY {
+            let stage = &mut self.stage;
+            self.worker
+                .scan_urgent(&mut |parcel, path| stage.urgency(parcel, path))?
+        } else {
+            self.worker.scan()?
+        };
         self.tell_refused(&adopted.refused, &scan.refused);
-        self.more_waiting = scan.total > scan.waiting.len();
+        self.waiting = scan.total;
         let waiting = u64::try_from(scan.total).unwrap_or(u64::MAX);
         self.hands.tally.waiting.store(waiting, Ordering::Relaxed);
         self.queue = scan.waiting;
-        if Kind::ARRANGES {
-            self.take_most_urgent();
+        if Kind::BY_URGENCY {
+            // When this one is done, there may be one more urgent than the next.
+            let before = self.queue.len().saturating_sub(1);
+            self.queue.drain(..before);
         }
+        self.more_waiting = self.waiting > self.queue.len();
         if let Some(breaker) = &self.breaker {
             // Taken from the end: what may be too large for this machine comes last.
             self.queue
@@ -314,14 +326,6 @@ impl<Kind: Stage> Labour<Kind> {
             self.hands.tally.looked.store(self.heard, Ordering::SeqCst);
         }
         Ok(())
-    }
-
-    /// Keeps only the most urgent of what waits: when it is done, there may be another.
-    fn take_most_urgent(&mut self) {
-        self.stage.arrange(&mut self.queue);
-        let before = self.queue.len().saturating_sub(1);
-        self.queue.drain(..before);
-        self.more_waiting |= before > 0;
     }
 
     /// Brings in what lies outside; returns how much of it is not at rest yet.

@@ -2,9 +2,9 @@
 
 use std::fmt::Debug;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use ecluse_spool::{Outbox, Parcel, Waiting};
+use ecluse_spool::{Outbox, Parcel, ParcelId};
 use serde::de::DeserializeOwned;
 
 use crate::doorstep::{Collected, Doorstep};
@@ -52,12 +52,13 @@ pub trait Stage: Sized {
         )))
     }
 
-    /// It takes the most urgent parcel first: [`Stage::arrange`] is asked before each claim.
-    const ARRANGES: bool = false;
+    /// It takes the most urgent parcel first: [`Stage::urgency`] is asked before each claim.
+    const BY_URGENCY: bool = false;
 
-    /// Puts what waits in order, the most urgent last: it is taken first. Only asked when [`Stage::ARRANGES`] is set.
-    fn arrange(&mut self, waiting: &mut [Waiting]) {
-        let _ = waiting;
+    /// Tells how urgent a waiting parcel is, which lies there. Only asked when [`Stage::BY_URGENCY`] is set.
+    fn urgency(&mut self, parcel: &ParcelId, path: &Path) -> u8 {
+        let _ = (parcel, path);
+        0
     }
 
     /// Returns the directories outside its work directory whose files ring its bell, with all that

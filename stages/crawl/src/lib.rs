@@ -28,10 +28,10 @@ mod status;
 mod turn;
 mod warcs;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ecluse_stage::{Failure, Home, Outbox, Parcel, Stage, Waiting};
+use ecluse_stage::{Failure, Home, Outbox, Parcel, ParcelId, Stage};
 
 use crate::engine::{Engine, Left, Surroundings};
 use crate::job::Job;
@@ -53,10 +53,10 @@ impl Stage for Crawl {
     const NAME: &'static str = "crawl";
     const ABOUT: &'static str = "Fetches what a job order asks for, and keeps every byte";
     type Settings = Settings;
-    const ARRANGES: bool = true;
+    const BY_URGENCY: bool = true;
 
-    fn arrange(&mut self, waiting: &mut [Waiting]) {
-        turn::arrange(&self.home, Self::NAME, &self.urgencies, waiting);
+    fn urgency(&mut self, parcel: &ParcelId, path: &Path) -> u8 {
+        self.urgencies.of(parcel.as_str(), path) as u8
     }
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use ecluse_scope::Priority;
-use ecluse_stage::{Home, State, Waiting};
+use ecluse_stage::{Home, State};
 
 use crate::job::priority_of;
 
@@ -25,7 +25,7 @@ type Version = (SystemTime, u64);
 
 impl Urgencies {
     /// How urgent the order in a parcel's directory is; one that is gone is as urgent as any.
-    fn of(&self, parcel: &str, path: &Path) -> Priority {
+    pub(crate) fn of(&self, parcel: &str, path: &Path) -> Priority {
         self.look(parcel, path).unwrap_or_default()
     }
 
@@ -59,24 +59,6 @@ fn order_in(dir: &Path) -> Option<PathBuf> {
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|end| end == "toml"));
     paths.next()
-}
-
-/// Puts the more urgent orders behind the less urgent.
-pub(crate) fn arrange(home: &Home, stage: &str, known: &Urgencies, waiting: &mut [Waiting]) {
-    if waiting.len() < 2 {
-        return;
-    }
-    let mut urgency = HashMap::new();
-    let seen = home.yard.each_place(stage, &mut |place| {
-        if place.state == State::Ready {
-            let priority = known.of(place.parcel.as_str(), &place.path);
-            urgency.insert(place.parcel, priority);
-        }
-    });
-    if let Err(error) = seen {
-        tracing::warn!(%error, "cannot tell which order is more urgent");
-    }
-    waiting.sort_by_key(|waiting| urgency.get(&waiting.entry.id).copied().unwrap_or_default());
 }
 
 /// Knows when a job should make way.

@@ -2,14 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use ecluse_manifest::{Manifest as EcluseManifest, NewFile};
 use ecluse_spool::{FileEntry, Manifest, ParcelId, digest};
 use ecluse_testkit::contract::Contract;
-use ecluse_testkit::root::{Root, contents, settle_environment};
+use ecluse_testkit::root::{Root, contents, settle_environment, until_so};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -190,6 +191,77 @@ fn a_bad_piece_is_held_with_file_and_line_and_the_others_pass() {
         assert!(why.contains(place), "{what}: {why}");
         assert_eq!(root.list("sink", "ready").len(), 3, "{what}");
     }
+}
+
+/// What merge is shipped with.
+const SHIPPED: &str = "batch = { parcels = 5000, wait = \"1d\" }";
+
+/// The number of parcels in each batch that merge has finished.
+fn batches(root: &Root) -> Vec<usize> {
+    let mut batches = Vec::new();
+    let see = &mut |filed: ecluse_spool::Filed| batches.push(filed.receipt.inputs.len());
+    root.yard().each_receipt("merge", see).unwrap();
+    batches
+}
+
+/// Makes every waiting parcel older.
+fn age(root: &Root, by: Duration) {
+    for name in root.list("merge", "ready") {
+        let parcel = File::open(root.part("merge", "ready").join(name)).unwrap();
+        let written = parcel.metadata().unwrap().modified().unwrap();
+        parcel.set_modified(written - by).unwrap();
+    }
+}
+
+#[test]
+fn as_many_as_make_a_batch_are_taken_though_none_has_waited() {
+    let root = root(SHIPPED);
+    let ready = root.yard().init("merge").unwrap().ready();
+    for number in 0..9_000 {
+        let name = format!("p{number}");
+        let mut manifest = Manifest::new(ParcelId::new(&name).unwrap(), "warc", "0".into());
+        manifest.put(FileEntry {
+            name: "a.cdxj".into(),
+            bytes: LINE.len() as u64,
+            sha256: digest(LINE),
+        });
+        let dir = ready.join(format!("{name}~0"));
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("a.cdxj"), LINE).unwrap();
+        let manifest = serde_json::to_vec(&manifest).unwrap();
+        fs::write(dir.join("parcel.json"), manifest).unwrap();
+    }
+    let mut program = root.start(MERGE, &[]);
+    root.await_count("sink", "ready", 1);
+    root.await_count("merge", "ready", 4_000);
+    assert_eq!(program.stop(), 0, "{}", program.log());
+    assert_eq!(batches(&root), [5_000], "the rest is no batch yet");
+    assert_eq!(root.list("merge", "ready").len(), 4_000);
+}
+
+#[test]
+fn a_restart_does_not_begin_the_wait_again() {
+    let root = root(SHIPPED);
+    put(&root, "a", None, &line(1, 0), &"00".repeat(32));
+    age(&root, Duration::from_secs(17 * 3600));
+    put(&root, "b", None, &line(2, 0), &"00".repeat(32));
+    for hours in [17, 20, 23] {
+        let mut program = root.start(MERGE, &[]);
+        until_so("it waits for more", || {
+            program.must_live();
+            let notes = root.notes("merge");
+            notes
+                .iter()
+                .any(|note| note.why == "waits for more parcels")
+        });
+        assert_eq!(program.stop(), 0, "{}", program.log());
+        assert_eq!(root.list("sink", "ready"), [""; 0], "{hours} hours");
+        age(&root, Duration::from_secs(3 * 3600));
+    }
+    let mut program = root.start(MERGE, &[]);
+    root.await_count("sink", "ready", 1);
+    assert_eq!(program.stop(), 0, "{}", program.log());
+    assert_eq!(batches(&root), [2]);
 }
 
 #[test]

@@ -2,32 +2,40 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use ecluse_spool::{Parcel, SpoolError, Waiting};
+use ecluse_spool::{Parcel, ParcelId, SpoolError, Waiting};
 use ecluse_telemetry::ResultKind;
 
 use super::{Labour, panic_text};
 use crate::stage::Stage;
 
+/// The oldest of the waiting parcels.
+pub(super) struct Oldest {
+    id: ParcelId,
+    /// How old it was when it was looked at.
+    age: Duration,
+    looked: Instant,
+}
+
 impl<Kind: Stage> Labour<Kind> {
     pub(super) fn take_batch(&mut self) -> Result<(), SpoolError> {
         if self.queue.is_empty() {
-            self.batch_since = None;
             self.idle();
             return Ok(());
         }
-        let since = *self.batch_since.get_or_insert_with(Instant::now);
         let limit = self.settings.batch.parcels as usize;
         let hurry = self.hands.hurry.load(Ordering::SeqCst);
-        let waited = since.elapsed() >= self.settings.batch.wait.0;
-        if self.queue.len() < limit && !waited && !hurry {
-            let left = self.settings.batch.wait.0.saturating_sub(since.elapsed());
-            let heard = self.heard;
-            self.hands.bell.wait(heard, left.min(self.longest_wait()));
-            return self.look();
+        if self.waiting < limit && !hurry {
+            let left = self.settings.batch.wait.0.saturating_sub(self.age()?);
+            if !left.is_zero() {
+                self.note("idle", "waits for more parcels", "");
+                let heard = self.heard;
+                self.hands.bell.wait(heard, left.min(self.longest_wait()));
+                return self.look();
+            }
         }
-        self.batch_since = None;
+        self.oldest = None;
         if !self.hands.post.once {
             self.hands.hurry.store(false, Ordering::SeqCst);
         }
@@ -55,6 +63,24 @@ impl<Kind: Stage> Labour<Kind> {
         parcels.sort_by(|a, b| a.id().cmp(b.id()));
         self.work_on_batch(parcels)?;
         self.commit()
+    }
+
+    /// Returns the age of the oldest parcel that waits. One is looked for again when that one is gone: what came since is
+    /// younger.
+    fn age(&mut self) -> Result<Duration, SpoolError> {
+        let waits = |oldest: &Oldest| self.queue.iter().any(|w| w.entry.id == oldest.id);
+        if !self.oldest.as_ref().is_some_and(waits) {
+            let oldest = self.worker.oldest(&self.queue)?;
+            self.oldest = oldest.map(|(id, age)| Oldest {
+                id,
+                age,
+                looked: Instant::now(),
+            });
+        }
+        let oldest = self.oldest.as_ref();
+        Ok(oldest.map_or(Duration::ZERO, |oldest| {
+            oldest.age.saturating_add(oldest.looked.elapsed())
+        }))
     }
 
     /// Tells whether a parcel makes a batch of its own: it is to be held if this fails too, and the

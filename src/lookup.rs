@@ -7,8 +7,9 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ecluse_bigmerge::{Bigmerge, FLAT, SUMMARY, Settings, Shelf};
+use ecluse_bigmerge::{Bigmerge, Settings};
 use ecluse_cdx::{KeyRange, LineFault, Lookup, LookupError, cdxj};
+use ecluse_generation::{FLAT, IndexDirectory, SUMMARY};
 use ecluse_stage::{Exit, Stage};
 use ecluse_telemetry::printable;
 
@@ -25,7 +26,8 @@ pub(crate) fn lookup(desk: &Desk, options: &LookupOptions) -> Result<ExitCode, T
         .stage_settings(Bigmerge::NAME)
         .map_err(|error| Trouble::new(Exit::Config, error))?;
     let index = desk.root.join(&settings.index);
-    let shelf = Shelf::of(&index, options.collection.as_deref()).map_err(Trouble::usage)?;
+    let shelf =
+        IndexDirectory::of(&index, options.collection.as_deref()).map_err(Trouble::usage)?;
     let lookup = Lookup::open(&list_of(&shelf)?).map_err(unreadable)?;
     let mut matches = lookup.range(range).map_err(unreadable)?;
 
@@ -98,7 +100,7 @@ fn as_far_as_written(key: &[u8], url: &str) -> Vec<u8> {
 }
 
 /// Returns the file to ask: the flat index, or the summary of a ZipNum one without it.
-fn list_of(shelf: &Shelf) -> Result<PathBuf, Trouble> {
+fn list_of(shelf: &IndexDirectory) -> Result<PathBuf, Trouble> {
     let current = shelf
         .current()
         .map_err(|error| Trouble::new(Exit::Machine, error))?;

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use ecluse_bigmerge::{Bigmerge, FLAT, Shelf};
+use ecluse_bigmerge::Bigmerge;
 use ecluse_crawl::{JobState, JobStatus};
+use ecluse_generation::{FLAT, IndexDirectory};
 use ecluse_manifest::{CopyKind, Manifest, Term};
 use ecluse_stage::{Ended, Exit, Stage};
 use ecluse_telemetry::printable;
@@ -333,7 +334,7 @@ fn index_of(desk: &Desk) -> Result<Option<Index>, Trouble> {
         .stage_settings(Bigmerge::NAME)
         .map_err(|error| Trouble::new(Exit::Config, error))?;
     let machine = |error| Trouble::new(Exit::Machine, error);
-    let shelf = Shelf::of(&desk.root.join(settings.index), None).map_err(machine)?;
+    let shelf = IndexDirectory::of(&desk.root.join(settings.index), None).map_err(machine)?;
     let Some(number) = shelf.current_number().map_err(machine)? else {
         return Ok(None);
     };

@@ -107,13 +107,14 @@ fn stages(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
 
 /// Which crates of ours each crate may know, as ARCHITECTURE.md draws it. A stage may know any crate that no other table
 /// keeps for one stage alone, and never a stage.
-const KNOWS: [(&str, &[&str]); 17] = [
+const KNOWS: [(&str, &[&str]); 18] = [
     ("peers", &[]),
     ("surt", &[]),
     ("warc", &[]),
     ("extract", &[]),
     ("frontier", &[]),
     ("manifest", &[]),
+    ("generation", &["spool"]),
     ("holding", &["stage", "spool"]),
     ("telemetry", &[]),
     ("config", &[]),

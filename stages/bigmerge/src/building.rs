@@ -14,18 +14,19 @@ use ecluse_cdx::{
     LineShape, MergeError, MergeOptions, MergeStats, ReadError, Source, check, merge, merge_into,
     merge_pieces,
 };
+use ecluse_generation::{
+    DESCRIPTION, FLAT, IndexDirectory, IndexFile, IndexGeneration, IndexMember, PATHS, ZIPNUM,
+};
 use ecluse_spool::SpoolError;
 use ecluse_stage::{Failure, Outbox, Parcel};
 
 use crate::Settings;
-use crate::generation::{DESCRIPTION, FLAT, Generation, IndexFile, Member, PATHS, ZIPNUM};
-use crate::shelf::Shelf;
 use crate::sums::{AskedToStop, SummedFile, SummedReader, entry_of};
 
 /// What a generation is built from, and where.
 pub(crate) struct Building<'a> {
     pub(crate) settings: &'a Settings,
-    pub(crate) shelf: &'a Shelf,
+    pub(crate) index: &'a IndexDirectory,
     /// The generation before.
     pub(crate) last: Option<u64>,
     pub(crate) members: &'a [&'a Parcel],
@@ -63,6 +64,14 @@ impl Piece<'_> {
     }
 }
 
+/// Returns what is noted of a parcel.
+pub(crate) fn member_of(parcel: &Parcel) -> IndexMember {
+    IndexMember {
+        parcel: parcel.id().clone(),
+        content: parcel.manifest().content(),
+    }
+}
+
 /// Returns how many bytes these pieces have.
 pub(crate) fn bytes_of(pieces: &[Piece<'_>]) -> u64 {
     pieces.iter().map(|piece| piece.bytes).sum()
@@ -70,9 +79,9 @@ pub(crate) fn bytes_of(pieces: &[Piece<'_>]) -> u64 {
 
 impl Building<'_> {
     /// Writes and syncs every file of the generation; `generation.json` last.
-    pub(crate) fn build(&self, number: u64) -> Result<Generation, Failure> {
+    pub(crate) fn build(&self, number: u64) -> Result<IndexGeneration, Failure> {
         let known = match self.last {
-            Some(last) => self.shelf.describe(last).map_err(Failure::halt)?,
+            Some(last) => self.index.describe(last).map_err(Failure::halt)?,
             None => None,
         };
         let (flat, stats) = self.merge_list(FLAT, ".cdxj", LineShape::Capture, known.as_ref())?;
@@ -81,7 +90,7 @@ impl Building<'_> {
         if self.settings.zipnum {
             files.extend(self.write_zipnum(stats.lines_written)?);
         }
-        let generation = Generation {
+        let generation = IndexGeneration {
             schema: 1,
             number,
             previous: self.last,
@@ -91,7 +100,7 @@ impl Building<'_> {
             members: self
                 .members
                 .iter()
-                .map(|parcel| Member::of(parcel))
+                .map(|parcel| member_of(parcel))
                 .collect(),
         };
         let path = self.directory.join(DESCRIPTION);
@@ -112,7 +121,7 @@ impl Building<'_> {
         name: &str,
         suffix: &str,
         shape: LineShape,
-        known: Option<&Generation>,
+        known: Option<&IndexGeneration>,
     ) -> Result<(IndexFile, MergeStats), Failure> {
         let path = self.directory.join(name);
         let mut out = SummedFile::create(&path, self.outbox)
@@ -150,7 +159,7 @@ impl Building<'_> {
         &self,
         last: &Path,
         name: &str,
-        known: Option<&Generation>,
+        known: Option<&IndexGeneration>,
         new: Vec<Source>,
         out: &mut SummedFile<'_>,
         options: &MergeOptions,
@@ -231,7 +240,7 @@ impl Building<'_> {
     }
 
     fn last_file(&self, name: &str) -> Option<PathBuf> {
-        let path = self.shelf.generation(self.last?).join(name);
+        let path = self.index.generation(self.last?).join(name);
         // An index put there by hand may have no PATH file.
         path.exists().then_some(path)
     }
@@ -246,7 +255,7 @@ impl Building<'_> {
                 | ReadError::TooLong { place, .. }
                 | ReadError::Unsorted { place, .. }
                 | ReadError::Malformed { place, .. },
-            ) if !Path::new(&place.file).starts_with(self.shelf.root()) => Failure::hold(text),
+            ) if !Path::new(&place.file).starts_with(self.index.root()) => Failure::hold(text),
             _ => Failure::halt(text),
         }
     }

@@ -10,8 +10,6 @@
 //! * **Again**: a parcel that a kept generation holds is not merged again; one merged again adds no line.
 
 mod building;
-mod generation;
-mod shelf;
 mod sums;
 
 use std::collections::{BTreeMap, HashSet};
@@ -21,14 +19,12 @@ use std::time::{Duration, Instant};
 
 use ecluse_cdx::{LineShape, Lines, MAX_LINE_BYTES, MergeOptions};
 use ecluse_config::Bytes;
+use ecluse_generation::{BuilderLock, FLAT, IndexDirectory, IndexError, IndexMember, PATHS};
 use ecluse_manifest::Manifest;
 use ecluse_stage::{Failure, Home, Intake, Outbox, Parcel, ParcelId, Stage};
 use serde::Deserialize;
 
-use building::{Building, bytes_of, cannot, join, pieces_of};
-pub use generation::{DESCRIPTION, FLAT, Generation, IndexFile, Member, PATHS, SUMMARY, ZIPNUM};
-use shelf::Lock;
-pub use shelf::{Shelf, ShelfError};
+use building::{Building, bytes_of, cannot, join, member_of, pieces_of};
 
 /// The stage.
 pub struct Bigmerge {
@@ -133,8 +129,8 @@ impl Bigmerge {
                 return Err(Failure::hold(format!("{id} has no .cdxj file")));
             }
         }
-        let shelf = Shelf::of(&self.index, collection).map_err(Failure::hold)?;
-        let number = self.grow(&shelf, members, outbox)?;
+        let index = IndexDirectory::of(&self.index, collection).map_err(Failure::hold)?;
+        let number = self.grow(&index, members, outbox)?;
         self.tell(collection, number, members, outbox)?;
         let name = collection.map_or("generation".to_owned(), |name| format!("generation {name}"));
         outbox.fact(&name, number);
@@ -145,57 +141,62 @@ impl Bigmerge {
     }
 
     /// Returns the number of a current generation that holds all members, built now unless it was built before.
-    fn grow(&self, shelf: &Shelf, members: &[&Parcel], outbox: &Outbox) -> Result<u64, Failure> {
-        shelf.prepare().map_err(blame)?;
-        let lock = wait_for_lock(shelf, outbox)?;
-        let last = shelf.settle(&lock).map_err(blame)?;
-        let fresh = unknown(shelf, members)?;
+    fn grow(
+        &self,
+        index: &IndexDirectory,
+        members: &[&Parcel],
+        outbox: &Outbox,
+    ) -> Result<u64, Failure> {
+        index.prepare().map_err(blame)?;
+        let lock = wait_for_lock(index, outbox)?;
+        let last = index.settle(&lock).map_err(blame)?;
+        let fresh = unknown(index, members)?;
         let number = match last {
             Some(last) if fresh.is_empty() => last,
             last => {
                 let number = last.unwrap_or(0) + 1;
-                self.make_room(shelf, last, &fresh)?;
-                self.build(shelf, &lock, number, last, &fresh, outbox)?;
+                self.make_room(index, last, &fresh)?;
+                self.build(index, &lock, number, last, &fresh, outbox)?;
                 number
             }
         };
-        let retired = shelf
+        let retired = index
             .prune(&lock, self.settings.keep.get() as usize)
             .map_err(blame)?;
         if !retired.is_empty() {
-            tracing::info!(index = %shelf.root().display(), ?retired, "old generations retired");
+            tracing::info!(index = %index.root().display(), ?retired, "old generations retired");
         }
         Ok(number)
     }
 
     fn build(
         &self,
-        shelf: &Shelf,
-        lock: &Lock,
+        index: &IndexDirectory,
+        lock: &BuilderLock,
         number: u64,
         last: Option<u64>,
         members: &[&Parcel],
         outbox: &Outbox,
     ) -> Result<(), Failure> {
-        let directory = shelf.begin(lock, number).map_err(blame)?;
+        let directory = index.begin(lock, number).map_err(blame)?;
         let building = Building {
             settings: &self.settings,
-            shelf,
+            index,
             last,
             members,
             directory: &directory,
             outbox,
         };
         let published = building.build(number).and_then(|generation| {
-            shelf.publish(lock, &directory, number).map_err(blame)?;
+            index.publish(lock, &directory, number).map_err(blame)?;
             Ok(generation)
         });
         let generation = published.inspect_err(|_| {
             // What it leaves takes room that others may need now; if that fails too, the next one sweeps.
-            let _ = shelf.abandon(lock, &directory);
+            let _ = index.abandon(lock, &directory);
         })?;
         tracing::info!(
-            index = %shelf.root().display(),
+            index = %index.root().display(),
             generation = number,
             lines = generation.lines,
             duplicates = generation.duplicates,
@@ -208,7 +209,7 @@ impl Bigmerge {
     /// Defers unless the file system takes another generation.
     fn make_room(
         &self,
-        shelf: &Shelf,
+        index: &IndexDirectory,
         last: Option<u64>,
         fresh: &[&Parcel],
     ) -> Result<(), Failure> {
@@ -216,20 +217,20 @@ impl Bigmerge {
         let mut needed =
             bytes_of(&pieces_of(fresh, ".cdxj")) + bytes_of(&pieces_of(fresh, ".path"));
         if let Some(last) = last {
-            needed += flat_bytes(&shelf.generation(last))?;
+            needed += flat_bytes(&index.generation(last))?;
         }
         if self.settings.zipnum {
             // A quarter is usual; a third is safe.
             needed += needed / 3;
         }
         needed = needed.saturating_add(self.settings.spare.0);
-        let free = rustix::fs::statvfs(shelf.root())
+        let free = rustix::fs::statvfs(index.root())
             .map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize))
-            .map_err(|error| cannot("ask for room in", shelf.root(), &error.into()))?;
+            .map_err(|error| cannot("ask for room in", index.root(), &error.into()))?;
         if free < needed {
             return Err(Failure::defer(format!(
                 "the next generation of {} needs {}, {} free",
-                shelf.root().display(),
+                index.root().display(),
                 Bytes(needed.div_ceil(MIB).saturating_mul(MIB)),
                 Bytes(free / MIB * MIB)
             )));
@@ -288,17 +289,17 @@ impl Bigmerge {
 }
 
 /// Takes the lock of an index, waiting for a while for another that has it.
-fn wait_for_lock(shelf: &Shelf, outbox: &Outbox) -> Result<Lock, Failure> {
+fn wait_for_lock(index: &IndexDirectory, outbox: &Outbox) -> Result<BuilderLock, Failure> {
     let since = Instant::now();
     loop {
-        if let Some(lock) = shelf.try_lock().map_err(blame)? {
+        if let Some(lock) = index.try_lock().map_err(blame)? {
             return Ok(lock);
         }
         if outbox.stop_asked() {
             return Err(Failure::give_back());
         }
         if since.elapsed() >= PATIENCE {
-            let root = shelf.root().display();
+            let root = index.root().display();
             return Err(Failure::defer(format!("another is at work on {root}")));
         }
         outbox.tick();
@@ -307,17 +308,17 @@ fn wait_for_lock(shelf: &Shelf, outbox: &Outbox) -> Result<Lock, Failure> {
 }
 
 /// Returns those of the parcels that no kept generation names.
-fn unknown<'a>(shelf: &Shelf, members: &[&'a Parcel]) -> Result<Vec<&'a Parcel>, Failure> {
+fn unknown<'a>(index: &IndexDirectory, members: &[&'a Parcel]) -> Result<Vec<&'a Parcel>, Failure> {
     let mut known: HashSet<(ParcelId, String)> = HashSet::new();
-    for number in shelf.numbers().map_err(blame)? {
-        let generation = shelf.describe(number).map_err(blame)?;
+    for number in index.numbers().map_err(blame)? {
+        let generation = index.describe(number).map_err(blame)?;
         let members = generation
             .into_iter()
             .flat_map(|generation| generation.members);
         known.extend(members.map(|member| (member.parcel, member.content)));
     }
     let is_fresh = |parcel: &&&Parcel| {
-        let Member { parcel, content } = Member::of(parcel);
+        let IndexMember { parcel, content } = member_of(parcel);
         !known.contains(&(parcel, content))
     };
     Ok(members.iter().filter(is_fresh).copied().collect())
@@ -337,10 +338,10 @@ fn flat_bytes(generation: &Path) -> Result<u64, Failure> {
     Ok(bytes)
 }
 
-fn blame(error: ShelfError) -> Failure {
+fn blame(error: IndexError) -> Failure {
     match error {
-        ShelfError::BadCollection(_) => Failure::hold(error),
-        ShelfError::Overtaken { .. } => Failure::defer(error),
+        IndexError::BadCollection(_) => Failure::hold(error),
+        IndexError::Overtaken { .. } => Failure::defer(error),
         _ => Failure::halt(error),
     }
 }

@@ -8,10 +8,9 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ecluse_generation::IndexFile;
 use ecluse_stage::Outbox;
 use twox_hash::xxhash3_128::Hasher;
-
-use crate::generation::IndexFile;
 
 /// Bytes counted and summed.
 #[derive(Default)]

@@ -7,8 +7,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use ecluse_bigmerge::{FLAT, PATHS, SUMMARY, Shelf};
 use ecluse_cdx::{KeyRange, Lookup};
+use ecluse_generation::{FLAT, IndexDirectory, PATHS, SUMMARY};
 use ecluse_manifest::{Manifest, State};
 use ecluse_testkit::contract::Contract;
 use ecluse_testkit::root::{Root, contents};
@@ -78,8 +78,8 @@ fn a_generation_is_the_last_one_and_the_new_lines() {
     );
 }
 
-fn shelf(root: &Root, collection: Option<&str>) -> Shelf {
-    Shelf::of(&root.path().join("index"), collection).unwrap()
+fn shelf(root: &Root, collection: Option<&str>) -> IndexDirectory {
+    IndexDirectory::of(&root.path().join("index"), collection).unwrap()
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ecluse_bigmerge::{DESCRIPTION, FLAT, Generation, PATHS, Shelf};
+use ecluse_generation::{DESCRIPTION, FLAT, IndexDirectory, IndexGeneration, PATHS};
 use rustix::process::Signal;
 
 use common::{BIGMERGE, index, lines, put, root, run};
@@ -59,7 +59,7 @@ fn killed_at_any_moment_every_line_is_there_once_and_readers_see_whole_generatio
     assert_eq!(root.list("bigmerge", "held"), [""; 0]);
 
     // No day went into two generations, whoever was killed after the swap.
-    let shelf = Shelf::of(&root.path().join("index"), None).unwrap();
+    let shelf = IndexDirectory::of(&root.path().join("index"), None).unwrap();
     let mut members = HashSet::new();
     for number in shelf.numbers().unwrap() {
         for member in shelf.describe(number).unwrap().unwrap().members {
@@ -91,7 +91,7 @@ fn read_until(ended: &AtomicBool, index: &Path) -> u64 {
         let generation = fs::canonicalize(index.join("current")).unwrap();
         let text = fs::read_to_string(generation.join(FLAT)).unwrap();
         let described = fs::read(generation.join(DESCRIPTION)).unwrap();
-        let described: Generation = serde_json::from_slice(&described).unwrap();
+        let described: IndexGeneration = serde_json::from_slice(&described).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert!(text.ends_with('\n'), "whole lines");
         assert!(lines.is_sorted_by(|a, b| a < b), "in order, each line once");

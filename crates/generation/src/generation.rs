@@ -2,7 +2,7 @@
 //!
 //! Nothing in it depends on who made it or when. `docs/formats/index-generation.md` has the bytes.
 
-use ecluse_stage::{Parcel, ParcelId};
+use ecluse_spool::ParcelId;
 use serde::{Deserialize, Serialize};
 
 /// The file that says it.
@@ -19,7 +19,7 @@ pub const SUMMARY: &str = "index.idx";
 /// The content of `generation.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Generation {
+pub struct IndexGeneration {
     /// Version of this format.
     pub schema: u32,
     /// Its number: the name of its directory.
@@ -34,7 +34,7 @@ pub struct Generation {
     /// Its files.
     pub files: Vec<IndexFile>,
     /// The parcels that went in with it.
-    pub members: Vec<Member>,
+    pub members: Vec<IndexMember>,
 }
 
 /// One file of a generation.
@@ -52,24 +52,14 @@ pub struct IndexFile {
 /// One parcel that went into a generation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Member {
+pub struct IndexMember {
     /// Its name.
     pub parcel: ParcelId,
     /// The digest of its content.
     pub content: String,
 }
 
-impl Member {
-    /// Returns what is noted of a parcel.
-    pub fn of(parcel: &Parcel) -> Self {
-        Self {
-            parcel: parcel.id().clone(),
-            content: parcel.manifest().content(),
-        }
-    }
-}
-
-impl Generation {
+impl IndexGeneration {
     /// Returns what is known of a file.
     pub fn file(&self, name: &str) -> Option<&IndexFile> {
         self.files.iter().find(|file| file.name == name)

@@ -20,18 +20,18 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use crate::generation::{DESCRIPTION, Generation};
+use crate::generation::{DESCRIPTION, IndexGeneration};
 
 /// The directory of one index.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shelf {
+pub struct IndexDirectory {
     root: PathBuf,
 }
 
-/// Why something could not be done to a shelf.
+/// Why something could not be done to a index.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ShelfError {
+pub enum IndexError {
     /// The name cannot be that of a directory beside `current` and `generations`.
     #[error(
         "{0:?} cannot name an index: a collection is made of a-z 0-9 and -, and is neither current nor generations"
@@ -73,7 +73,7 @@ pub enum ShelfError {
 
 /// Held while a generation is added.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub struct BuilderLock {
     _file: File,
 }
 
@@ -84,12 +84,12 @@ const BUILDING: &str = ".tmp-";
 /// The link to the generation readers read.
 const CURRENT: &str = "current";
 
-impl Shelf {
-    /// Returns the shelf of the main index, or of a collection's own.
+impl IndexDirectory {
+    /// Returns the index of the main index, or of a collection's own.
     ///
     /// # Errors
     /// When the collection's name cannot be that of a directory.
-    pub fn of(index: &Path, collection: Option<&str>) -> Result<Self, ShelfError> {
+    pub fn of(index: &Path, collection: Option<&str>) -> Result<Self, IndexError> {
         match collection {
             None => Ok(Self {
                 root: index.to_owned(),
@@ -97,7 +97,7 @@ impl Shelf {
             Some(name) if is_collection(name) => Ok(Self {
                 root: index.join(name),
             }),
-            Some(name) => Err(ShelfError::BadCollection(name.to_owned())),
+            Some(name) => Err(IndexError::BadCollection(name.to_owned())),
         }
     }
 
@@ -110,7 +110,7 @@ impl Shelf {
     ///
     /// # Errors
     /// When `current` is something else than a link to a generation.
-    pub fn current(&self) -> Result<Option<PathBuf>, ShelfError> {
+    pub fn current(&self) -> Result<Option<PathBuf>, IndexError> {
         let number = self.current_number()?;
         Ok(number.map(|number| self.generation(number)))
     }
@@ -123,26 +123,26 @@ impl Shelf {
     /// Returns the number of the current generation.
     ///
     /// # Errors
-    /// As [`Shelf::current`].
-    pub fn current_number(&self) -> Result<Option<u64>, ShelfError> {
+    /// As [`IndexDirectory::current`].
+    pub fn current_number(&self) -> Result<Option<u64>, IndexError> {
         let path = self.root.join(CURRENT);
         let target = match fs::read_link(&path) {
             Ok(target) => target,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                return Err(ShelfError::NotALink { path });
+                return Err(IndexError::NotALink { path });
             }
             Err(source) => return Err(failed("read", &path)(source)),
         };
         let number = target.strip_prefix(GENERATIONS).ok().and_then(number_of);
-        number.map(Some).ok_or(ShelfError::NotALink { path })
+        number.map(Some).ok_or(IndexError::NotALink { path })
     }
 
     /// Returns the numbers of all generations, ascending.
     ///
     /// # Errors
     /// When the directory cannot be read.
-    pub fn numbers(&self) -> Result<Vec<u64>, ShelfError> {
+    pub fn numbers(&self) -> Result<Vec<u64>, IndexError> {
         let path = self.root.join(GENERATIONS);
         let mut numbers = Vec::new();
         for entry in fs::read_dir(&path).map_err(failed("read", &path))? {
@@ -157,18 +157,18 @@ impl Shelf {
     ///
     /// # Errors
     /// When it cannot be read, or says something else.
-    pub fn describe(&self, number: u64) -> Result<Option<Generation>, ShelfError> {
+    pub fn describe(&self, number: u64) -> Result<Option<IndexGeneration>, IndexError> {
         let path = self.generation(number).join(DESCRIPTION);
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(failed("read", &path)(source)),
         };
-        let damaged = |reason: String| ShelfError::Damaged {
+        let damaged = |reason: String| IndexError::Damaged {
             path: path.clone(),
             reason,
         };
-        let generation: Generation =
+        let generation: IndexGeneration =
             serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
         if generation.number != number {
             return Err(damaged(format!("it says generation {}", generation.number)));
@@ -177,7 +177,7 @@ impl Shelf {
     }
 
     /// Makes the directories.
-    pub(crate) fn prepare(&self) -> Result<(), ShelfError> {
+    pub fn prepare(&self) -> Result<(), IndexError> {
         let path = self.root.join(GENERATIONS);
         fs::create_dir_all(&path).map_err(failed("make", &path))?;
         sync(&self.root)?;
@@ -185,20 +185,20 @@ impl Shelf {
     }
 
     /// Takes the lock; none while another holds it.
-    pub(crate) fn try_lock(&self) -> Result<Option<Lock>, ShelfError> {
+    pub fn try_lock(&self) -> Result<Option<BuilderLock>, IndexError> {
         let path = self.root.join(".lock");
         let mut options = File::options();
         let file = options.create(true).truncate(false).write(true).open(&path);
         let file = file.map_err(failed("open", &path))?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Lock { _file: file })),
+            Ok(()) => Ok(Some(BuilderLock { _file: file })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(source)) => Err(failed("lock", &path)(source)),
         }
     }
 
     /// Removes what a dead builder left, and makes the last generation current if it is not; returns its number.
-    pub(crate) fn settle(&self, _lock: &Lock) -> Result<Option<u64>, ShelfError> {
+    pub fn settle(&self, _lock: &BuilderLock) -> Result<Option<u64>, IndexError> {
         let path = self.root.join(GENERATIONS);
         for entry in fs::read_dir(&path).map_err(failed("read", &path))? {
             let entry = entry.map_err(failed("read", &path))?;
@@ -223,7 +223,7 @@ impl Shelf {
     }
 
     /// Makes the directory a generation is built in.
-    pub(crate) fn begin(&self, _lock: &Lock, number: u64) -> Result<PathBuf, ShelfError> {
+    pub fn begin(&self, _lock: &BuilderLock, number: u64) -> Result<PathBuf, IndexError> {
         let path = self
             .root
             .join(GENERATIONS)
@@ -233,23 +233,23 @@ impl Shelf {
     }
 
     /// Removes what was begun.
-    pub(crate) fn abandon(&self, _lock: &Lock, building: &Path) -> Result<(), ShelfError> {
+    pub fn abandon(&self, _lock: &BuilderLock, building: &Path) -> Result<(), IndexError> {
         fs::remove_dir_all(building).map_err(failed("remove", building))
     }
 
     /// Shows a generation whose files are synced, and makes it current.
-    pub(crate) fn publish(
+    pub fn publish(
         &self,
-        _lock: &Lock,
+        _lock: &BuilderLock,
         building: &Path,
         number: u64,
-    ) -> Result<(), ShelfError> {
+    ) -> Result<(), IndexError> {
         sync(building)?;
         let path = self.generation(number);
         // A directory that is there and not empty is not replaced: a builder that lost its lock stops here.
         fs::rename(building, &path).map_err(|source| match source.kind() {
             io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists => {
-                ShelfError::Overtaken {
+                IndexError::Overtaken {
                     root: self.root.clone(),
                     number,
                 }
@@ -261,7 +261,7 @@ impl Shelf {
     }
 
     /// Lets `current` point to a generation that is durable; a reader sees the old one or the new one.
-    fn make_current(&self, number: u64) -> Result<(), ShelfError> {
+    fn make_current(&self, number: u64) -> Result<(), IndexError> {
         let (link, current) = (self.root.join(".current"), self.root.join(CURRENT));
         match fs::remove_file(&link) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -275,7 +275,7 @@ impl Shelf {
     }
 
     /// Removes all but the last generations; the current one always stays.
-    pub(crate) fn prune(&self, _lock: &Lock, keep: usize) -> Result<Vec<u64>, ShelfError> {
+    pub fn prune(&self, _lock: &BuilderLock, keep: usize) -> Result<Vec<u64>, IndexError> {
         let current = self.current_number()?;
         let mut numbers = self.numbers()?;
         numbers.truncate(numbers.len().saturating_sub(keep));
@@ -309,8 +309,8 @@ fn number_of(name: &Path) -> Option<u64> {
     (number.to_string() == text).then_some(number)
 }
 
-fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ShelfError {
-    move |source| ShelfError::Io {
+fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> IndexError {
+    move |source| IndexError::Io {
         step,
         path: path.to_owned(),
         source,
@@ -318,7 +318,7 @@ fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ShelfErr
 }
 
 /// Makes the names in a directory durable.
-fn sync(directory: &Path) -> Result<(), ShelfError> {
+fn sync(directory: &Path) -> Result<(), IndexError> {
     let directory = if directory == Path::new("") {
         Path::new(".")
     } else {
@@ -332,26 +332,26 @@ fn sync(directory: &Path) -> Result<(), ShelfError> {
 mod tests {
     use super::*;
 
-    fn shelf() -> (tempfile::TempDir, Shelf) {
+    fn index() -> (tempfile::TempDir, IndexDirectory) {
         let root = tempfile::tempdir().unwrap();
-        let shelf = Shelf::of(&root.path().join("index"), None).unwrap();
-        shelf.prepare().unwrap();
-        (root, shelf)
+        let index = IndexDirectory::of(&root.path().join("index"), None).unwrap();
+        index.prepare().unwrap();
+        (root, index)
     }
 
-    fn add(shelf: &Shelf, number: u64) {
-        let lock = shelf.try_lock().unwrap().unwrap();
-        let building = shelf.begin(&lock, number).unwrap();
+    fn add(index: &IndexDirectory, number: u64) {
+        let lock = index.try_lock().unwrap().unwrap();
+        let building = index.begin(&lock, number).unwrap();
         fs::write(building.join("index.cdxj"), number.to_string()).unwrap();
-        shelf.publish(&lock, &building, number).unwrap();
+        index.publish(&lock, &building, number).unwrap();
     }
 
     #[test]
     fn a_collection_names_a_directory_beside_the_others() {
-        let index = Path::new("index");
+        let at = Path::new("index");
         for name in ["presse", "elections-2027", "a"] {
-            let shelf = Shelf::of(index, Some(name)).unwrap();
-            assert_eq!(shelf.root(), index.join(name));
+            let index = IndexDirectory::of(at, Some(name)).unwrap();
+            assert_eq!(index.root(), at.join(name));
         }
         let long = "a".repeat(101);
         for name in [
@@ -365,81 +365,81 @@ mod tests {
             ".x",
             &long,
         ] {
-            assert!(Shelf::of(index, Some(name)).is_err(), "{name}");
+            assert!(IndexDirectory::of(at, Some(name)).is_err(), "{name}");
         }
     }
 
     #[test]
     fn a_generation_is_read_under_its_number_and_as_current() {
-        let (_root, shelf) = shelf();
-        assert_eq!(shelf.current().unwrap(), None);
+        let (_root, index) = index();
+        assert_eq!(index.current().unwrap(), None);
         for number in [1, 2] {
-            add(&shelf, number);
-            let text = fs::read_to_string(shelf.root().join("current/index.cdxj")).unwrap();
+            add(&index, number);
+            let text = fs::read_to_string(index.root().join("current/index.cdxj")).unwrap();
             assert_eq!(text, number.to_string());
-            assert_eq!(shelf.current_number().unwrap(), Some(number));
+            assert_eq!(index.current_number().unwrap(), Some(number));
         }
-        assert_eq!(shelf.numbers().unwrap(), [1, 2]);
+        assert_eq!(index.numbers().unwrap(), [1, 2]);
     }
 
     #[test]
     fn what_died_between_the_two_renames_is_finished_and_what_was_begun_is_removed() {
-        let (_root, shelf) = shelf();
-        add(&shelf, 1);
-        add(&shelf, 2);
-        let lock = shelf.try_lock().unwrap().unwrap();
-        shelf.make_current(1).unwrap();
-        let begun = shelf.begin(&lock, 3).unwrap();
+        let (_root, index) = index();
+        add(&index, 1);
+        add(&index, 2);
+        let lock = index.try_lock().unwrap().unwrap();
+        index.make_current(1).unwrap();
+        let begun = index.begin(&lock, 3).unwrap();
         fs::write(begun.join("index.cdxj"), "half").unwrap();
-        symlink("generations/2", shelf.root().join(".current")).unwrap();
-        assert_eq!(shelf.settle(&lock).unwrap(), Some(2));
-        assert_eq!(shelf.current_number().unwrap(), Some(2));
+        symlink("generations/2", index.root().join(".current")).unwrap();
+        assert_eq!(index.settle(&lock).unwrap(), Some(2));
+        assert_eq!(index.current_number().unwrap(), Some(2));
         assert!(!begun.exists());
     }
 
     #[test]
     fn the_last_stay_and_the_current_one_whatever_its_number() {
-        let (_root, shelf) = shelf();
+        let (_root, index) = index();
         for number in 1..=5 {
-            add(&shelf, number);
+            add(&index, number);
         }
-        let lock = shelf.try_lock().unwrap().unwrap();
-        assert_eq!(shelf.prune(&lock, 3).unwrap(), [1, 2]);
-        assert_eq!(shelf.numbers().unwrap(), [3, 4, 5]);
-        shelf.make_current(3).unwrap();
-        assert_eq!(shelf.prune(&lock, 1).unwrap(), [4]);
-        assert_eq!(shelf.numbers().unwrap(), [3, 5]);
+        let lock = index.try_lock().unwrap().unwrap();
+        assert_eq!(index.prune(&lock, 3).unwrap(), [1, 2]);
+        assert_eq!(index.numbers().unwrap(), [3, 4, 5]);
+        index.make_current(3).unwrap();
+        assert_eq!(index.prune(&lock, 1).unwrap(), [4]);
+        assert_eq!(index.numbers().unwrap(), [3, 5]);
     }
 
     #[test]
     fn one_at_a_time_and_no_generation_is_replaced() {
-        let (_root, shelf) = shelf();
-        add(&shelf, 1);
-        let lock = shelf.try_lock().unwrap().unwrap();
-        assert!(shelf.try_lock().unwrap().is_none());
-        let building = shelf.begin(&lock, 1).unwrap();
+        let (_root, index) = index();
+        add(&index, 1);
+        let lock = index.try_lock().unwrap().unwrap();
+        assert!(index.try_lock().unwrap().is_none());
+        let building = index.begin(&lock, 1).unwrap();
         fs::write(building.join("index.cdxj"), "other").unwrap();
-        let error = shelf.publish(&lock, &building, 1).unwrap_err();
+        let error = index.publish(&lock, &building, 1).unwrap_err();
         assert!(
-            matches!(error, ShelfError::Overtaken { number: 1, .. }),
+            matches!(error, IndexError::Overtaken { number: 1, .. }),
             "{error}"
         );
         drop(lock);
-        assert!(shelf.try_lock().unwrap().is_some());
+        assert!(index.try_lock().unwrap().is_some());
     }
 
     #[test]
     fn something_else_called_current_is_named_and_left() {
-        let (_root, shelf) = shelf();
-        let path = shelf.root().join("current");
+        let (_root, index) = index();
+        let path = index.root().join("current");
         fs::create_dir(&path).unwrap();
-        let error = shelf.current().unwrap_err().to_string();
+        let error = index.current().unwrap_err().to_string();
         assert!(
             error.ends_with("index/current is not a link to a generation"),
             "{error}"
         );
         fs::remove_dir(&path).unwrap();
         symlink("../../etc", &path).unwrap();
-        assert!(shelf.current().is_err());
+        assert!(index.current().is_err());
     }
 }

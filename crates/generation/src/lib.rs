@@ -1,0 +1,13 @@
+//! The big index as it lies on disk: a row of generations, of which readers follow one.
+//!
+//! [`IndexDirectory`] finds them, makes one current and retires old ones; [`IndexGeneration`] is what `generation.json` says
+//! of one. What is in their lines is for `ecluse-cdx` to say, and how they are made for bigmerge.
+//! `docs/formats/index-generation.md` has the bytes.
+
+mod directory;
+mod generation;
+
+pub use directory::{BuilderLock, IndexDirectory, IndexError};
+pub use generation::{
+    DESCRIPTION, FLAT, IndexFile, IndexGeneration, IndexMember, PATHS, SUMMARY, ZIPNUM,
+};

@@ -264,11 +264,16 @@ fn write_giant(path: &Path) {
     out.flush().unwrap();
 }
 
+fn shipped() -> Settings {
+    let pipeline = ecluse_config::Pipeline::default();
+    pipeline.stage_settings("index").unwrap()
+}
+
 /// Prints the lines of the files, as `ecluse-index` does, and says how much memory that took.
 fn task_index(files: &[&str]) {
     let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
     let mut out = io::BufWriter::with_capacity(64 << 10, io::stdout().lock());
-    Index::filter(Settings::default(), &files, &mut out).unwrap();
+    Index::filter(shipped(), &files, &mut out).unwrap();
     out.flush().unwrap();
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -317,7 +322,7 @@ fn task_workers(workers: usize, files: &[&str]) {
                 loop {
                     let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     let Some(file) = files.get(at) else { return };
-                    Index::filter(Settings::default(), &[file.into()], &mut io::sink()).unwrap();
+                    Index::filter(shipped(), &[file.into()], &mut io::sink()).unwrap();
                 }
             });
         }

@@ -168,8 +168,8 @@ pub(crate) fn manifest_path(desk: &Desk) -> PathBuf {
     let settings = desk
         .pipeline
         .stage_settings::<ecluse_ingest::Settings>("ingest")
-        .unwrap_or_default();
-    desk.root.join(settings.manifest)
+        .map_or_else(|_| "manifest.sqlite".into(), |settings| settings.manifest);
+    desk.root.join(settings)
 }
 
 fn open(desk: &Desk) -> Result<Manifest, Trouble> {

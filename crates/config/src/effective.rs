@@ -75,7 +75,7 @@ impl Pipeline {
         for (keys, value) in leaves(&Node::built_in(&table.shell)) {
             page.setting(&keys, &value, &origin(&keys));
         }
-        for (keys, value) in leaves_of(&table.own) {
+        for (keys, value) in leaves(&self.own(stage)) {
             page.setting(&keys, &value, &origin(&keys));
         }
     }

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
 use crate::decode::{DecodeError, Fault, NodeDeserializer};
 use crate::node::{self, Node, Report, Table, Value};
@@ -48,8 +48,8 @@ pub struct Pipeline {
     pub(crate) tree: Node,
 }
 
-/// A stage's table: what every stage has, and what only this one knows.
-#[derive(Clone, Debug)]
+/// What every stage's table has; what only one stage knows is read by that stage.
+#[derive(Clone, Debug, PartialEq)]
 pub struct StageTable {
     /// The shell's settings, the defaults merged in.
     pub shell: ShellSettings,
@@ -57,15 +57,13 @@ pub struct StageTable {
     pub next: Option<Vec<String>>,
     /// Earlier stages that results may go back to, on purpose.
     pub back: Vec<String>,
-    /// The stage's own settings, unread.
-    pub(crate) own: Table,
 }
 
 /// The keys of a stage's table besides the shell's and the stage's own.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Links {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     next: Option<Vec<String>>,
     #[serde(default)]
     back: Vec<String>,
@@ -74,7 +72,7 @@ struct Links {
 const LINK_KEYS: [&str; 2] = ["next", "back"];
 
 /// The file as it stands, without the stages' tables.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Document {
     version: u32,
@@ -89,30 +87,19 @@ struct Document {
 const VERSION: u32 = 1;
 
 impl Default for Pipeline {
-    /// The built-in settings: what holds for every stage stands in this crate, the stages' own
-    /// tables in the shipped file.
+    /// The built-in settings: the shipped file.
     fn default() -> Pipeline {
-        let document = Document {
-            version: VERSION,
-            ..Document::default()
-        };
-        let mut tree = Node::built_in(&document);
-        let common = tree.clone();
-        if let Value::Table(table) = &mut tree.value {
-            table.insert("stage".to_owned(), shipped_stages());
-        }
         let mut report = Report::new(BUILT_IN);
-        let stages = read_stages(&tree, &common, &mut report);
+        let pipeline = Pipeline::over_shipped(Table::new(), &mut report);
         assert_eq!(report.problems, [], "the shipped file is tested");
-        Pipeline::assemble(document, stages, BUILT_IN, tree)
+        pipeline.expect("the shipped file is tested")
     }
 }
 
-/// The `[stage.X]` tables of the shipped file, without lines.
-fn shipped_stages() -> Node {
+/// The shipped file, without lines.
+fn shipped() -> Node {
     let shipped: toml::Table = SHIPPED.parse().expect("the shipped file is tested");
-    let stages = shipped.get("stage").cloned();
-    Node::from_toml(&stages.unwrap_or(toml::Value::Table(toml::Table::new())))
+    Node::from_toml(&toml::Value::Table(shipped))
 }
 
 impl PartialEq for Pipeline {
@@ -129,27 +116,18 @@ impl PartialEq for Pipeline {
             file: _,
             tree: _,
         } = self;
+        let own = |pipeline: &Pipeline| -> Vec<toml::Value> {
+            let names = pipeline.stages.keys();
+            names.map(|name| pipeline.own(name).to_toml()).collect()
+        };
         *site == other.site
             && *defaults == other.defaults
             && *chain == other.chain
             && *stages == other.stages
+            && own(self) == own(other)
             && *alert == other.alert
             && *log == other.log
             && *metrics == other.metrics
-    }
-}
-
-impl PartialEq for StageTable {
-    fn eq(&self, other: &StageTable) -> bool {
-        let own = |table: &StageTable| -> toml::Table {
-            let own = table.own.iter();
-            own.map(|(key, node)| (key.clone(), node.to_toml()))
-                .collect()
-        };
-        self.shell == other.shell
-            && self.next == other.next
-            && self.back == other.back
-            && own(self) == own(other)
     }
 }
 
@@ -205,11 +183,16 @@ impl Pipeline {
     }
 
     fn read(text: &str, report: &mut Report) -> Option<Pipeline> {
-        let mut file = node::parse(text, report)?;
-        let Pipeline { tree: base, .. } = Pipeline::default();
+        let file = node::parse(text, report)?;
+        Pipeline::over_shipped(file, report)
+    }
+
+    /// Lays a file over the shipped one and reads the whole.
+    fn over_shipped(mut file: Table, report: &mut Report) -> Option<Pipeline> {
+        let base = shipped();
         let mut tree = base.clone();
         let Value::Table(table) = &mut tree.value else {
-            unreachable!("the built-in tree is a table");
+            unreachable!("a file is a table");
         };
         let stages = file.remove("stage");
         let asked = match stages.as_ref().map(|node| &node.value) {
@@ -218,7 +201,6 @@ impl Pipeline {
         };
         node::overlay(table, file, "", report);
         merge_stages(table, stages, report);
-        forget_stages(table, &asked);
 
         let mut common = tree.clone();
         if let Value::Table(table) = &mut common.value {
@@ -233,17 +215,11 @@ impl Pipeline {
             );
             report.error(line, "version", message);
         }
-        let stages = read_stages(&tree, &common, report);
-        Some(Pipeline::assemble(document, stages, &report.file, tree))
-    }
-
-    fn assemble(
-        document: Document,
-        stages: BTreeMap<String, StageTable>,
-        file: &str,
-        tree: Node,
-    ) -> Pipeline {
-        Pipeline {
+        let mut stages = read_stages(&tree, &common, report);
+        // A built-in table says nothing of a chain that does not have its stage.
+        let chain = &document.chain.stages;
+        stages.retain(|name, _| chain.contains(name) || asked.contains(name));
+        Some(Pipeline {
             site: document.site,
             defaults: document.defaults,
             chain: document.chain,
@@ -251,9 +227,9 @@ impl Pipeline {
             alert: document.alert,
             log: document.log,
             metrics: document.metrics,
-            file: file.to_owned(),
+            file: report.file.clone(),
             tree,
-        }
+        })
     }
 
     /// The name of the file, as messages give it; `built-in` when there was none.
@@ -307,21 +283,13 @@ impl Pipeline {
 
     /// Reads a stage's own settings from its table; the keys every stage has are left out.
     ///
-    /// Unknown keys are errors whether or not the type denies them. A type with defaults for all
-    /// its fields is also found when the stage has no table; `()` takes no keys.
+    /// Unknown keys are errors whether or not the type denies them; `()` takes no keys. A stage that
+    /// this chain does not have has its built-in settings.
     pub fn stage_settings<T: DeserializeOwned>(&self, stage: &str) -> Result<T, ConfigError> {
-        let table = self.stages.get(stage);
-        let line = self
-            .tree
-            .find(&["stage".to_owned(), stage.to_owned()])
-            .and_then(|node| node.line);
-        let mut own = Node {
-            line,
-            value: Value::Table(table.map(|table| table.own.clone()).unwrap_or_default()),
-        };
+        let mut own = self.own(stage);
+        let line = own.line;
         let root = join("stage", stage);
-        let common = common_keys();
-        let common: Vec<&str> = common.iter().map(String::as_str).collect();
+        let common: Vec<&str> = self.common_keys().collect();
         let mut report = Report::new(&self.file);
         for _ in 0..MOST_FAULTS {
             let error = match T::deserialize(NodeDeserializer(&own)) {
@@ -346,6 +314,29 @@ impl Pipeline {
         }
         report.problems.sort_by_key(|problem| problem.line);
         Err(ConfigError::Invalid(report.problems))
+    }
+
+    /// The keys that every stage's table may have.
+    pub(crate) fn common_keys(&self) -> impl Iterator<Item = &str> {
+        let defaults = self.tree.find(&["defaults".to_owned()]);
+        let shell = defaults.and_then(Node::as_table).into_iter();
+        let shell = shell.flat_map(Table::keys).map(String::as_str);
+        shell.chain(LINK_KEYS)
+    }
+
+    /// The keys of a stage's table that only the stage knows.
+    pub(crate) fn own(&self, stage: &str) -> Node {
+        let table = self.tree.find(&["stage".to_owned(), stage.to_owned()]);
+        let mut own = table.cloned().unwrap_or(Node {
+            line: None,
+            value: Value::Table(Table::new()),
+        });
+        if let Value::Table(table) = &mut own.value {
+            for key in self.common_keys() {
+                table.remove(key);
+            }
+        }
+        own
     }
 }
 
@@ -397,37 +388,6 @@ fn merge_stages(base: &mut Table, stages: Option<Node>, report: &mut Report) {
     }
 }
 
-/// Leaves out the built-in tables of stages that this chain does not have.
-fn forget_stages(tree: &mut Table, asked: &BTreeSet<String>) {
-    let chain: BTreeSet<String> = match tree.get("chain").and_then(Node::as_table) {
-        Some(chain) => match chain.get("stages").map(|node| &node.value) {
-            Some(Value::Array(names)) => names
-                .iter()
-                .filter_map(|name| match &name.value {
-                    Value::String(name) => Some(name.clone()),
-                    _ => None,
-                })
-                .collect(),
-            _ => BTreeSet::new(),
-        },
-        None => BTreeSet::new(),
-    };
-    if let Some(Node {
-        value: Value::Table(stages),
-        ..
-    }) = tree.get_mut("stage")
-    {
-        stages.retain(|name, _| chain.contains(name) || asked.contains(name));
-    }
-}
-
-/// The keys that every stage's table may have.
-pub(crate) fn common_keys() -> Vec<String> {
-    let shell = Node::built_in(&ShellSettings::default());
-    let shell = shell.as_table().into_iter().flat_map(Table::keys).cloned();
-    shell.chain(LINK_KEYS.map(str::to_owned)).collect()
-}
-
 /// Reads the stages' tables of `tree`, over the defaults of `common`, which are known to be good.
 fn read_stages(tree: &Node, common: &Node, report: &mut Report) -> BTreeMap<String, StageTable> {
     let key = |key: &str| vec![key.to_owned()];
@@ -449,12 +409,12 @@ fn read_stages(tree: &Node, common: &Node, report: &mut Report) -> BTreeMap<Stri
 
 fn read_stage(
     path: &str,
-    mut own: Table,
+    mut table: Table,
     defaults: &Node,
     report: &mut Report,
 ) -> Option<StageTable> {
     let mut take = |keys: &mut dyn Iterator<Item = &str>| -> Table {
-        keys.filter_map(|key| own.remove_entry(key)).collect()
+        keys.filter_map(|key| table.remove_entry(key)).collect()
     };
     let links = take(&mut LINK_KEYS.into_iter());
     let shell_keys = defaults.as_table().into_iter().flat_map(Table::keys);
@@ -469,12 +429,12 @@ fn read_stage(
         line: None,
         value: Value::Table(links),
     };
-    let links: Links = decode(&mut links, &Node::built_in(&Links::default()), path, report)?;
+    let nothing = Node::from_toml(&toml::Value::Table(toml::Table::new()));
+    let links: Links = decode(&mut links, &nothing, path, report)?;
     Some(StageTable {
         shell,
         next: links.next,
         back: links.back,
-        own,
     })
 }
 

@@ -1,14 +1,13 @@
-//! The settings themselves and their built-in values.
+//! The settings themselves; their values stand in the shipped `pipeline.toml` and nowhere else.
 //!
-//! The keys of `pipeline.toml` are the fields below, in kebab-case, and nowhere else. A test holds
-//! the shipped file and these values together.
+//! The keys of `pipeline.toml` are the fields below, in kebab-case.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::units::{Bytes, Free, Percent, Span};
+use crate::units::{Free, Span};
 
 /// Whose archive this is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -90,20 +89,6 @@ pub struct Chain {
     pub stages: Vec<String>,
 }
 
-/// The chain as shipped.
-const SHIPPED_CHAIN: &[&str] = &[
-    "crawl", "ingest", "index", "transfer", "backup", "delete", "merge", "bigmerge", "clean",
-];
-
-impl Default for Chain {
-    fn default() -> Chain {
-        let stages = SHIPPED_CHAIN.iter().map(|stage| (*stage).to_owned());
-        Chain {
-            stages: stages.collect(),
-        }
-    }
-}
-
 /// When `ecluse check` and the alert rules speak up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -139,11 +124,10 @@ pub struct Log {
 }
 
 /// The form of the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogFormat {
     /// Journald when stderr is the journal, text when it is a terminal, else JSON.
-    #[default]
     Auto,
     /// Fields in the journal.
     Journald,
@@ -154,7 +138,7 @@ pub enum LogFormat {
 }
 
 /// The least important level that is logged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogLevel {
     /// Archived data at risk, or a person must act.
@@ -162,7 +146,6 @@ pub enum LogLevel {
     /// Odd, nothing lost.
     Warn,
     /// A parcel changed state.
-    #[default]
     Info,
     /// Per file.
     Debug,
@@ -202,70 +185,6 @@ impl Metrics {
     pub fn textfile_of(&self, stage: &str) -> Option<PathBuf> {
         let path = self.textfile.as_ref()?.to_str()?;
         Some(PathBuf::from(path.replace("{stage}", stage)))
-    }
-}
-
-impl Default for ShellSettings {
-    fn default() -> ShellSettings {
-        const DAY: u64 = 86_400;
-        ShellSettings {
-            workers: 1,
-            attempts: 5,
-            retry: Retry {
-                first: Span::secs(30),
-                factor: 2.0,
-                max: Span::secs(3_600),
-                limit: Span::secs(7 * DAY),
-            },
-            heartbeat: Span::secs(30),
-            lease: Span::secs(5 * 60),
-            scan: Span::secs(30),
-            settle: Span::secs(10),
-            high_mark: 10_000,
-            low_mark: 8_000,
-            min_free: Free::Bytes(Bytes(1 << 30)),
-            group: Group {
-                parcels: 64,
-                wait: Span::millis(20),
-            },
-            batch: Group {
-                parcels: 1_000,
-                wait: Span::secs(60),
-            },
-            shard_above: 50_000,
-            keep_receipts: Span::secs(90 * DAY),
-            grace: Span::secs(5 * 60),
-        }
-    }
-}
-
-impl Default for Alert {
-    fn default() -> Alert {
-        const HOUR: u64 = 3_600;
-        Alert {
-            oldest: Limits {
-                warn: Span::secs(6 * HOUR),
-                crit: Span::secs(24 * HOUR),
-            },
-            held: Limits { warn: 1, crit: 50 },
-            free: Limits {
-                warn: Free::Percent(Percent::of(15)),
-                crit: Free::Percent(Percent::of(5)),
-            },
-            silent: Limits {
-                warn: Span::secs(24 * HOUR),
-                crit: Span::secs(48 * HOUR),
-            },
-        }
-    }
-}
-
-impl Default for Log {
-    fn default() -> Log {
-        Log {
-            format: LogFormat::Auto,
-            level: LogLevel::Info,
-        }
     }
 }
 

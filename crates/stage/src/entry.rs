@@ -23,10 +23,6 @@ pub struct Entry {
     pub spreads: bool,
     /// What it does with files named on its command line, when it is a filter too.
     pub filter: Option<&'static str>,
-    /// Its own settings as they stand, for tests that compare them.
-    pub describe: fn(&Pipeline) -> Result<String, Failure>,
-    /// Its own settings where nothing is said.
-    pub built_in: fn() -> String,
     /// The directories outside its work directory that it writes to, under this root.
     pub writes: fn(&Pipeline, &Path) -> Vec<PathBuf>,
     /// Reads its settings and says what is wrong with them.
@@ -46,9 +42,7 @@ impl Entry {
             intake: Kind::INTAKE,
             spreads: Kind::SPREADS,
             filter: Kind::FILTER,
-            describe: describe::<Kind>,
             writes: writes::<Kind>,
-            built_in: || format!("{:?}", Kind::Settings::default()),
             check: crate::crew::check_settings::<Kind>,
             start: Crew::start::<Kind>,
             main_with: crate::program::main_with::<Kind>,
@@ -71,11 +65,6 @@ impl Entry {
         let name = Box::leak(name.into_boxed_str());
         Ok(Self { name, ..self })
     }
-}
-
-fn describe<Kind: Stage>(pipeline: &Pipeline) -> Result<String, Failure> {
-    let settings = pipeline.stage_settings::<Kind::Settings>(Kind::NAME);
-    Ok(format!("{:?}", settings.map_err(Failure::config)?))
 }
 
 fn writes<Kind: Stage>(pipeline: &Pipeline, root: &Path) -> Vec<PathBuf> {

@@ -30,8 +30,8 @@ pub trait Stage: Sized {
     const INTAKE: Intake = Intake::One;
     /// One line for `--help`.
     const ABOUT: &'static str;
-    /// Its own keys in `[stage.<name>]`.
-    type Settings: DeserializeOwned + Default + Debug;
+    /// Its own keys in `[stage.<name>]`; their default values stand in the shipped `pipeline.toml`.
+    type Settings: DeserializeOwned + Debug;
     /// It gives each result to one of its nexts, not to all: it goes on while one of them has room.
     const SPREADS: bool = false;
     /// What it does with files named on its command line, when it is a Unix filter too.

@@ -14,28 +14,12 @@ const MOST_PART: u64 = 1 << 30;
 
 /// What `[stage.backup]` may say.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Settings {
     /// Where copies are made: in all of them.
     pub targets: Targets,
     /// The manifest.
     pub manifest: PathBuf,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        let directory = Directory {
-            path: PathBuf::from("backup"),
-            leave_free: leave_free(),
-        };
-        Self {
-            targets: Targets(vec![Target {
-                name: "backup".to_owned(),
-                kind: Kind::Directory(directory),
-            }]),
-            manifest: PathBuf::from("manifest.sqlite"),
-        }
-    }
 }
 
 /// The targets: at least one, each with a name of its own.

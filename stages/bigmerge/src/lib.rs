@@ -38,7 +38,7 @@ pub struct Bigmerge {
 
 /// What `[stage.bigmerge]` may say of its own.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Settings {
     /// Where the index is.
     pub index: PathBuf,
@@ -58,22 +58,6 @@ pub struct Settings {
     pub zipnum_shard: Bytes,
     /// The manifest, told which files the index holds.
     pub manifest: PathBuf,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            index: PathBuf::from("index"),
-            keep: const { NonZeroU32::new(3).expect("not zero") },
-            spare: Bytes(1 << 30),
-            memory: Bytes(64 << 20),
-            recheck: false,
-            zipnum: false,
-            zipnum_lines: const { NonZeroU32::new(3_000).expect("not zero") },
-            zipnum_shard: Bytes(1 << 30),
-            manifest: PathBuf::from("manifest.sqlite"),
-        }
-    }
 }
 
 /// How long another may have the index before this one does something else.

@@ -31,7 +31,7 @@ use crate::proof::{Published, missing_proof};
 
 /// What `[stage.clean]` may say.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Settings {
     /// Remove; without it only say what would be removed.
     pub remove: bool,
@@ -45,19 +45,6 @@ pub struct Settings {
     pub index: PathBuf,
     /// The manifest.
     pub manifest: PathBuf,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            remove: false,
-            harvested: vec!["harvested".into()],
-            backups: NonZeroUsize::MIN,
-            every: Span(std::time::Duration::from_secs(24 * 3600)),
-            index: "index".into(),
-            manifest: "manifest.sqlite".into(),
-        }
-    }
 }
 
 /// The stage.

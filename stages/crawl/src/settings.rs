@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 /// What holds for every job of this stage.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Settings {
     /// Where (W)ARC files go.
     pub harvested: PathBuf,
@@ -23,20 +23,6 @@ pub struct Settings {
     pub active_queues: usize,
     /// Memory of a job's frontier.
     pub frontier_memory: Bytes,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            harvested: PathBuf::from("harvested"),
-            jobs: PathBuf::from("jobs"),
-            digests: PathBuf::from("jobs/digests.sqlite"),
-            pack_threads: 0,
-            commit: Span::secs(2),
-            active_queues: 1000,
-            frontier_memory: Bytes(64 << 20),
-        }
-    }
 }
 
 impl Settings {

@@ -25,7 +25,7 @@ pub struct Delete {
 
 /// What `[stage.delete]` may say.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Settings {
     /// Take the working copy out; otherwise it passes on, and is proved all the same.
     pub working_copy: bool,
@@ -33,16 +33,6 @@ pub struct Settings {
     pub backups: NonZeroU32,
     /// The manifest.
     pub manifest: PathBuf,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            working_copy: true,
-            backups: NonZeroU32::MIN,
-            manifest: "manifest.sqlite".into(),
-        }
-    }
 }
 
 impl Stage for Delete {

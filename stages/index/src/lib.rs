@@ -229,18 +229,3 @@ impl<Source: Read> Read for Stoppable<'_, Source> {
         self.source.read(buffer)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use ecluse_config::Pipeline;
-    use ecluse_stage::Entry;
-
-    use super::*;
-
-    #[test]
-    fn the_shipped_table_is_the_built_in_one() {
-        let entry = Entry::of::<Index>();
-        let shipped = (entry.describe)(&Pipeline::default()).unwrap();
-        assert_eq!(shipped, (entry.built_in)());
-    }
-}

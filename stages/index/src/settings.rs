@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 /// Which records have lines, in which layout, and how much memory a file may take.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Settings {
     /// The lines of the filter; the stage writes CDXJ in any case, and this layout beside it.
     pub format: Format,
@@ -47,25 +47,6 @@ pub enum Format {
     Cdx11,
     /// Nine fields.
     Cdx9,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            format: Format::Cdxj,
-            revisits: true,
-            dns: true,
-            metadata: true,
-            warc_fields: false,
-            member: Bytes(8 << 20),
-            bomb: Bytes(8 << 30),
-            header: Bytes(256 << 10),
-            header_lines: 1000,
-            sort_memory: Bytes(16 << 20),
-            damages: 1000,
-            manifest: PathBuf::from("manifest.sqlite"),
-        }
-    }
 }
 
 impl Settings {

@@ -29,7 +29,7 @@ pub use crate::name::OtherNames;
 
 /// What `[stage.ingest]` may say.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Settings {
     /// The directories to take files from, with all that is below them.
     pub harvested: Vec<PathBuf>,
@@ -55,21 +55,6 @@ pub struct Collection {
     pub name: String,
     /// A pattern that its harvest ids match as a whole.
     pub harvests: String,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect();
-        Self {
-            harvested: vec!["harvested".into()],
-            ignore: words(&[".open", ".lck", ".tmp"]),
-            names: words(&[name::FILE, name::WORDS]),
-            metadata_names: words(&[name::METADATA_TIMED, name::METADATA, name::METADATA_WORDS]),
-            other_names: OtherNames::Accept,
-            collections: Vec::new(),
-            manifest: "manifest.sqlite".into(),
-        }
-    }
 }
 
 /// The stage.

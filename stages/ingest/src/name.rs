@@ -5,28 +5,6 @@ use serde::Deserialize;
 
 use crate::Settings;
 
-/// `[collection-]job-harvest-timestamp17-serial-host.warc.gz`, as NetarchiveSuite writes it.
-pub(crate) const FILE: &str =
-    r"^(?:[^-]+-)??(?<job>\d+)-(?<harvest>\d+)-\d{14}(?:\d{3})?-\d{5}-.+\.w?arc(?:\.gz|\.zst)?$";
-
-/// The same with words for job and harvest, as our own crawl may write them. The time has 17 digits then: it tells
-/// where the harvest ends.
-pub(crate) const WORDS: &str =
-    r"^(?:[^-]+-)??(?<job>[\w.]+)-(?<harvest>[\w.]+)-\d{17}-\d{5}-.+\.w?arc(?:\.gz|\.zst)?$";
-
-/// `[collection-]job-harvest-metadata-1.warc.gz`, with words for job and harvest.
-pub(crate) const METADATA_WORDS: &str =
-    r"^(?:[^-]+-)??(?<job>[\w.]+)-(?<harvest>[\w.]+)-metadata-\d+\.w?arc(?:\.gz|\.zst)?$";
-
-/// The same of a harvest that is named by its time, as `ecluse harvest` names it: the word before it is the job, and no
-/// collection before a job of so many digits.
-pub(crate) const METADATA_TIMED: &str =
-    r"^(?:[^-]+-)??(?<job>[\w.]+)-(?<harvest>\d{14})-metadata-\d+\.w?arc(?:\.gz|\.zst)?$";
-
-/// `[collection-]job[-harvest]-metadata-1.warc.gz`. A collection has no dot: what has one is a job named after its host.
-pub(crate) const METADATA: &str =
-    r"^(?:[^-.]+-)??(?<job>\d+)(?:-(?<harvest>\d+))?-metadata-\d+\.w?arc(?:\.gz|\.zst)?$";
-
 /// The name of a file is one word in an index line and in a PATH line.
 const LONGEST: usize = 200;
 
@@ -152,13 +130,18 @@ pub(crate) fn problem_of(name: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
 
+    fn shipped() -> Settings {
+        let pipeline = ecluse_config::Pipeline::default();
+        pipeline.stage_settings("ingest").unwrap()
+    }
+
     fn names() -> Names {
         let settings = Settings {
             collections: vec![crate::Collection {
                 name: "elections".into(),
                 harvests: "9[0-9]".into(),
             }],
-            ..Settings::default()
+            ..shipped()
         };
         Names::read(&settings).unwrap()
     }
@@ -231,7 +214,7 @@ mod tests {
     fn what_no_pattern_knows_is_held_when_asked() {
         let settings = Settings {
             other_names: OtherNames::Hold,
-            ..Settings::default()
+            ..shipped()
         };
         let names = Names::read(&settings).unwrap();
         assert!(
@@ -246,7 +229,7 @@ mod tests {
     fn a_bad_pattern_or_index_name_is_named() {
         let bad = Settings {
             names: vec!["(".into()],
-            ..Settings::default()
+            ..shipped()
         };
         assert!(Names::read(&bad).err().unwrap().contains("bad pattern"));
         for name in ["current", "../x", "A b"] {
@@ -255,7 +238,7 @@ mod tests {
                     name: name.into(),
                     harvests: "1".into(),
                 }],
-                ..Settings::default()
+                ..shipped()
             };
             assert!(Names::read(&bad).err().unwrap().contains(name), "{name}");
         }

@@ -29,7 +29,7 @@ pub struct Merge {
 
 /// What `[stage.merge]` may say of its own.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Settings {
     /// How much memory the buffers take together.
     pub memory: Bytes,
@@ -37,16 +37,6 @@ pub struct Settings {
     pub open_files: u32,
     /// The manifest, asked for the digest of a file that the parcel does not tell.
     pub manifest: PathBuf,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            memory: Bytes(64 << 20),
-            open_files: 256,
-            manifest: PathBuf::from("manifest.sqlite"),
-        }
-    }
 }
 
 impl Settings {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Component, PathBuf};
 
-use ecluse_config::{Bytes, Free};
+use ecluse_config::Free;
 use ecluse_stage::Failure;
 use serde::Deserialize;
 
@@ -11,7 +11,7 @@ use crate::layout::Layout;
 
 /// What `[stage.transfer]` may say.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Settings {
     /// Where files are stored.
     pub locations: Locations,
@@ -23,22 +23,6 @@ pub struct Settings {
     pub layout: Layout,
     /// The manifest.
     pub manifest: PathBuf,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            locations: Locations(vec![Location {
-                name: "repository".to_owned(),
-                path: PathBuf::from("repository"),
-                leave_free: None,
-            }]),
-            choose: Choose::FirstFit,
-            leave_free: Free::Bytes(Bytes(1 << 30)),
-            layout: Layout::default(),
-            manifest: PathBuf::from("manifest.sqlite"),
-        }
-    }
 }
 
 /// Where files are stored: at least one place, each with a name of its own.

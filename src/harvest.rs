@@ -55,7 +55,7 @@ pub(crate) fn harvest(desk: &Desk, options: &HarvestOptions) -> Result<ExitCode,
 pub(crate) fn carry_out(desk: &Desk, draft: &Draft) -> Result<(Exit, bool), Trouble> {
     let entries = entries(desk)?;
     // A directory that is there when the crews start rings their bell.
-    let harvested = leavings::harvested(desk)?;
+    let harvested = desk.root.join(desk.pipeline.archive.crawled());
     std::fs::create_dir_all(&harvested).map_err(|error| {
         let line = format!("cannot make {}: {error}", harvested.display());
         Trouble::new(Exit::Machine, line)

@@ -7,10 +7,9 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ecluse_bigmerge::{Bigmerge, Settings};
 use ecluse_cdx::{KeyRange, LineFault, Lookup, LookupError, cdxj};
 use ecluse_generation::{FLAT, IndexDirectory, SUMMARY};
-use ecluse_stage::{Exit, Stage};
+use ecluse_stage::Exit;
 use ecluse_telemetry::printable;
 
 use crate::cli::{LookupOptions, Match};
@@ -21,11 +20,7 @@ const NONE_FOUND: u8 = 1;
 
 pub(crate) fn lookup(desk: &Desk, options: &LookupOptions) -> Result<ExitCode, Trouble> {
     let range = range_of(&with_scheme(&options.url), options.matches)?;
-    let settings: Settings = desk
-        .pipeline
-        .stage_settings(Bigmerge::NAME)
-        .map_err(|error| Trouble::new(Exit::Config, error))?;
-    let index = desk.root.join(&settings.index);
+    let index = desk.root.join(&desk.pipeline.archive.index);
     let shelf =
         IndexDirectory::of(&index, options.collection.as_deref()).map_err(Trouble::usage)?;
     let lookup = Lookup::open(&list_of(&shelf)?).map_err(unreadable)?;

@@ -165,11 +165,7 @@ fn release(
 
 /// Returns where the manifest of this chain lies.
 pub(crate) fn manifest_path(desk: &Desk) -> PathBuf {
-    let settings = desk
-        .pipeline
-        .stage_settings::<ecluse_ingest::Settings>("ingest")
-        .map_or_else(|_| "manifest.sqlite".into(), |settings| settings.manifest);
-    desk.root.join(settings)
+    desk.root.join(&desk.pipeline.archive.manifest)
 }
 
 fn open(desk: &Desk) -> Result<Manifest, Trouble> {

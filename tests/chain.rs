@@ -43,7 +43,7 @@ spare = "0 B"
 batch = { parcels = 50, wait = "300ms" }
 remove = true
 every = "1s"
-[[stage.transfer.locations]]
+[[archive.repository]]
 name = "repository"
 path = "repository"
 leave-free = "0 B"

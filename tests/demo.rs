@@ -20,7 +20,7 @@ min-free = "0 B"
 attempts = 100
 [stage.bigmerge]
 spare = "0 B"
-[[stage.transfer.locations]]
+[[archive.repository]]
 name = "repository"
 path = "repository"
 leave-free = "0 B"

@@ -23,7 +23,7 @@ settle = "100ms"
 min-free = "0 B"
 [stage.bigmerge]
 spare = "0 B"
-[[stage.transfer.locations]]
+[[archive.repository]]
 name = "repository"
 path = "repository"
 leave-free = "0 B"

@@ -4,9 +4,7 @@
 
 use std::path::PathBuf;
 
-use ecluse_crawl::{Crawl, Settings};
 use ecluse_manifest::Manifest;
-use ecluse_stage::{Exit, Stage};
 
 use super::errand::Errand;
 use crate::desk::{Desk, Trouble};
@@ -23,7 +21,7 @@ impl Leavings {
     /// Looks for files of a harvest.
     pub(crate) fn of(desk: &Desk, errand: &Errand) -> Result<Self, Trouble> {
         Ok(Self {
-            harvested: harvested(desk)?,
+            harvested: desk.root.join(desk.pipeline.archive.crawled()),
             manifest: crate::verify::manifest_path(desk),
             mark: format!("{}-", errand.name()),
         })
@@ -50,13 +48,4 @@ impl Leavings {
         }
         Ok(false)
     }
-}
-
-/// Returns where the crawl puts its files.
-pub(crate) fn harvested(desk: &Desk) -> Result<PathBuf, Trouble> {
-    let settings: Settings = desk
-        .pipeline
-        .stage_settings(Crawl::NAME)
-        .map_err(|error| Trouble::new(Exit::Config, error))?;
-    Ok(desk.root.join(settings.harvested))
 }

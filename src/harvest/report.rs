@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use ecluse_bigmerge::Bigmerge;
 use ecluse_crawl::{JobState, JobStatus};
 use ecluse_generation::{FLAT, IndexDirectory};
 use ecluse_manifest::{CopyKind, Manifest, Term};
-use ecluse_stage::{Ended, Exit, Stage};
+use ecluse_stage::{Ended, Exit};
 use ecluse_telemetry::printable;
 use serde::Serialize;
 
@@ -329,12 +328,9 @@ fn below(root: &Path, place: &str) -> String {
 }
 
 fn index_of(desk: &Desk) -> Result<Option<Index>, Trouble> {
-    let settings: ecluse_bigmerge::Settings = desk
-        .pipeline
-        .stage_settings(Bigmerge::NAME)
-        .map_err(|error| Trouble::new(Exit::Config, error))?;
     let machine = |error| Trouble::new(Exit::Machine, error);
-    let shelf = IndexDirectory::of(&desk.root.join(settings.index), None).map_err(machine)?;
+    let shelf =
+        IndexDirectory::of(&desk.root.join(&desk.pipeline.archive.index), None).map_err(machine)?;
     let Some(number) = shelf.current_number().map_err(machine)? else {
         return Ok(None);
     };

@@ -1,10 +1,11 @@
 //! What must hold between settings that are each well-formed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Component;
 
 use crate::pipeline::{Pipeline, base_of};
 use crate::problem::{Level, Problem, join, nearest, shown};
-use crate::settings::{Limits, ShellSettings};
+use crate::settings::{Limits, Location, ShellSettings};
 use crate::units::Free;
 
 /// A stage's name is a directory, a unit and a metric label.
@@ -22,6 +23,7 @@ impl Pipeline {
             pipeline: self,
             problems: Vec::new(),
         };
+        check_archive(self, &mut findings);
         check_names(self, &mut findings);
         check_shells(self, &mut findings);
         check_links(self, &mut findings);
@@ -62,6 +64,48 @@ impl Findings<'_> {
             key,
             message,
         });
+    }
+}
+
+fn check_archive(pipeline: &Pipeline, findings: &mut Findings<'_>) {
+    let archive = &pipeline.archive;
+    let harvested = archive.harvested.iter().map(|path| ("harvested", path));
+    let index = [("index", &archive.index), ("manifest", &archive.manifest)];
+    let stored = archive.repository.iter();
+    let stored = stored.map(|location| ("repository", &location.path));
+    let mut seen = BTreeSet::new();
+    for (key, path) in harvested.chain(index).chain(stored) {
+        let path_shown = shown(&path.display().to_string());
+        let leaves_root = |step| matches!(step, Component::ParentDir);
+        let message = if path.as_os_str().is_empty() || path.components().any(leaves_root) {
+            format!("'archive.{key}': '{path_shown}': write a path without '..'")
+        } else if !seen.insert(path) {
+            format!("'archive.{key}': '{path_shown}' has two uses")
+        } else {
+            continue;
+        };
+        findings.error(&["archive", key], message);
+    }
+    let mut names = BTreeSet::new();
+    for Location { name, .. } in &archive.repository {
+        let message = if name.is_empty() || name.chars().any(char::is_control) {
+            "is no name for a location"
+        } else if !names.insert(name) {
+            "names two locations"
+        } else {
+            continue;
+        };
+        let message = format!("'archive.repository': '{}' {message}", shown(name));
+        findings.error(&["archive", "repository"], message);
+    }
+    for (key, is_empty) in [
+        ("harvested", archive.harvested.is_empty()),
+        ("repository", archive.repository.is_empty()),
+    ] {
+        if is_empty {
+            let message = format!("'archive.{key}': at least one must be named");
+            findings.error(&["archive", key], message);
+        }
     }
 }
 

@@ -28,6 +28,7 @@ pub use crate::document::{Document, Key};
 pub use crate::pipeline::{Pipeline, SHIPPED, StageTable, base_of};
 pub use crate::problem::{ConfigError, Level, Problem};
 pub use crate::settings::{
-    Alert, Chain, Group, Limits, Log, LogFormat, LogLevel, Metrics, Retry, ShellSettings, Site,
+    Alert, Archive, Chain, Group, Limits, Location, Log, LogFormat, LogLevel, Metrics, Retry,
+    ShellSettings, Site,
 };
 pub use crate::units::{Bytes, Free, Percent, Span, UnitError};

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -11,7 +12,7 @@ use serde::de::DeserializeOwned;
 use crate::decode::{DecodeError, Fault, NodeDeserializer};
 use crate::node::{self, Node, Report, Table, Value};
 use crate::problem::{ConfigError, Level, join};
-use crate::settings::{Alert, Chain, Log, Metrics, ShellSettings, Site};
+use crate::settings::{Alert, Archive, Chain, Log, Metrics, ShellSettings, Site};
 
 /// The shipped `pipeline.toml`, to be written out where there is none.
 pub const SHIPPED: &str = include_str!("../../../pipeline.toml");
@@ -30,6 +31,8 @@ const BUILT_IN: &str = "built-in";
 pub struct Pipeline {
     /// Whose archive this is.
     pub site: Site,
+    /// Where the archive lies.
+    pub archive: Archive,
     /// What holds for every stage unless its own table says otherwise.
     pub defaults: ShellSettings,
     /// The order of the stages.
@@ -77,6 +80,7 @@ const LINK_KEYS: [&str; 2] = ["next", "back"];
 struct Document {
     version: u32,
     site: Site,
+    archive: Archive,
     defaults: ShellSettings,
     chain: Chain,
     alert: Alert,
@@ -97,16 +101,17 @@ impl Default for Pipeline {
 }
 
 /// The shipped file, without lines.
-fn shipped() -> Node {
+static SHIPPED_TREE: LazyLock<Node> = LazyLock::new(|| {
     let shipped: toml::Table = SHIPPED.parse().expect("the shipped file is tested");
     Node::from_toml(&toml::Value::Table(shipped))
-}
+});
 
 impl PartialEq for Pipeline {
     /// Equal settings, wherever they were read.
     fn eq(&self, other: &Pipeline) -> bool {
         let Pipeline {
             site,
+            archive,
             defaults,
             chain,
             stages,
@@ -121,6 +126,7 @@ impl PartialEq for Pipeline {
             names.map(|name| pipeline.own(name).to_toml()).collect()
         };
         *site == other.site
+            && *archive == other.archive
             && *defaults == other.defaults
             && *chain == other.chain
             && *stages == other.stages
@@ -189,8 +195,7 @@ impl Pipeline {
 
     /// Lays a file over the shipped one and reads the whole.
     fn over_shipped(mut file: Table, report: &mut Report) -> Option<Pipeline> {
-        let base = shipped();
-        let mut tree = base.clone();
+        let mut tree = SHIPPED_TREE.clone();
         let Value::Table(table) = &mut tree.value else {
             unreachable!("a file is a table");
         };
@@ -206,7 +211,7 @@ impl Pipeline {
         if let Value::Table(table) = &mut common.value {
             table.remove("stage");
         }
-        let document: Document = decode(&mut common, &base, "", report)?;
+        let document: Document = decode(&mut common, &SHIPPED_TREE, "", report)?;
         if document.version != VERSION {
             let line = tree.find(&["version".to_owned()])?.line;
             let message = format!(
@@ -221,6 +226,7 @@ impl Pipeline {
         stages.retain(|name, _| chain.contains(name) || asked.contains(name));
         Some(Pipeline {
             site: document.site,
+            archive: document.archive,
             defaults: document.defaults,
             chain: document.chain,
             stages,
@@ -370,21 +376,45 @@ fn merge_stages(base: &mut Table, stages: Option<Node>, report: &mut Report) {
         report.error(stages.line, "stage", message);
         return;
     };
-    tables.retain(|name, node| {
-        let is_table = node.as_table().is_some();
-        if !is_table {
-            let path = join("stage", name);
-            let message = format!("'{path}' is a table of settings");
-            report.error(node.line, &path, message);
-        }
-        is_table
-    });
-    if let Some(Node {
+    let Some(Node {
         value: Value::Table(base),
         ..
     }) = base.get_mut("stage")
-    {
-        node::merge(base, tables);
+    else {
+        return;
+    };
+    tables.retain(|name, node| {
+        let path = join("stage", name);
+        let Value::Table(table) = &mut node.value else {
+            let message = format!("'{path}' is a table of settings");
+            report.error(node.line, &path, message);
+            return false;
+        };
+        if base.contains_key(name) {
+            refuse_moved(table, &path, report);
+        }
+        true
+    });
+    node::merge(base, tables);
+}
+
+/// Keys that stood in the tables of several stages, and where they stand now.
+const MOVED: [(&str, &str); 4] = [
+    ("harvested", "archive.harvested"),
+    ("index", "archive.index"),
+    ("locations", "archive.repository"),
+    ("manifest", "archive.manifest"),
+];
+
+/// Says where a key of an older file stands now. A stage that looked elsewhere than the others would not see that the
+/// archive is frozen.
+fn refuse_moved(table: &mut Table, path: &str, report: &mut Report) {
+    for (key, now) in MOVED {
+        if let Some(node) = table.remove(key) {
+            let path = join(path, key);
+            let message = format!("'{path}' is now '{now}', for all stages");
+            report.error(node.line, &path, message);
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! The keys of `pipeline.toml` are the fields below, in kebab-case.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -19,6 +19,42 @@ pub struct Site {
     pub platform: String,
     /// Where a person can be reached.
     pub contact: String,
+}
+
+/// Where the archive lies, for every stage and every command. Relative paths begin at the root.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Archive {
+    /// Where (W)ARC files come in: the crawl writes to the first.
+    pub harvested: Vec<PathBuf>,
+    /// Where they are stored.
+    pub repository: Vec<Location>,
+    /// The directory of the indexes.
+    pub index: PathBuf,
+    /// The database of every file.
+    pub manifest: PathBuf,
+}
+
+impl Archive {
+    /// The directory that the crawl writes to.
+    pub fn crawled(&self) -> &Path {
+        let first = self.harvested.first();
+        first.expect("a pipeline without one is refused")
+    }
+}
+
+/// One place where files are stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Location {
+    /// What it is called in logs, receipts and the manifest.
+    pub name: String,
+    /// A directory. A relative path is below the root and is made; any other must be there, so that
+    /// a disk that is not mounted is not mistaken for an empty one.
+    pub path: PathBuf,
+    /// Free space that stays here, instead of what transfer says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leave_free: Option<Free>,
 }
 
 /// What the shell around every stage needs to know.

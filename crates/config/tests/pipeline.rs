@@ -45,6 +45,62 @@ fn the_shipped_file_is_complete() {
 }
 
 #[test]
+fn a_key_that_moved_is_refused_with_its_new_place() {
+    let text = "[stage.delete]\nmanifest = 'other.sqlite'\n[stage.transfer]\nlocations = []\n\
+                [stage.clean]\nharvested = ['x']\nindex = 'y'\n";
+    assert_eq!(
+        complaints(text),
+        [
+            "pipeline.toml:2: 'stage.delete.manifest' is now 'archive.manifest', for all stages",
+            "pipeline.toml:4: 'stage.transfer.locations' is now 'archive.repository', for all stages",
+            "pipeline.toml:6: 'stage.clean.harvested' is now 'archive.harvested', for all stages",
+            "pipeline.toml:7: 'stage.clean.index' is now 'archive.index', for all stages",
+        ]
+    );
+}
+
+#[test]
+fn an_archive_that_cannot_be_is_refused() {
+    for (text, expected) in [
+        (
+            "harvested = []",
+            "'archive.harvested': at least one must be named",
+        ),
+        (
+            "repository = []",
+            "'archive.repository': at least one must be named",
+        ),
+        (
+            "index = ''",
+            "'archive.index': '': write a path without '..'",
+        ),
+        (
+            "manifest = '../m'",
+            "'archive.manifest': '../m': write a path without '..'",
+        ),
+        (
+            "index = 'harvested'",
+            "'archive.index': 'harvested' has two uses",
+        ),
+        (
+            "repository = [{ name = 'a', path = 'a' }, { name = 'a', path = 'b' }]",
+            "'archive.repository': 'a' names two locations",
+        ),
+        (
+            "repository = [{ name = 'a', path = 'a' }, { name = 'b', path = 'a' }]",
+            "'archive.repository': 'a' has two uses",
+        ),
+        (
+            "repository = [{ name = '', path = 'a' }]",
+            "'archive.repository': '' is no name for a location",
+        ),
+    ] {
+        let text = format!("[archive]\n{text}\n");
+        assert_eq!(complaints(&text), [format!("pipeline.toml:2: {expected}")]);
+    }
+}
+
+#[test]
 fn a_file_says_only_what_differs() {
     assert_eq!(parse(""), Pipeline::default());
     let pipeline = parse(
@@ -217,7 +273,7 @@ retry.limit = "1 fortnight"
         complaints(text),
         [
             "pipeline.toml:2: 'version' is 2; this program reads version 1",
-            "pipeline.toml:3: unknown key 'wrokers'; known here: alert, chain, defaults, log, metrics, site, stage, version",
+            "pipeline.toml:3: unknown key 'wrokers'; known here: alert, archive, chain, defaults, log, metrics, site, stage, version",
             "pipeline.toml:5: unknown key 'defaults.high_mark'; did you mean 'high-mark'?",
             "pipeline.toml:6: 'defaults.workers': expected a whole number from 0 to 4294967295, found string \"two\"",
             "pipeline.toml:7: 'defaults.lease': the bare number 300 has no unit; write \"300s\", \"300m\" or \"300h\"",

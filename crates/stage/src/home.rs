@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ecluse_config::{Pipeline, ShellSettings, Site};
+use ecluse_config::{Archive, Pipeline, ShellSettings, Site};
 use ecluse_spool::Yard;
 use ecluse_telemetry::Metrics;
 
@@ -18,6 +18,8 @@ pub struct Home {
     pub root: PathBuf,
     /// Whose archive this is.
     pub site: Site,
+    /// Where the archive lies, as the settings say.
+    pub archive: Archive,
     /// Where results go.
     pub next: Vec<String>,
     /// What the shell around it does.
@@ -35,6 +37,7 @@ impl Home {
             stage: stage.to_owned(),
             root: root.to_owned(),
             site: pipeline.site.clone(),
+            archive: pipeline.archive.clone(),
             next: nexts(pipeline, stage),
             shell: pipeline.shell(stage),
             yard: Yard::open(&root.join("work")),
@@ -45,6 +48,22 @@ impl Home {
     /// Returns a path of the settings: relative ones begin at the root.
     pub fn path(&self, path: &Path) -> PathBuf {
         self.root.join(path)
+    }
+
+    /// Returns the manifest.
+    pub fn manifest(&self) -> PathBuf {
+        self.path(&self.archive.manifest)
+    }
+
+    /// Returns the directory of the indexes.
+    pub fn index(&self) -> PathBuf {
+        self.path(&self.archive.index)
+    }
+
+    /// Returns the harvested directories.
+    pub fn harvested(&self) -> Vec<PathBuf> {
+        let paths = self.archive.harvested.iter();
+        paths.map(|path| self.path(path)).collect()
     }
 
     /// Returns where temporary files of this stage may be made: beside its parcels.

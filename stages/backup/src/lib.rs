@@ -59,7 +59,6 @@ impl Stage for Backup {
     type Settings = Settings;
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
-        let manifest = home.path(&settings.manifest);
         let root = std::path::absolute(&home.root)?;
         let mut targets = Vec::new();
         for target in settings.targets.into_vec() {
@@ -72,7 +71,7 @@ impl Stage for Backup {
         }
         Ok(Self {
             root,
-            manifest: Manifest::open(&manifest).map_err(Failure::halt)?,
+            manifest: Manifest::open(&home.manifest()).map_err(Failure::halt)?,
             targets,
         })
     }

@@ -18,8 +18,6 @@ const MOST_PART: u64 = 1 << 30;
 pub struct Settings {
     /// Where copies are made: in all of them.
     pub targets: Targets,
-    /// The manifest.
-    pub manifest: PathBuf,
 }
 
 /// The targets: at least one, each with a name of its own.

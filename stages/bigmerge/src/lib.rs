@@ -40,8 +40,6 @@ pub struct Bigmerge {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Settings {
-    /// Where the index is.
-    pub index: PathBuf,
     /// How many generations stay.
     pub keep: NonZeroU32,
     /// How much stays free beside the next generation.
@@ -56,8 +54,6 @@ pub struct Settings {
     pub zipnum_lines: NonZeroU32,
     /// How large a shard of it grows.
     pub zipnum_shard: Bytes,
-    /// The manifest, told which files the index holds.
-    pub manifest: PathBuf,
 }
 
 /// How long another may have the index before this one does something else.
@@ -74,9 +70,9 @@ impl Stage for Bigmerge {
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
         Ok(Self {
-            index: home.path(&settings.index),
+            index: home.index(),
             has_next: !home.next.is_empty(),
-            manifest: home.path(&settings.manifest),
+            manifest: home.manifest(),
             temporary: home.temporary(),
             settings,
         })

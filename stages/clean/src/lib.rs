@@ -35,16 +35,10 @@ use crate::proof::{Published, missing_proof};
 pub struct Settings {
     /// Remove; without it only say what would be removed.
     pub remove: bool,
-    /// The directories to remove from, and no others.
-    pub harvested: Vec<PathBuf>,
     /// How many backups must have proved their copy.
     pub backups: NonZeroUsize,
     /// How often to sweep, beside the sweep after each new generation of the index; zero for never.
     pub every: Span,
-    /// The directory of the indexes.
-    pub index: PathBuf,
-    /// The manifest.
-    pub manifest: PathBuf,
 }
 
 /// The stage.
@@ -76,7 +70,7 @@ impl Stage for Clean {
     type Settings = Settings;
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
-        let manifest = Manifest::open(&home.path(&settings.manifest)).map_err(Failure::halt)?;
+        let manifest = Manifest::open(&home.manifest()).map_err(Failure::halt)?;
         Ok(Self {
             settings,
             home: home.clone(),
@@ -85,9 +79,8 @@ impl Stage for Clean {
         })
     }
 
-    fn writes(settings: &Settings, home: &Home) -> Vec<PathBuf> {
-        let paths = settings.harvested.iter();
-        paths.map(|path| home.path(path)).collect()
+    fn writes(_settings: &Settings, home: &Home) -> Vec<PathBuf> {
+        home.harvested()
     }
 
     /// A sweep is due: its ticket is named after the time it is for, so that it is put down once.
@@ -182,8 +175,7 @@ impl Clean {
         if !self.settings.remove {
             rows.retain(|row| !self.said.contains(&row.name));
         }
-        let index = self.home.path(&self.settings.index);
-        let published = Published::read(&index, &rows).map_err(Failure::halt)?;
+        let published = Published::read(&self.home.index(), &rows).map_err(Failure::halt)?;
         for row in rows {
             if outbox.stop_asked() {
                 return Err(Failure::give_back());
@@ -304,8 +296,8 @@ impl Clean {
             return plain;
         };
         plain
-            && self.settings.harvested.iter().any(|directory| {
-                let directory = self.home.path(directory).canonicalize();
+            && self.home.harvested().iter().any(|directory| {
+                let directory = directory.canonicalize();
                 directory.is_ok_and(|directory| parent.starts_with(directory))
             })
     }

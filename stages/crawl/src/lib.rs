@@ -60,9 +60,10 @@ impl Stage for Crawl {
     }
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
-        if settings.harvested.is_relative() {
+        let harvested = home.archive.crawled();
+        if harvested.is_relative() {
             // Made before ingest hangs its bell there. A disk of its own must be mounted by somebody.
-            std::fs::create_dir_all(home.path(&settings.harvested))?;
+            std::fs::create_dir_all(home.path(harvested))?;
         }
         Ok(Self {
             settings,
@@ -82,7 +83,7 @@ impl Stage for Crawl {
         );
         let is_in_the_way = || way.is_in_the_way();
         let around = Surroundings {
-            harvested: self.home.path(&self.settings.harvested),
+            harvested: self.home.path(self.home.archive.crawled()),
             digests: self.home.path(&self.settings.digests),
             capacity: Capacity {
                 active_queues: self.settings.active_queues,
@@ -107,7 +108,8 @@ impl Stage for Crawl {
 
     fn writes(settings: &Settings, home: &Home) -> Vec<PathBuf> {
         let digests = home.path(&settings.digests);
-        let mut paths = vec![home.path(&settings.harvested), home.path(&settings.jobs)];
+        let harvested = home.path(home.archive.crawled());
+        let mut paths = vec![harvested, home.path(&settings.jobs)];
         paths.extend(digests.parent().map(PathBuf::from));
         paths.dedup();
         paths

@@ -9,8 +9,6 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Settings {
-    /// Where (W)ARC files go.
-    pub harvested: PathBuf,
     /// Where jobs have their directories.
     pub jobs: PathBuf,
     /// The database of what finished jobs captured.

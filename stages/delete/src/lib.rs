@@ -10,7 +10,6 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
 
 use ecluse_holding::{Fixity, Going, Proof, Source, payload, read_small, stored_places};
 use ecluse_manifest::Manifest;
@@ -31,8 +30,6 @@ pub struct Settings {
     pub working_copy: bool,
     /// How many backup targets must have proved their copy.
     pub backups: NonZeroU32,
-    /// The manifest.
-    pub manifest: PathBuf,
 }
 
 impl Stage for Delete {
@@ -41,10 +38,9 @@ impl Stage for Delete {
     type Settings = Settings;
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
-        let manifest = home.path(&settings.manifest);
         Ok(Self {
             settings,
-            manifest: Manifest::open(&manifest).map_err(Failure::halt)?,
+            manifest: Manifest::open(&home.manifest()).map_err(Failure::halt)?,
         })
     }
 

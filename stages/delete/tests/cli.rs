@@ -99,8 +99,8 @@ fn delete_keeps_the_contract() {
 }
 
 #[test]
-fn the_manifest_is_the_one_the_settings_name() {
-    let case = Case::new("manifest = \"elsewhere.sqlite\"");
+fn the_manifest_is_the_archives() {
+    let case = Case::new("[archive]\nmanifest = \"elsewhere.sqlite\"");
     let mut manifest = Manifest::open(&case.root.path().join("elsewhere.sqlite")).unwrap();
     let copy = Copy {
         target: "t",

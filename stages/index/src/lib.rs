@@ -51,7 +51,7 @@ impl Stage for Index {
         Ok(Self {
             temporary: home.temporary(),
             manifest: None,
-            manifest_path: home.path(&settings.manifest),
+            manifest_path: home.manifest(),
             settings,
         })
     }

@@ -33,8 +33,6 @@ pub struct Settings {
     pub sort_memory: Bytes,
     /// How many damages of a file are told one by one; the others are counted.
     pub damages: usize,
-    /// Where it is said that a file was indexed.
-    pub manifest: PathBuf,
 }
 
 /// A layout of index lines.

@@ -287,7 +287,7 @@ mod tests {
     fn a_file_being_written_is_not_taken_whatever_its_times_say() {
         for (ahead, behind) in [(0, 60), (60, 0), (0, 0)] {
             let root = tempfile::tempdir().unwrap();
-            let shell = ShellSettings::default();
+            let shell = ecluse_config::Pipeline::default().defaults;
             let settle = shell.settle.0;
             let mut harvested = Harvested::new(vec![root.path().to_owned()], Vec::new(), &shell);
             let mut file = std::fs::File::create(root.path().join("a.warc.gz")).unwrap();

@@ -31,8 +31,6 @@ pub use crate::name::OtherNames;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Settings {
-    /// The directories to take files from, with all that is below them.
-    pub harvested: Vec<PathBuf>,
     /// Files that end so are somebody's unfinished work.
     pub ignore: Vec<String>,
     /// What archive files are called: patterns with the groups `job` and `harvest`.
@@ -43,8 +41,6 @@ pub struct Settings {
     pub other_names: OtherNames,
     /// Harvests with an index of their own.
     pub collections: Vec<Collection>,
-    /// The manifest.
-    pub manifest: PathBuf,
 }
 
 /// A collection with an index of its own.
@@ -79,7 +75,7 @@ impl Stage for Ingest {
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
         let names = Names::read(&settings).map_err(Failure::config)?;
-        let directories = directories(&settings, home);
+        let directories = home.harvested();
         for directory in &directories {
             // The one under the root is ours to make; any other that is missing may not be mounted.
             if directory.starts_with(&home.root) {
@@ -89,15 +85,15 @@ impl Stage for Ingest {
         Ok(Self {
             names,
             harvested: Harvested::new(directories, settings.ignore.clone(), &home.shell),
-            manifest: Manifest::open(&home.path(&settings.manifest)).map_err(Failure::halt)?,
+            manifest: Manifest::open(&home.manifest()).map_err(Failure::halt)?,
             home: home.clone(),
             queues: Vec::new(),
             counted: None,
         })
     }
 
-    fn watched(settings: &Settings, home: &Home) -> Vec<PathBuf> {
-        let mut watched = directories(settings, home);
+    fn watched(_settings: &Settings, home: &Home) -> Vec<PathBuf> {
+        let mut watched = home.harvested();
         // What is not there yet cannot ring; the scan finds it once it is.
         watched.retain(|directory| directory.is_dir());
         watched
@@ -235,9 +231,4 @@ impl Ingest {
 /// A harvested file that cannot be looked at or opened: its owner's fault, not this machine's.
 fn unread(note: &Note, error: &io::Error) -> Failure {
     Failure::defer(format!("cannot read {}: {error}", note.shown))
-}
-
-fn directories(settings: &Settings, home: &Home) -> Vec<PathBuf> {
-    let paths = settings.harvested.iter();
-    paths.map(|path| home.path(path)).collect()
 }

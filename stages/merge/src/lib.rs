@@ -35,8 +35,6 @@ pub struct Settings {
     pub memory: Bytes,
     /// How many pieces are open at once; more are merged in rounds.
     pub open_files: u32,
-    /// The manifest, asked for the digest of a file that the parcel does not tell.
-    pub manifest: PathBuf,
 }
 
 impl Settings {
@@ -65,7 +63,7 @@ impl Stage for Merge {
             ));
         }
         Ok(Self {
-            manifest: home.path(&settings.manifest),
+            manifest: home.manifest(),
             settings,
             temporary: home.temporary(),
         })

@@ -4,10 +4,11 @@ use std::cmp::Reverse;
 use std::io;
 use std::path::PathBuf;
 
+use ecluse_config::Location;
 use ecluse_holding::{Fixity, Going, Kept, Shelf, ShelfFault, Source};
 use ecluse_stage::Failure;
 
-use crate::settings::{Choose, Location};
+use crate::settings::Choose;
 
 /// A location that is well.
 pub(crate) struct Open<'a> {

@@ -16,17 +16,19 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use ecluse_cdx::path::{self, PathLine};
+use ecluse_config::{Free, Location};
 use ecluse_holding::{Fixity, Room, Shelf, ShelfFault, Source, payload};
 use ecluse_manifest::{Copy, Manifest};
 use ecluse_stage::{Failure, Home, Outbox, Parcel, Stage};
 
 use errand::{Errand, Open, Stored, order};
 pub use layout::{Layout, Words};
-pub use settings::{Choose, Location, Locations, Settings};
+pub use settings::{Choose, Settings};
 
 /// The stage.
 pub struct Transfer {
     settings: Settings,
+    locations: Vec<Location>,
     root: PathBuf,
     manifest: Manifest,
     /// Which locations this worker has swept.
@@ -40,14 +42,14 @@ impl Stage for Transfer {
     type Settings = Settings;
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
-        let swept = vec![false; settings.locations.as_slice().len()];
-        let manifest = home.path(&settings.manifest);
+        let locations = home.archive.repository.clone();
         Ok(Self {
             settings,
-            manifest: Manifest::open(&manifest).map_err(Failure::halt)?,
+            swept: vec![false; locations.len()],
+            locations,
+            manifest: Manifest::open(&home.manifest()).map_err(Failure::halt)?,
             // What goes into PATH must hold wherever it is read.
             root: std::path::absolute(&home.root)?,
-            swept,
             turn: 0,
         })
     }
@@ -72,7 +74,13 @@ impl Stage for Transfer {
             !outbox.stop_asked()
         };
         let mut complaints = Vec::new();
-        let open = open_locations(&self.settings, &self.root, &mut self.swept, &mut complaints);
+        let open = open_locations(
+            &self.locations,
+            self.settings.leave_free,
+            &self.root,
+            &mut self.swept,
+            &mut complaints,
+        );
         let mut copies = errand.copies(&open, None, &mut complaints, &going)?;
         if copies.is_empty() {
             let order = order(self.settings.choose, &mut self.turn, &open);
@@ -102,13 +110,14 @@ impl Stage for Transfer {
 
 /// Opens the locations that are well, and says what is wrong with the others.
 fn open_locations<'a>(
-    settings: &'a Settings,
+    locations: &'a [Location],
+    leave_free: Free,
     root: &Path,
     swept: &mut [bool],
     complaints: &mut Vec<String>,
 ) -> Vec<Open<'a>> {
     let mut open = Vec::new();
-    for (location, swept) in settings.locations.as_slice().iter().zip(swept) {
+    for (location, swept) in locations.iter().zip(swept) {
         match open_location(root, location, swept) {
             Ok((shelf, room)) => open.push(Open {
                 location,
@@ -116,7 +125,7 @@ fn open_locations<'a>(
                 free: room.free,
                 leave: location
                     .leave_free
-                    .unwrap_or(settings.leave_free)
+                    .unwrap_or(leave_free)
                     .bytes_of(room.total),
             }),
             Err(fault) => {

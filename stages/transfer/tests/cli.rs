@@ -33,7 +33,7 @@ fn locations(paths: &[&Path]) -> String {
         .enumerate()
         .map(|(number, path)| format!("{{ name = \"node{number}\", path = {path:?} }}"))
         .collect();
-    format!("locations = [{}]", tables.join(", "))
+    format!("[archive]\nrepository = [{}]", tables.join(", "))
 }
 
 fn names(dir: &Path) -> Vec<String> {
@@ -108,7 +108,7 @@ fn a_file_is_stored_with_its_path_and_its_row() {
 #[test]
 fn each_location_has_its_turn() {
     let root = root(
-        "choose = \"round-robin\"\nlocations = [{ name = \"a\", path = \"a\" }, { name = \"b\", path = \"b\" }]",
+        "choose = \"round-robin\"\n[archive]\nrepository = [{ name = \"a\", path = \"a\" }, { name = \"b\", path = \"b\" }]",
     );
     for number in 0..6 {
         let name = format!("{number}.warc.gz");
@@ -121,7 +121,9 @@ fn each_location_has_its_turn() {
 
 #[test]
 fn a_copy_that_is_there_counts_and_is_not_made_again() {
-    let root = root("locations = [{ name = \"a\", path = \"a\" }, { name = \"b\", path = \"b\" }]");
+    let root = root(
+        "[archive]\nrepository = [{ name = \"a\", path = \"a\" }, { name = \"b\", path = \"b\" }]",
+    );
     // As after a death between the name and the receipt, though the settings were changed since.
     let there = root.path().join("b").join(NAME);
     fs::create_dir(root.path().join("b")).unwrap();
@@ -214,7 +216,7 @@ fn a_location_that_is_a_link_or_missing_is_skipped_by_name() {
     let outside = tempfile::tempdir().unwrap();
     let gone = outside.path().join("not-mounted");
     let root = root(&format!(
-        "{SOON}\nlocations = [{{ name = \"linked\", path = \"link\" }}, {{ name = \"gone\", path = {gone:?} }}]"
+        "{SOON}\n[archive]\nrepository = [{{ name = \"linked\", path = \"link\" }}, {{ name = \"gone\", path = {gone:?} }}]"
     ));
     std::os::unix::fs::symlink(outside.path(), root.path().join("link")).unwrap();
     root.put_files("transfer", "p", &[(NAME, b"bytes")]);
@@ -236,7 +238,7 @@ fn a_location_that_is_a_link_or_missing_is_skipped_by_name() {
 #[test]
 fn two_parcels_of_one_name_give_one_copy_or_one_held() {
     let root = root(
-        "choose = \"round-robin\"\nworkers = 4\nlocations = [{ name = \"a\", path = \"a\" }, { name = \"b\", path = \"b\" }]",
+        "choose = \"round-robin\"\nworkers = 4\n[archive]\nrepository = [{ name = \"a\", path = \"a\" }, { name = \"b\", path = \"b\" }]",
     );
     let (one, two) = (vec![1; 1 << 20], vec![2; 1 << 20]);
     for number in 0..8 {

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use ecluse_crawl::Crawl;
 use ecluse_spool::{Blocked, Gift, Place, State};
-use ecluse_stage::{Exit, say_blocked};
+use ecluse_stage::{Exit, Stage, say_blocked};
 
 use crate::audit::{self, Line};
 use crate::cli::{Choice, GiveOptions, StageChoice};
@@ -266,8 +267,12 @@ pub(crate) fn pause(desk: &Desk, options: &StageChoice) -> Result<ExitCode, Trou
             let said = say_blocked(&Blocked::Paused(paused));
             format!("; before this it was {said}")
         });
+        let in_hand = match ecluse_config::base_of(&stage) == Crawl::NAME {
+            true => "running jobs pause too",
+            false => "what is in hand is finished",
+        };
         desk.say(&format!(
-            "{stage} is paused: what is in hand is finished, nothing new is taken{before}"
+            "{stage} is paused: {in_hand}, nothing new is taken{before}"
         ))?;
     }
     Ok(Exit::Done.into())

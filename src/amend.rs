@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use ecluse_crawl::{JobState, JobStatus};
+use ecluse_crawl::{CONTROL, JobState, JobStatus};
 use ecluse_spool::{Fs, RealFs};
 use ecluse_stage::{Exit, Stage};
 use serde::Deserialize;
@@ -15,10 +15,9 @@ use serde::Deserialize;
 use crate::audit::{self, Line};
 use crate::cli::AmendOptions;
 use crate::desk::{Desk, Trouble};
+use crate::job;
 
-/// Where a job looks for what it is told.
-const CONTROL: &str = "control";
-/// Where it leaves its answers, below that.
+/// Where a job leaves its answers, in its control directory.
 const DONE: &str = "done";
 /// How long a running job may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -50,7 +49,8 @@ pub(crate) fn amend(desk: &Desk, options: &AmendOptions) -> Result<ExitCode, Tro
         desk.say(&format!("would give {shown} to job {job}"))?;
         return Ok(Exit::Done.into());
     }
-    let name = put(&dir, &bytes).map_err(|error| {
+    let name = name_now();
+    job::put(&dir, &name, &bytes).map_err(|error| {
         let line = format!("cannot give {shown} to job {job}: {error}");
         Trouble::new(Exit::Machine, line)
     })?;
@@ -73,22 +73,15 @@ pub(crate) fn amend(desk: &Desk, options: &AmendOptions) -> Result<ExitCode, Tro
     tell(desk, &job, answer)
 }
 
-/// Writes the text beside and shows it in one step; returns its name.
-fn put(dir: &Path, bytes: &[u8]) -> std::io::Result<String> {
+/// Returns a name under which no other change is put there.
+fn name_now() -> String {
     let now = jiff::Timestamp::now();
-    let name = format!(
+    format!(
         "amend-{}-{:09}-{}.toml",
         now.strftime("%Y%m%d%H%M%S"),
         now.subsec_nanosecond(),
         std::process::id()
-    );
-    let control = dir.join(CONTROL);
-    RealFs.ensure_dir(&control)?;
-    let draft = control.join(format!(".{name}.tmp"));
-    RealFs.write_durable(&draft, bytes)?;
-    RealFs.rename(&draft, &control.join(&name))?;
-    RealFs.sync_dir(&control)?;
-    Ok(name)
+    )
 }
 
 fn await_answer(dir: &Path, name: &str, deadline: Instant) -> Option<Answer> {
@@ -144,7 +137,8 @@ mod tests {
     #[test]
     fn a_text_is_shown_whole_and_its_answer_found() {
         let dir = tempfile::tempdir().unwrap();
-        let name = put(dir.path(), b"[scope]\nhops = 5\n").unwrap();
+        let name = name_now();
+        job::put(dir.path(), &name, b"[scope]\nhops = 5\n").unwrap();
         let control = dir.path().join(CONTROL);
         let names: Vec<_> = std::fs::read_dir(&control)
             .unwrap()

@@ -69,6 +69,17 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  ecluse why 1                  the first line of NEEDS YOU\n  ecluse why BnF-145-412        the parcel whose name begins so\n  ecluse why https://example.org/a --job example.org"
     )]
     Why(WhyOptions),
+    /// Lists the jobs of the crawl, running and finished, or tells of one with its reports
+    #[command(
+        after_help = "Examples:\n  ecluse jobs                   all, those at work first\n  ecluse jobs example.org       the newest of this job: its summary and its reports"
+    )]
+    Jobs(JobsOptions),
+    /// Pauses a job of the crawl, lets it go on, or ends it
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  ecluse job pause example.org --why \"the site's owner asked\"\n  ecluse job resume example.org\n  ecluse job end example.org-20260101000000 --why \"we have enough\"\n\n`ecluse pause crawl` pauses all jobs."
+    )]
+    Job(JobVerb),
     /// Changes the order of a running job: what the file does not say stays
     #[command(
         after_help = "Example:\n  ecluse amend 145 slower.toml --why \"the site's owner asked\"\n\nThe file has the form of an order: [manners], [scope], [budget] and so on."
@@ -107,7 +118,7 @@ pub(crate) enum Verb {
     /// Takes parcels out of the chain; they stay on disk in discarded/ of their stage
     #[command(after_help = "Example:\n  ecluse discard 1 --why \"test file of the crawl team\"")]
     Discard(Choice),
-    /// Lets a stage take no more work; what is in hand is finished
+    /// Lets a stage take no more work; what is in hand is finished, but running crawl jobs pause
     #[command(
         after_help = "Examples:\n  ecluse pause transfer --why \"disk swap on node001\"\n  ecluse pause all --why maintenance"
     )]
@@ -251,6 +262,31 @@ pub(crate) struct WhyOptions {
     /// The crawl job that is asked about a URL: JOB, whose newest harvest counts, or JOB-HARVEST
     #[arg(long, value_name = "JOB")]
     pub(crate) job: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JobsOptions {
+    /// One job: JOB, whose newest harvest counts, or JOB-HARVEST
+    pub(crate) job: Option<String>,
+}
+
+/// What is done to a job.
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobVerb {
+    /// Lets it fetch nothing more until it is resumed
+    Pause(JobChoice),
+    /// Lets a paused job go on
+    Resume(JobChoice),
+    /// Ends it: what is fetched is all there will be; its reports are written
+    End(JobChoice),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JobChoice {
+    /// The job: JOB, whose newest harvest counts, or JOB-HARVEST
+    pub(crate) job: String,
+    #[command(flatten)]
+    pub(crate) act: Act,
 }
 
 #[derive(Debug, Args)]

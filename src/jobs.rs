@@ -3,15 +3,17 @@
 //! A job says itself how it is, in `status.json`. Whether somebody still works on it is told by the workers' leases: a job that
 //! says it runs and whose worker is dead is stopped, and so is one that has no worker and is silent.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use ecluse_crawl::{Crawl, JobState, JobStatus, STATUS_FILE, Settings};
+use ecluse_crawl::{Crawl, JobState, JobStatus, PAUSE_FILE, STATUS_FILE, Settings, by_whom, told};
 use ecluse_spool::WorkerId;
 use ecluse_stage::{Exit, Stage};
 use ecluse_telemetry::printable;
 use serde::Serialize;
 
+use crate::cli::JobsOptions;
 use crate::desk::{Desk, Trouble};
 use crate::paint::Paint;
 use crate::show;
@@ -31,6 +33,156 @@ pub(crate) struct Job {
     pub(crate) dir: PathBuf,
     #[serde(flatten)]
     pub(crate) status: JobStatus,
+    /// The files of its reports.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) reports: Vec<PathBuf>,
+}
+
+pub(crate) fn list(desk: &Desk, options: &JobsOptions) -> Result<ExitCode, Trouble> {
+    desk.must_be_archive()?;
+    let mut jobs = desk.jobs()?;
+    if let Some(word) = &options.job {
+        let dir = desk.job_dir(word)?;
+        jobs.retain(|job| job.dir == dir);
+        if jobs.is_empty() {
+            let line = format!("{} has no status yet", dir.display());
+            return Err(Trouble::new(Exit::Deferred, line));
+        }
+    }
+    for job in &mut jobs {
+        job.reports = reports_of(&job.dir);
+    }
+    // Those at work first, then the newest.
+    jobs.sort_by(|a, b| {
+        let key = |job: &Job| {
+            (
+                job.status.state != JobState::Finished,
+                job.status.begun.clone(),
+            )
+        };
+        key(b).cmp(&key(a))
+    });
+    if desk.json {
+        desk.print_json(serde_json::json!({ "jobs": jobs }))?;
+    } else if options.job.is_some() {
+        jobs.iter().try_for_each(|job| desk.print(&whole(job)))?;
+    } else {
+        let paint = Paint { color: desk.color };
+        desk.print(&overview(&jobs, paint))?;
+        let more = desk.command("jobs JOB");
+        desk.print(&match jobs.is_empty() {
+            true => "There is no job yet.\n".to_owned(),
+            false => paint.dim(&format!("\n{more} tells of one, with its reports\n")),
+        })?;
+    }
+    Ok(Exit::Done.into())
+}
+
+/// Returns the files of a job's reports and its logs, those for people first.
+fn reports_of(dir: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for part in ["reports", "logs"] {
+        let mut some: Vec<PathBuf> = std::fs::read_dir(dir.join(part))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .collect();
+        some.sort();
+        files.append(&mut some);
+    }
+    files
+}
+
+/// Returns one line a job, and one more where there is something to say of it.
+fn overview(jobs: &[Job], paint: Paint) -> String {
+    let row = |name: &str, state: &str, begun: &str, done: &str, failed: &str, bytes: &str| {
+        format!("{name:<31} {state:<9} {begun:<16} {done:>5} {failed:>6} {bytes:>8}\n")
+    };
+    let mut text = String::new();
+    if !jobs.is_empty() {
+        text.push_str(&paint.dim(&row("JOB", "STATE", "BEGUN", "DONE", "FAILED", "BYTES")));
+    }
+    for job in jobs {
+        let status = &job.status;
+        text.push_str(&row(
+            &show::cut(&printable(job.name.as_bytes()), 31),
+            word(status.state),
+            &begun(status),
+            &status.done.to_string(),
+            &status.failed.to_string(),
+            &show::bytes(status.bytes),
+        ));
+        if let Some(why) = &status.why {
+            let why = show::cut(&printable(why.as_bytes()), 74);
+            text.push_str(&paint.dim(&format!("    {why}\n")));
+        }
+    }
+    text
+}
+
+fn begun(status: &JobStatus) -> String {
+    let time = status.begun.parse::<jiff::Timestamp>();
+    time.map_or_else(
+        |_| "-".to_owned(),
+        |time| {
+            let zoned = time.to_zoned(jiff::tz::TimeZone::system());
+            zoned.strftime("%Y-%m-%d %H:%M").to_string()
+        },
+    )
+}
+
+/// Returns all there is to say of a job.
+fn whole(job: &Job) -> String {
+    let status = &job.status;
+    let mut text = format!("{}\n", printable(job.name.as_bytes()));
+    let mut row = |what: &str, value: String| {
+        text.push_str(&format!("  {what:<9} {}\n", printable(value.as_bytes())));
+    };
+    let why = status.why.as_ref().map(|why| format!(", {why}"));
+    row(
+        "state",
+        format!("{}{}", word(status.state), why.unwrap_or_default()),
+    );
+    row(
+        "begun",
+        format!("{}, {} of work", begun(status), show::span(status.seconds)),
+    );
+    row(
+        "urls",
+        format!(
+            "{} done, {} queued, {} in flight, {} failed, {} forbidden by robots.txt",
+            status.done, status.queued, status.in_flight, status.failed, status.forbidden
+        ),
+    );
+    row(
+        "captures",
+        format!(
+            "{} new, {} unchanged; {} over the wire",
+            status.captures,
+            status.revisits,
+            show::bytes(status.bytes)
+        ),
+    );
+    row(
+        "files",
+        format!("{} WARC, {}", status.files, show::bytes(status.file_bytes)),
+    );
+    row(
+        "queues",
+        format!(
+            "{} active, {} waiting, {} retired",
+            status.active_queues, status.waiting_queues, status.retired_queues
+        ),
+    );
+    if let Some(line) = slowest(status) {
+        row("slowest", line.trim_start_matches("slowest: ").to_owned());
+    }
+    for (at, path) in job.reports.iter().enumerate() {
+        let what = if at == 0 { "reports" } else { "" };
+        row(what, path.display().to_string());
+    }
+    text
 }
 
 impl Desk {
@@ -59,8 +211,14 @@ impl Desk {
                 };
                 let silent = is_silent(&dir);
                 settle(&mut status, workers, silent);
+                heed_pause(&mut status, &dir);
             }
-            jobs.push(Job { name, dir, status });
+            jobs.push(Job {
+                name,
+                dir,
+                status,
+                reports: Vec::new(),
+            });
         }
         Ok(jobs)
     }
@@ -168,25 +326,41 @@ fn settle(status: &mut JobStatus, workers: &Workers, silent: bool) {
     }
 }
 
-/// Returns what paused jobs need of a person.
-pub(crate) fn needs(jobs: &[Job]) -> Vec<Need> {
-    let paused = jobs
-        .iter()
-        .filter(|job| job.status.state == JobState::Paused);
-    let need = |job: &Job| Need {
-        stage: Crawl::NAME.to_owned(),
-        parcel: None,
-        what: format!(
-            "job {} is paused: {}",
-            job.name,
-            job.status.why.as_deref().unwrap_or("it does not say why")
-        ),
-        command: format!(
-            "it goes on by itself when that is mended   ecluse amend {} FILE --why \"…\"",
-            job.name
-        ),
-    };
-    paused.map(need).collect()
+/// Says `paused` of a job that a person paused, also while nobody works on it.
+fn heed_pause(status: &mut JobStatus, dir: &Path) {
+    if matches!(status.state, JobState::Stopped | JobState::Running)
+        && let Some(paused) = told(dir, PAUSE_FILE)
+    {
+        status.state = JobState::Paused;
+        status.why = Some(by_whom("paused", &paused));
+    }
+}
+
+impl Desk {
+    /// Returns what paused jobs need of a person. Where the whole stage is paused, that is told once, of the stage.
+    pub(crate) fn needs_of_jobs(&self, jobs: &[Job]) -> Result<Vec<Need>, Trouble> {
+        if self.yard.paused(Crawl::NAME)?.is_some() {
+            return Ok(Vec::new());
+        }
+        let paused = jobs
+            .iter()
+            .filter(|job| job.status.state == JobState::Paused);
+        let need = |job: &Job| {
+            let why = job.status.why.as_deref().unwrap_or("it does not say why");
+            let by = why.strip_prefix("paused ").map(|by| format!(" {by}"));
+            let by = by.unwrap_or_else(|| format!(": {why}"));
+            Need {
+                stage: Crawl::NAME.to_owned(),
+                parcel: None,
+                what: format!("job {} is paused{by}", job.name),
+                command: match told(&job.dir, PAUSE_FILE) {
+                    Some(_) => self.command(&format!("job resume {}", show::word(&job.name))),
+                    None => "make room; it goes on by itself".to_owned(),
+                },
+            }
+        };
+        Ok(paused.map(need).collect())
+    }
 }
 
 /// Returns the word an operator reads.
@@ -329,6 +503,7 @@ mod tests {
             name: "a.example-20260101000000".into(),
             dir: PathBuf::new(),
             status: running(),
+            reports: Vec::new(),
         };
         let text = table(std::slice::from_ref(&job), Paint { color: false }, 80);
         assert!(
@@ -345,19 +520,27 @@ mod tests {
     }
 
     #[test]
-    fn a_paused_job_needs_someone() {
-        let mut job = Job {
-            name: "a.example-1".into(),
+    fn jobs_are_listed_within_eighty_columns() {
+        let job = Job {
+            name: "a.example-20260101000000".into(),
             dir: PathBuf::new(),
-            status: running(),
+            status: JobStatus {
+                begun: "2026-01-01T00:00:00Z".into(),
+                why: Some("paused by anne: \x1b[2J".repeat(9)),
+                ..running()
+            },
+            reports: vec!["reports/seeds-report.txt".into()],
         };
-        assert!(needs(std::slice::from_ref(&job)).is_empty());
-        job.status.state = JobState::Paused;
-        job.status.why = Some("less than 1 GiB free".into());
-        let needs = needs(&[job]);
-        assert_eq!(
-            needs[0].what,
-            "job a.example-1 is paused: less than 1 GiB free"
+        let text = overview(std::slice::from_ref(&job), Paint { color: false });
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
         );
+        assert!(text.contains("running") && text.contains("paused by anne"));
+        let text = whole(&job);
+        for part in ["12 done, 30 queued", "seeds-report.txt", "waits 3.2s"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains('\x1b'), "{text}");
     }
 }

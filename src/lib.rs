@@ -15,6 +15,7 @@ mod find;
 mod harvest;
 mod holdings;
 mod init;
+mod job;
 mod jobs;
 mod life;
 mod lookup;
@@ -88,6 +89,8 @@ fn dispatch(desk: &Desk, verb: &Verb) -> Result<ExitCode, Trouble> {
             Some(job) => explain::explain(desk, &options.what, job),
             None => why::why(desk, &options.what),
         },
+        Verb::Jobs(options) => jobs::list(desk, options),
+        Verb::Job(verb) => job::job(desk, verb),
         Verb::Amend(options) => amend::amend(desk, options),
         Verb::Find { terms } => find::find(desk, terms),
         Verb::Lookup(options) => lookup::lookup(desk, options),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::desk::{Desk, Trouble};
 use crate::holdings::Holdings;
-use crate::jobs::{self, Job};
+use crate::jobs::Job;
 use crate::show;
 
 /// The whole chain at one moment.
@@ -116,7 +116,8 @@ impl Desk {
         survey.needs_you.append(&mut survey.holdings.needs(self));
         if only.is_none_or(|only| only == ecluse_crawl::Crawl::NAME) {
             survey.jobs = self.unfinished_jobs()?;
-            survey.needs_you.append(&mut jobs::needs(&survey.jobs));
+            let mut needs = self.needs_of_jobs(&survey.jobs)?;
+            survey.needs_you.append(&mut needs);
         }
         let mut waiting = Vec::new();
         for name in names {

@@ -363,6 +363,24 @@ fn a_job_whose_worker_is_gone_is_shown_as_stopped() {
     assert_eq!(jobs[0]["state"], "stopped", "{jobs}");
     assert_eq!(jobs[0]["done"], 7);
 
+    // A pause is known of a job that nobody works on, and what lifts it is offered.
+    let words = ["job", "pause", "a.example", "--why", "its owner asked"];
+    let paused = archive.ecluse(&words);
+    assert_eq!(paused.status.code(), Some(0), "{}", said(&paused));
+    let screen = said(&archive.ecluse(&["status"]));
+    assert!(screen.contains(": its owner asked"), "{screen}");
+    assert!(screen.contains("job resume a.example-2026"), "{screen}");
+    let listed = said(&archive.ecluse(&["jobs"]));
+    assert!(listed.contains("PAUSED"), "{listed}");
+    let listed = archive.json(&["jobs", "a.example"]);
+    assert_eq!(listed["jobs"][0]["state"], "paused", "{listed}");
+    let resumed = archive.ecluse(&["job", "resume", "a.example"]);
+    assert!(said(&resumed).contains("goes on"), "{}", said(&resumed));
+    let unknown = archive.ecluse(&["job", "end", "b.example", "--why", "x"]);
+    assert_eq!(unknown.status.code(), Some(64), "{}", said(&unknown));
+    let audit = fs::read_to_string(archive.path("audit.jsonl")).unwrap();
+    assert!(audit.contains("job pause") && audit.contains("its owner asked"));
+
     fs::write(&status, text.replace("running", "paused")).unwrap();
     let screen = said(&archive.ecluse(&["status"]));
     assert!(screen.contains("NEEDS YOU (1)"), "{screen}");

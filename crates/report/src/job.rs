@@ -25,7 +25,7 @@ pub struct JobFacts {
     pub ended: Moment,
     /// How long it was worked on, breaks not counted.
     pub busy_ms: u64,
-    /// How it ended: `finished`, `budget of urls spent`, …
+    /// How it ended: `finished`, `the limit of 500 URLs was reached`, …
     pub how: String,
     /// What it told servers it was.
     pub user_agent: String,

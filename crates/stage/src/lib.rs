@@ -22,7 +22,9 @@ pub use control::Control;
 pub use crew::{Crew, Post, Tally, marks_of};
 pub use doorstep::{Collected, Doorstep, News, Ticket};
 pub use ecluse_config::Site;
-pub use ecluse_spool::{FileEntry, NewParcel, OutFile, Outbox, Parcel, ParcelId, RestWatch, State};
+pub use ecluse_spool::{
+    FileEntry, NewParcel, OutFile, Outbox, Parcel, ParcelId, Paused, RestWatch, State,
+};
 pub use ecluse_telemetry::{CrawlFigures, Metrics};
 pub use entry::Entry;
 pub use exit::Exit;

@@ -1,17 +1,26 @@
 //! The control directory of a job: changes of the order, and questions.
 //!
 //! `control/NAME.toml` is read over the running order; what became of it stands in `control/done/NAME.toml.json`.
-//! `control/ask/NAME` holds a URL; the answer stands in `control/answers/NAME`. Writers put files there by rename, under
-//! names that do not begin with a dot.
+//! `control/ask/NAME` holds a URL; the answer stands in `control/answers/NAME`. While `control/PAUSED` is there nothing is
+//! fetched, and `control/END` ends the job; both say who wants it and why. Writers put files there by rename, under names
+//! that do not begin with a dot.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
+use ecluse_stage::Paused;
 use serde_json::json;
 
 use crate::explain::Explanation;
 use crate::place::{JobDir, write_quick, write_whole};
+
+/// The directory in a job's own.
+pub const CONTROL: &str = "control";
+/// The file in it by which a person pauses the job.
+pub const PAUSE_FILE: &str = "PAUSED";
+/// The file in it by which a person ends the job.
+pub const END_FILE: &str = "END";
 
 /// Requests taken at a time.
 const MOST: usize = 20;
@@ -86,6 +95,25 @@ fn text(path: &Path) -> Option<Result<String, String>> {
         return Some(Err(format!("is longer than {LONGEST} bytes")));
     }
     Some(String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned()))
+}
+
+/// Returns who wants a job paused or ended, and why, if one of the two files is there in its directory. What stands in it does
+/// not matter: a file made with `touch` pauses too.
+pub fn told(job_dir: &Path, file: &str) -> Option<Paused> {
+    match text(&job_dir.join(CONTROL).join(file))? {
+        Ok(text) => Some(serde_json::from_str(&text).unwrap_or_default()),
+        Err(_) => Some(Paused::default()),
+    }
+}
+
+/// Says who did something and why, in one line.
+pub fn by_whom(deed: &str, told: &Paused) -> String {
+    let why = told.why.split_whitespace().collect::<Vec<_>>().join(" ");
+    match (told.who.as_str(), why.as_str()) {
+        ("", _) => format!("{deed} by hand"),
+        (who, "") => format!("{deed} by {who}"),
+        (who, why) => format!("{deed} by {who}: {why}"),
+    }
 }
 
 /// Says what became of a change.
@@ -165,6 +193,21 @@ mod tests {
             asked,
             [bad("a.toml", "is not UTF-8"), bad("b.toml", long), ask]
         );
+    }
+
+    #[test]
+    fn a_pause_is_told_with_who_and_why() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = JobDir::at(root.path());
+        dir.make().unwrap();
+        assert_eq!(told(root.path(), PAUSE_FILE), None);
+        let file = dir.control().join(PAUSE_FILE);
+        fs::write(&file, "").unwrap();
+        let paused = told(root.path(), PAUSE_FILE).unwrap();
+        assert_eq!(by_whom("paused", &paused), "paused by hand");
+        fs::write(&file, r#"{"who": "anne", "why": "the site\nasked"}"#).unwrap();
+        let paused = told(root.path(), PAUSE_FILE).unwrap();
+        assert_eq!(by_whom("paused", &paused), "paused by anne: the site asked");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use ecluse_frontier::{Frontier, FrontierError, Item, Millis, Next, Precedence};
 use ecluse_http::{Client, Jar, Settings as ClientSettings};
 use ecluse_report::{Moment, Progress, SeedTally};
 use ecluse_scope::{Compression, Order, Seed};
-use ecluse_stage::{Failure, Metrics, Outbox};
+use ecluse_stage::{Failure, Metrics, Outbox, Paused};
 use ecluse_warc::{Packer, Packing};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -51,6 +51,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) metrics: Metrics,
     /// Tells whether a more urgent job waits for a worker.
     pub(crate) is_in_the_way: &'a dyn Fn() -> bool,
+    /// Tells whether a person paused the whole stage.
+    pub(crate) stage_paused: &'a dyn Fn() -> Result<Option<Paused>, Failure>,
 }
 
 /// How a job was left.
@@ -106,6 +108,12 @@ pub(crate) struct Engine<'a> {
     pub(crate) checkpoint: Checkpoint,
     state: JobState,
     why: Option<String>,
+    /// Why a disk lets nothing be fetched.
+    short_of_room: Option<String>,
+    /// Why a person lets nothing be fetched.
+    paused: Option<String>,
+    /// Since when nothing is fetched.
+    paused_at: Option<Instant>,
     ending: Option<Ending>,
     /// When it was asked to stop.
     asked: Option<Instant>,
@@ -189,6 +197,9 @@ impl<'a> Engine<'a> {
             checkpoint,
             state: JobState::Starting,
             why: None,
+            short_of_room: None,
+            paused: None,
+            paused_at: None,
             ending: None,
             asked: None,
             in_flight: 0,
@@ -378,6 +389,7 @@ impl<'a> Engine<'a> {
     /// Ends the job: what is fetched is all there will be.
     fn end(&mut self, how: &str) -> Result<Left, Failure> {
         self.state = JobState::Finishing;
+        self.why = None;
         self.log_progress()?;
         self.close_file()?;
         self.note_change(&format!("ended: {how}"))?;

@@ -38,6 +38,7 @@ use crate::job::Job;
 use crate::manners::Capacity;
 use crate::turn::{Urgencies, Way};
 
+pub use crate::control::{CONTROL, END_FILE, PAUSE_FILE, by_whom, told};
 pub use crate::explain::{Explanation, explain};
 pub use crate::settings::Settings;
 pub use crate::status::{JobState, JobStatus, STATUS_FILE, Slowest};
@@ -82,6 +83,7 @@ impl Stage for Crawl {
             job.order.priority,
         );
         let is_in_the_way = || way.is_in_the_way();
+        let stage_paused = || Ok(self.home.yard.paused(&self.home.stage)?);
         let around = Surroundings {
             harvested: self.home.path(self.home.archive.crawled()),
             digests: self.home.path(&self.settings.digests),
@@ -96,6 +98,7 @@ impl Stage for Crawl {
             outbox,
             metrics: self.home.metrics.clone(),
             is_in_the_way: &is_in_the_way,
+            stage_paused: &stage_paused,
         };
         let facts = crawl(&job, &around)?;
         outbox.fact("job", job.order.job.as_str());

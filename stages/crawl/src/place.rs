@@ -60,7 +60,7 @@ impl JobDir {
 
     /// Where an operator puts changes and questions.
     pub(crate) fn control(&self) -> PathBuf {
-        self.root.join("control")
+        self.root.join(crate::control::CONTROL)
     }
 
     /// The seed files that came with the order.

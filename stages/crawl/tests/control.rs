@@ -6,8 +6,10 @@ mod web;
 use std::fs;
 use std::time::Duration;
 
+use ecluse_crawl::{JobState, JobStatus};
 use ecluse_testkit::root::{until, until_so};
 use ecluse_testkit::web::{Answer, Web, html};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use web::{Harvest, Job, Order, web_on};
@@ -77,6 +79,102 @@ fn rules_change_while_the_job_runs_and_nonsense_changes_nothing() {
     }
     let harvest = Harvest::read(job);
     assert_eq!(harvest.captures().len(), 14);
+}
+
+/// Puts a file into the control directory, as `ecluse job` does, or takes it away.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "as an operator does it: no parcel is moved"
+)]
+fn tell(job: &Job, name: &str, text: Option<&str>) {
+    let control = job.dir().join("control");
+    until_so("a job that heeds", || control.join("done").is_dir());
+    match text {
+        Some(text) => {
+            fs::write(control.join(".draft"), text).unwrap();
+            fs::rename(control.join(".draft"), control.join(name)).unwrap();
+        }
+        None => fs::remove_file(control.join(name)).unwrap(),
+    }
+}
+
+fn until_state(job: &Job, state: JobState) -> JobStatus {
+    until(&format!("a job that is {state:?}"), || {
+        job.status().filter(|status| status.state == state)
+    })
+}
+
+#[test]
+fn a_job_is_paused_goes_on_and_is_ended_by_a_person() {
+    let (web, names) = web_on(1);
+    site(&web, "site.test", 30);
+    let mut order = Order::new(&names);
+    slow(&mut order);
+    order.seed(web.url("site.test", "/"));
+    let job = Job::give(&order);
+    let mut program = job.start();
+    until_so("a few pages", || job.status().is_some_and(|s| s.done >= 3));
+    tell(&job, "PAUSED", Some(r#"{"who": "anne", "why": "a call"}"#));
+    let paused = until_state(&job, JobState::Paused);
+    assert_eq!(paused.why.as_deref(), Some("paused by anne: a call"));
+    // What was in flight is taken in; then the server is left alone.
+    let still = until("nothing in flight", || {
+        job.status().filter(|status| status.in_flight == 0)
+    });
+    tell(&job, "more.toml", Some("description = 'in a pause'"));
+    let done = job.dir().join("control/done/more.toml.json");
+    until_so("a change that is heeded in a pause", || done.exists());
+    let later = until("a later word", || {
+        job.status().filter(|later| later.updated > still.updated)
+    });
+    assert_eq!((later.done, later.state), (still.done, JobState::Paused));
+    assert_eq!(later.seconds, still.seconds, "a pause is no work");
+    // A stop does not forget it.
+    program.signal(Signal::TERM);
+    assert_eq!(program.wait(), 0, "{}", program.log());
+    let mut program = job.start();
+    let again = until_state(&job, JobState::Paused);
+    assert_eq!(again.done, still.done);
+    tell(&job, "PAUSED", None);
+    until_so("it goes on", || {
+        job.status().is_some_and(|status| status.done > still.done)
+    });
+    tell(&job, "END", Some(r#"{"who": "anne", "why": "enough"}"#));
+    assert_eq!(program.wait(), 0, "{}", program.log());
+    let status = job.status().unwrap();
+    assert_eq!(status.state, JobState::Finished);
+    let changes = fs::read_to_string(job.dir().join("logs/changes.log")).unwrap();
+    for text in ["paused by anne: a call", "resumed", "ended by anne: enough"] {
+        assert!(changes.contains(text), "{text}: {changes}");
+    }
+    let harvest = Harvest::read(job);
+    assert!(harvest.captures().len() as u64 > still.captures);
+}
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "as `ecluse resume` does it: no parcel is removed"
+)]
+fn a_pause_of_the_stage_pauses_its_running_jobs() {
+    let (web, names) = web_on(1);
+    site(&web, "site.test", 30);
+    let mut order = Order::new(&names);
+    slow(&mut order);
+    order.seed(web.url("site.test", "/"));
+    let job = Job::give(&order);
+    let mut program = job.start();
+    until_state(&job, JobState::Running);
+    let pause = job.root.path().join("work/crawl/PAUSED");
+    fs::write(&pause, r#"{"who": "anne", "why": "maintenance"}"#).unwrap();
+    let paused = until_state(&job, JobState::Paused);
+    assert_eq!(paused.why.as_deref(), Some("paused by anne: maintenance"));
+    fs::remove_file(&pause).unwrap();
+    until_state(&job, JobState::Running);
+    tell(&job, "END", Some(""));
+    assert_eq!(program.wait(), 0, "{}", program.log());
+    let status = job.status().unwrap();
+    assert_eq!(status.why.as_deref(), Some("ended by hand"));
 }
 
 #[test]

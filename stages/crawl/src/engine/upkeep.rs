@@ -77,11 +77,12 @@ impl Engine<'_> {
             self.ask_to_stop();
         }
         if is_due(&mut self.timers.disk, DISK_EVERY) {
-            self.watch_disk()?;
+            self.short_of_room = self.look_for_room()?;
         }
         if is_due(&mut self.timers.control, CONTROL_EVERY) {
             self.heed_control()?;
         }
+        self.pause_or_go_on()?;
         if is_due(&mut self.timers.way, WAY_EVERY) && (self.around.is_in_the_way)() {
             tracing::info!(job = self.order.job, "makes way for a more urgent job");
             self.ask_to_stop();
@@ -115,38 +116,28 @@ impl Engine<'_> {
 
     /// Ends the job when it has had enough.
     pub(super) fn check_budget(&mut self) {
-        if self.ending.is_some() {
+        if self.ending.is_some() || self.state == JobState::Paused {
             return;
         }
         let budget = &self.order.budget;
         let bytes = self.checkpoint.tally.totals.wire_bytes;
-        let over = [
-            (
-                "urls",
-                budget
-                    .urls
-                    .get()
-                    .is_some_and(|most| self.checkpoint.fetched >= most),
-            ),
-            (
-                "bytes",
-                budget.bytes.get().is_some_and(|most| bytes >= most.get()),
-            ),
-            (
-                "time",
-                budget
-                    .time
-                    .get()
-                    .is_some_and(|most| self.busy() >= most.get()),
-            ),
-        ];
-        if let Some((what, _)) = over.iter().find(|(_, over)| *over) {
-            self.ending = Some(Ending::Enough(format!("budget of {what} spent")));
+        let fetched = self.checkpoint.fetched;
+        let urls = budget.urls.get().filter(|&most| fetched >= most);
+        let bytes = budget.bytes.get().filter(|most| bytes >= most.get());
+        let time = budget.time.get().filter(|most| self.busy() >= most.get());
+        let over = urls
+            .map(|most| format!("{most} URLs"))
+            .or_else(|| bytes.map(|most| most.to_string()))
+            .or_else(|| time.map(|most| most.to_string()));
+        if let Some(most) = over {
+            let how = format!("the limit of {most} was reached");
+            self.ending = Some(Ending::Enough(how));
         }
     }
 
     fn busy(&self) -> Duration {
-        Duration::from_millis(self.busy_before) + self.started.elapsed()
+        let until = self.paused_at.unwrap_or_else(Instant::now);
+        Duration::from_millis(self.busy_before) + until.duration_since(self.started)
     }
 
     /// Makes everything durable, as one.
@@ -252,11 +243,8 @@ impl Engine<'_> {
         lines
     }
 
-    /// Pauses while the disks are full, and goes on by itself.
-    fn watch_disk(&mut self) -> Result<(), Failure> {
-        if !matches!(self.state, JobState::Running | JobState::Paused) {
-            return Ok(());
-        }
+    /// Returns which disk is too full to fetch more.
+    fn look_for_room(&self) -> Result<Option<String>, Failure> {
         let mut short = None;
         for dir in [self.around.harvested.as_path(), self.job.dir.path()] {
             let stat = rustix::fs::statvfs(dir).map_err(std::io::Error::from)?;
@@ -273,22 +261,39 @@ impl Engine<'_> {
                 ));
             }
         }
-        let paused = short.is_some();
-        if paused != (self.state == JobState::Paused) {
-            self.state = if paused {
-                JobState::Paused
-            } else {
-                JobState::Running
-            };
-            let note = match &short {
-                Some(why) => format!("paused: {why}"),
-                None => "resumed".to_owned(),
-            };
-            tracing::warn!(job = self.order.job, "{note}");
-            self.why = short;
-            self.commit()?;
+        Ok(short)
+    }
+
+    /// Pauses while a disk is full or a person wants it, and goes on when the cause is gone. The time of a pause is no work.
+    fn pause_or_go_on(&mut self) -> Result<(), Failure> {
+        let why = self.paused.clone().or_else(|| self.short_of_room.clone());
+        let state = match why {
+            Some(_) => JobState::Paused,
+            None => JobState::Running,
+        };
+        if !matches!(self.state, JobState::Running | JobState::Paused)
+            || (state == self.state && why == self.why)
+        {
+            return Ok(());
         }
-        Ok(())
+        match (&why, self.paused_at) {
+            (Some(_), None) => self.paused_at = Some(Instant::now()),
+            (None, Some(since)) => {
+                self.started += since.elapsed();
+                self.paused_at = None;
+            }
+            _ => {}
+        }
+        let note = match &why {
+            Some(why) if self.paused.is_some() => why.clone(),
+            Some(why) => format!("paused: {why}"),
+            None => "resumed".to_owned(),
+        };
+        tracing::warn!(job = self.order.job, "{note}");
+        self.note_change(&note)?;
+        self.state = state;
+        self.why = why;
+        self.commit()
     }
 
     /// Writes a line into the log of changes.
@@ -404,6 +409,17 @@ impl Engine<'_> {
                 }
             }
         }
+        let dir = self.job.dir.path();
+        if let Some(told) = control::told(dir, control::END_FILE)
+            && self.ending.is_none()
+        {
+            let how = control::by_whom("ended", &told);
+            tracing::info!(job = self.order.job, how, "told to end");
+            self.ending = Some(Ending::Enough(how));
+        }
+        let stage = (self.around.stage_paused)()?;
+        let paused = control::told(dir, control::PAUSE_FILE).or(stage);
+        self.paused = paused.map(|paused| control::by_whom("paused", &paused));
         Ok(())
     }
 

@@ -1,0 +1,111 @@
+//! `ecluse job`: pauses a job of the crawl, lets it go on, or ends it.
+//!
+//! A job is told by a file in its control directory, which stays there: one that is stopped meanwhile heeds it when it is taken up
+//! again.
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use ecluse_crawl::{CONTROL, Crawl, END_FILE, JobState, JobStatus, PAUSE_FILE, by_whom, told};
+use ecluse_spool::{Fs, Paused, RealFs};
+use ecluse_stage::{Exit, Stage};
+
+use crate::audit::{self, Line};
+use crate::cli::{JobChoice, JobVerb};
+use crate::desk::{Desk, Trouble};
+
+pub(crate) fn job(desk: &Desk, verb: &JobVerb) -> Result<ExitCode, Trouble> {
+    let (word, choice) = match verb {
+        JobVerb::Pause(choice) => ("pause", choice),
+        JobVerb::Resume(choice) => ("resume", choice),
+        JobVerb::End(choice) => ("end", choice),
+    };
+    desk.must_be_archive()?;
+    let dir = desk.job_dir(&choice.job)?;
+    let job = dir.file_name().unwrap_or_default().to_string_lossy();
+    if let Some(status) = JobStatus::read(&dir)?
+        && status.state == JobState::Finished
+    {
+        return Err(Trouble::usage(format!("job {job} is finished")));
+    }
+    if choice.act.dry_run {
+        desk.say(&format!("would {word} job {job}"))?;
+        return Ok(Exit::Done.into());
+    }
+    let done = match verb {
+        JobVerb::Pause(_) => pause(&dir, choice),
+        JobVerb::Resume(_) => resume(desk, &dir),
+        JobVerb::End(_) => end(&dir, choice),
+    };
+    let said = done.map_err(|error| {
+        let line = format!("cannot {word} job {job}: {error}");
+        Trouble::new(Exit::Machine, line)
+    })?;
+    audit::write(
+        desk,
+        &Line {
+            verb: &format!("job {word}"),
+            stage: Crawl::NAME,
+            parcel: Some(&job),
+            why: choice.act.why.as_deref(),
+            outcome: "done",
+        },
+    )?;
+    desk.say(&format!("job {job} {said}"))?;
+    Ok(Exit::Done.into())
+}
+
+fn pause(dir: &Path, choice: &JobChoice) -> io::Result<String> {
+    let before = told(dir, PAUSE_FILE);
+    let before = before.map_or_else(String::new, |before| {
+        format!("; before this it was {}", by_whom("paused", &before))
+    });
+    put(dir, PAUSE_FILE, &reason(choice))?;
+    Ok(format!(
+        "pauses: what is being fetched is taken in, nothing more is asked for{before}"
+    ))
+}
+
+fn resume(desk: &Desk, dir: &Path) -> io::Result<String> {
+    let file = dir.join(CONTROL).join(PAUSE_FILE);
+    match RealFs.unlink(&file) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok("was not paused by itself".to_owned());
+        }
+        Err(error) => return Err(error),
+    }
+    let paused = desk.yard.paused(Crawl::NAME).ok().flatten();
+    Ok(match paused {
+        Some(_) => format!(
+            "is no longer paused, but the crawl is: `{}`",
+            desk.command("resume crawl")
+        ),
+        None => "goes on".to_owned(),
+    })
+}
+
+fn end(dir: &Path, choice: &JobChoice) -> io::Result<String> {
+    put(dir, END_FILE, &reason(choice))?;
+    Ok("ends: what is being fetched is taken in, then its reports are written".to_owned())
+}
+
+fn reason(choice: &JobChoice) -> Vec<u8> {
+    let paused = Paused {
+        who: audit::who(),
+        when: jiff::Timestamp::now().to_string(),
+        why: choice.act.why.clone().unwrap_or_default(),
+    };
+    serde_json::to_vec_pretty(&paused).unwrap_or_default()
+}
+
+/// Shows a file in a job's control directory in one step.
+pub(crate) fn put(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let control = dir.join(CONTROL);
+    RealFs.ensure_dir(&control)?;
+    let draft = control.join(format!(".{name}.{}.tmp", std::process::id()));
+    RealFs.write_durable(&draft, bytes)?;
+    RealFs.rename(&draft, &control.join(name))?;
+    RealFs.sync_dir(&control)
+}

@@ -383,6 +383,10 @@ impl Fs for Counted {
         self.time("lock", path, |fs| fs.lock(path))
     }
 
+    fn is_one_machines(&self, path: &Path) -> bool {
+        self.fs.is_one_machines(path)
+    }
+
     fn room(&self, path: &Path) -> io::Result<Room> {
         self.time("room", path, |fs| fs.room(path))
     }

@@ -172,6 +172,10 @@ fn machine(desk: &Desk, survey: &Survey, report: &mut Report) {
             "there are no work directories yet: ecluse init",
         ),
     }
+    let stages: Vec<String> = survey.stages.iter().map(|view| view.name.clone()).collect();
+    if let Some(what) = desk.clock_trouble(&stages) {
+        report.add(Grade::Warning, what);
+    }
     let held: u64 = survey
         .stages
         .iter()

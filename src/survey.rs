@@ -114,6 +114,14 @@ impl Desk {
         one_for_all(&mut survey.needs_you);
         let names: Vec<String> = survey.stages.iter().map(|view| view.name.clone()).collect();
         survey.needs_you.append(&mut survey.holdings.needs(self));
+        if let Some((stage, what)) = names.first().zip(self.clock_trouble(&names)) {
+            survey.needs_you.push(Need {
+                stage: stage.clone(),
+                parcel: None,
+                what,
+                command: "set the clock of this host or of the file server".into(),
+            });
+        }
         if only.is_none_or(|only| only == ecluse_crawl::Crawl::NAME) {
             survey.jobs = self.unfinished_jobs()?;
             let mut needs = self.needs_of_jobs(&survey.jobs)?;
@@ -126,6 +134,20 @@ impl Desk {
         // What goes on by itself comes last.
         survey.needs_you.append(&mut waiting);
         Ok(survey)
+    }
+
+    /// Says by how much this host's clock differs from the file system's, when it is too much.
+    pub(crate) fn clock_trouble(&self, stages: &[String]) -> Option<String> {
+        let mut skews = stages.iter().filter_map(|name| self.yard.clock_skew(name));
+        let skew = skews.next()?;
+        if skew.unsigned_abs() <= ecluse_spool::CLOCK_SKEW_LIMIT.as_secs() {
+            return None;
+        }
+        let side = if skew > 0 { "ahead of" } else { "behind" };
+        let by = show::age(skew.unsigned_abs());
+        Some(format!(
+            "this host's clock is {by} {side} the file system's"
+        ))
     }
 
     /// Looks at one stage.

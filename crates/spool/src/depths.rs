@@ -10,6 +10,7 @@ use crate::error::{At, Result};
 use crate::fs::{Fs, Kind, Room};
 use crate::name::{Deferred, Entry};
 use crate::scan::is_shard;
+use crate::worker::LeaseNote;
 use crate::yard::{StageDir, Yard};
 
 /// How many entries are looked at for the age of the oldest; above that it is a lower bound.
@@ -101,7 +102,7 @@ pub struct WorkerView {
     pub id: String,
     /// Whether it lives, as far as can be told.
     pub alive: bool,
-    /// How long ago its heartbeat was, by the wall clock: to be shown, never to be acted on.
+    /// How long ago its heartbeat was, by the file system's clock: to be shown, never to be acted on.
     pub silent: std::time::Duration,
     /// What it says of itself.
     pub note: Note,
@@ -170,7 +171,7 @@ impl Yard {
             paused: self.paused(stage)?,
             ..Depths::default()
         };
-        let now_ns = i128::from((self.wall)()) * 1_000_000;
+        let now_ns = self.now_ns(&dir);
         let mut ages = Ages { looked: 0, now_ns };
         self.each_ready(&dir, &mut |path, name, kind| match Entry::parse(name)
             .filter(|_| kind == Kind::Dir)
@@ -232,41 +233,49 @@ impl Yard {
 
     /// Lists the workers of a stage and tells which of them live.
     ///
-    /// On this host a living worker holds its lock; of another host's it is known only that its
-    /// lease moved within `lease`.
+    /// A living worker holds its lock, where that tells something and we may ask; of another it is
+    /// known only that its heartbeat moved within `lease`.
     pub fn workers(&self, stage: &str, lease: std::time::Duration) -> Result<Vec<WorkerView>> {
-        let claim = self.stage(stage).claim();
-        let now_ns = i128::from((self.wall)()) * 1_000_000;
+        let dir = self.stage(stage);
+        let now_ns = self.now_ns(&dir);
         let mut workers = Vec::new();
         for (id, note) in self.notes(stage)? {
-            let path = claim.join(&id).join(".lease");
+            let path = dir.claim().join(&id).join(".lease");
             let Ok(stat) = self.fs.stat(&path) else {
                 continue;
             };
-            let here = crate::WorkerId::parse(std::ffi::OsStr::new(&id))
-                .is_some_and(|worker| worker.host() == self.host.name);
-            let alive = if here {
-                matches!(self.fs.lock(&path), Ok(None))
-            } else {
-                now_ns - stat.mtime_ns < lease.as_nanos() as i128
-            };
             let silent = u64::try_from((now_ns - stat.mtime_ns).max(0)).unwrap_or(u64::MAX);
+            let silent = std::time::Duration::from_nanos(silent);
+            // A reader without the right to write may not ask for the lock: that says nothing.
+            let alive = self.has_lock(&path).unwrap_or(silent < lease);
             workers.push(WorkerView {
                 id,
                 alive,
-                silent: std::time::Duration::from_nanos(silent),
+                silent,
                 note,
             });
         }
         Ok(workers)
     }
 
+    /// Tells whether a worker holds the lock of its lease; `None` where that cannot be told.
+    fn has_lock(&self, lease: &std::path::Path) -> Option<bool> {
+        let bytes = self.fs.read(lease, 1 << 16).ok()?;
+        let worker: LeaseNote = serde_json::from_slice(&bytes).ok()?;
+        let is_one_machines = || self.fs.is_one_machines(lease);
+        if !self.host.knows_lock_of(&worker, is_one_machines) {
+            return None;
+        }
+        self.fs.lock(lease).ok().map(|lock| lock.is_none())
+    }
+
     /// Counts the receipts of a stage that are younger than `within`, and tells how long ago the
     /// last one came. Many are estimated from some of the shards.
     pub fn throughput(&self, stage: &str, within: std::time::Duration) -> Result<Throughput> {
         const LOOKS: usize = 4000;
-        let receipts = self.stage(stage).receipts();
-        let now_ns = i128::from((self.wall)()) * 1_000_000;
+        let dir = self.stage(stage);
+        let receipts = dir.receipts();
+        let now_ns = self.now_ns(&dir);
         let fresh = |stat: &crate::Stat| now_ns - stat.mtime_ns < within.as_nanos() as i128;
         let mut shards = Vec::new();
         let mut newest = None;
@@ -317,8 +326,9 @@ impl Yard {
 
     /// Removes what was being built in `tmp/` and has been left for longer than `age`.
     pub fn sweep(&self, stage: &str, age: std::time::Duration) -> Result<usize> {
-        let tmp = self.stage(stage).tmp();
-        let now_ns = i128::from((self.wall)()) * 1_000_000;
+        let dir = self.stage(stage);
+        let tmp = dir.tmp();
+        let now_ns = self.now_ns(&dir);
         let mut removed = 0;
         for (name, _) in self.list(&tmp)? {
             // A parcel under way from another file system is no rubbish: its sender shows it yet.

@@ -129,6 +129,9 @@ pub trait Fs: Send + Sync + 'static {
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lease>>>;
     /// Tells the room left on the file system of `path`.
     fn room(&self, path: &Path) -> io::Result<Room>;
+    /// Tells whether the file system of `path` is known to be used by one machine at a time, which
+    /// then knows of every lock.
+    fn is_one_machines(&self, path: &Path) -> bool;
 
     /// Writes a small file that must not exist yet.
     fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -420,6 +423,20 @@ impl Fs for RealFs {
             total: s.f_blocks * s.f_frsize,
             free_inodes: (s.f_files > 0).then_some(s.f_favail),
         })
+    }
+
+    fn is_one_machines(&self, path: &Path) -> bool {
+        const LOCAL: [u64; 7] = [
+            0xef53,      // ext4
+            0x5846_5342, // XFS
+            0x9123_683e, // btrfs
+            0x2fc1_2fc1, // ZFS
+            0xf2f5_2010, // F2FS
+            0x0102_1994, // tmpfs
+            0x794c_7630, // overlay, whose upper layer lies on one of these
+        ];
+        rustix::fs::statfs(path)
+            .is_ok_and(|stat| LOCAL.contains(&((stat.f_type as u64) & 0xffff_ffff)))
     }
 }
 

@@ -152,7 +152,7 @@ fn old_receipts(
     age: Duration,
 ) -> Result<Vec<(ParcelId, std::path::PathBuf)>> {
     let fs = &*yard.fs;
-    let now = i128::from((yard.wall)()) * 1_000_000;
+    let now = yard.now_ns(stage);
     let receipts = stage.receipts();
     let mut old = Vec::new();
     for (shard, kind) in fs.list(&receipts).at("list", &receipts)? {

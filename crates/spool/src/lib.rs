@@ -12,6 +12,7 @@
 //!   is by path.
 
 mod adopt;
+mod clock;
 mod commit;
 mod depths;
 mod error;
@@ -33,6 +34,7 @@ mod worker;
 mod yard;
 
 pub use adopt::Adopted;
+pub use clock::CLOCK_SKEW_LIMIT;
 pub use commit::{Finish, Work};
 pub use depths::{Blocked, Depths, Floor, Marks, Note, Paused, Throughput, WorkerView};
 pub use error::{Result, SpoolError};

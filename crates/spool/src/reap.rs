@@ -8,7 +8,6 @@
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use crate::error::{At, Result, SpoolError};
 use crate::failpoint::{after, mutant};
@@ -59,6 +58,7 @@ impl Worker {
             recovered.workers += 1;
         }
         self.take_over_graves(&mut recovered)?;
+        self.seen_leases.end_round();
         Ok(recovered)
     }
 
@@ -98,10 +98,9 @@ impl Worker {
         Ok(())
     }
 
-    /// Tells whether a worker of this stage can be taken for dead.
-    ///
-    /// On this host: its lock is free, or the host was booted since. From elsewhere: its lease has
-    /// not moved for the lease time of our own monotonic clock. No two wall clocks are compared.
+    /// Tells whether a worker of this stage can be taken for dead: its lock is free where that tells
+    /// something, or its heartbeat has not moved for the lease time of our own monotonic clock. No
+    /// two wall clocks are compared.
     fn is_dead(&mut self, worker: &WorkerId) -> Result<bool> {
         let lease = self.stage.home(worker).join(".lease");
         let note: Option<LeaseNote> = match self.fs.read(&lease, 1 << 16) {
@@ -110,14 +109,8 @@ impl Worker {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
             Err(e) => return Err(e).at("read", &lease),
         };
-        let host = &self.yard.host;
-        if let Some(note) = &note
-            && note.host == host.name
-            && note.machine == host.machine
-        {
-            if note.boot != host.boot {
-                return Ok(true);
-            }
+        let is_one_machines = || self.fs.is_one_machines(&lease);
+        if note.is_some_and(|note| self.yard.host.knows_lock_of(&note, is_one_machines)) {
             return match self.fs.lock(&lease) {
                 Ok(lock) => Ok(lock.is_some()),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
@@ -129,14 +122,9 @@ impl Worker {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
             Err(e) => return Err(e).at("look at", &lease),
         };
-        let seen = self
-            .seen_leases
-            .entry(worker.to_string())
-            .or_insert_with(|| (mtime, Instant::now()));
-        if seen.0 != mtime {
-            *seen = (mtime, Instant::now());
-        }
-        Ok(seen.1.elapsed() >= self.limits.lease)
+        let now = (self.yard.monotonic)();
+        let seen = &mut self.seen_leases;
+        Ok(seen.is_at_rest(worker.as_str(), mtime, self.limits.lease, now))
     }
 
     /// Puts everything this worker holds where it belongs: what is committed goes on, the rest goes

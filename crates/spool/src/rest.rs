@@ -37,26 +37,17 @@ impl<Key, Look> Default for RestWatch<Key, Look> {
 }
 
 impl<Key: Eq + Hash, Look: PartialEq> RestWatch<Key, Look> {
-    /// Takes note of how a file looks at `now`; tells whether it has looked so for `rest`. One that
-    /// is at rest is watched no longer.
+    /// Takes note of how a file looks at `now`; tells whether it has looked so for `rest`.
     pub fn is_at_rest<Name>(&mut self, key: &Name, look: Look, rest: Duration, now: Instant) -> bool
     where
         Name: Eq + Hash + ToOwned<Owned = Key> + ?Sized,
         Key: Borrow<Name>,
     {
-        if rest.is_zero() {
-            self.seen.remove(key);
-            return true;
-        }
         let round = self.round;
         match self.seen.get_mut(key) {
             Some(seen) if seen.look == look => {
                 seen.round = round;
-                let is_at_rest = now.saturating_duration_since(seen.since) >= rest;
-                if is_at_rest {
-                    self.seen.remove(key);
-                }
-                is_at_rest
+                now.saturating_duration_since(seen.since) >= rest
             }
             Some(seen) => {
                 *seen = Seen {
@@ -64,7 +55,7 @@ impl<Key: Eq + Hash, Look: PartialEq> RestWatch<Key, Look> {
                     since: now,
                     round,
                 };
-                false
+                rest.is_zero()
             }
             None => {
                 if self.seen.len() < WATCHED {
@@ -75,7 +66,7 @@ impl<Key: Eq + Hash, Look: PartialEq> RestWatch<Key, Look> {
                     };
                     self.seen.insert(key.to_owned(), seen);
                 }
-                false
+                rest.is_zero()
             }
         }
     }
@@ -85,15 +76,6 @@ impl<Key: Eq + Hash, Look: PartialEq> RestWatch<Key, Look> {
         let round = self.round;
         self.seen.retain(|_, seen| seen.round == round);
         self.round += 1;
-    }
-
-    /// Watches a file no longer.
-    pub fn forget<Name>(&mut self, key: &Name)
-    where
-        Name: Eq + Hash + ?Sized,
-        Key: Borrow<Name>,
-    {
-        self.seen.remove(key);
     }
 
     /// Tells whether a file is watched; one is not when there was no room.
@@ -129,7 +111,6 @@ mod tests {
         let last = start + REST / 2 * 99;
         assert!(!watch.is_at_rest("a", 99, REST, last + REST - Duration::from_millis(1)));
         assert!(watch.is_at_rest("a", 99, REST, last + REST));
-        assert_eq!(watch.watched().count(), 0);
     }
 
     #[test]
@@ -151,15 +132,16 @@ mod tests {
             assert!(!watch.is_at_rest(&key, 1, REST, now));
         }
         assert_eq!(watch.watched().count(), WATCHED);
-        let rested = |watch: &mut RestWatch<u64, u64>, now| {
-            (0..all)
-                .filter(|key| watch.is_at_rest(key, 1, REST, now))
-                .count()
-        };
-        assert_eq!(rested(&mut watch, now + REST), WATCHED);
-        // A second look would take those for new; they are gone by then.
+        watch.end_round();
+        // Those at rest are taken; then there is room for the others.
+        for key in 0..all {
+            let is_at_rest = watch.is_at_rest(&key, 1, REST, now + REST);
+            assert_eq!(is_at_rest, key < WATCHED as u64);
+        }
+        watch.end_round();
         watch.end_round();
         for key in WATCHED as u64..all {
+            assert!(!watch.is_at_rest(&key, 1, REST, now + REST));
             assert!(watch.is_at_rest(&key, 1, REST, now + REST * 2));
         }
     }

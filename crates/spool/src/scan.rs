@@ -111,7 +111,7 @@ impl Worker {
     /// Returns the oldest of these waiting parcels and its age, as it lies on disk, by the clock of the file system: no
     /// restart makes it younger, and no other clock is asked.
     pub fn oldest(&self, waiting: &[Waiting]) -> Result<Option<(ParcelId, Duration)>> {
-        let now_ns = self.yard.file_system_now(&self.home.join(".lease"))?;
+        let now_ns = self.yard.now_ns(&self.stage);
         let mut oldest: Option<(&ParcelId, i128)> = None;
         for waiting in waiting {
             let path = waiting.path(&self.stage);
@@ -145,27 +145,39 @@ impl Worker {
         Ok(Share { before, workers })
     }
 
-    /// Brings deferred parcels that are due back to `ready/`, and says when the next one is.
+    /// Brings deferred parcels that are due back to `ready/`, and says when the next one is, in
+    /// Unix seconds of the file system's clock.
     ///
-    /// One due later than any back-off could have said was deferred before the clock went back: it
-    /// is taken for due.
+    /// One due later than any back-off goes was deferred by a clock that was wrong. It is taken once
+    /// this process has seen it lie there for the longest wait: taken at once, two hosts whose
+    /// clocks differ would take it from each other without end.
     pub fn undefer(&mut self) -> Result<Option<u64>> {
         let deferred = self.stage.deferred();
-        let now = self.yard.now_seconds();
-        let horizon = now + self.limits.retry_longest.as_secs().saturating_mul(5) / 4 + 2;
+        let now = self.yard.now_seconds(&self.stage.name);
+        let longest = self.limits.retry_longest;
+        let horizon = now + longest.as_secs().saturating_mul(5) / 4 + 2;
         let mut next: Option<u64> = None;
         for (name, kind) in self.fs.list(&deferred).at("list", &deferred)? {
             let Some(waiting) = Deferred::parse(&name).filter(|_| kind == Kind::Dir) else {
                 continue;
             };
-            if waiting.due > now && waiting.due <= horizon {
-                next = Some(next.map_or(waiting.due, |next| next.min(waiting.due)));
+            let is_far = waiting.due > horizon;
+            let is_due = if is_far {
+                let seen_at = (self.yard.monotonic)();
+                self.seen_far.is_at_rest(&name, (), longest, seen_at)
+            } else {
+                waiting.due <= now
+            };
+            if !is_due {
+                let due = waiting.due.min(horizon);
+                next = Some(next.map_or(due, |next| next.min(due)));
                 continue;
             }
             let slot = self.yard.ready_slot(&self.stage, &waiting.entry);
             self.put_back(&deferred.join(&name), &slot)?;
             after("undeferred");
         }
+        self.seen_far.end_round();
         Ok(next)
     }
 }

@@ -78,7 +78,7 @@ impl Worker {
 
     fn defer(&mut self, parcel: &Parcel, entry: &Entry, reason: &str) -> Result<Setback> {
         let mut trouble = read_trouble(&*self.fs, &parcel.path, &self.stage.name);
-        let now = self.yard.now_seconds();
+        let now = self.yard.now_seconds(&self.stage.name);
         if trouble.deferrals == 0 {
             trouble.since = now;
         }

@@ -1,12 +1,12 @@
 //! One worker: born locked, claims by rename, lets go of everything when it dies.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,7 @@ pub struct Limits {
     pub retry_longest: Duration,
     /// A parcel deferred for longer than this altogether is held.
     pub retry_limit: Duration,
-    /// A worker of another host whose lease has not moved for so long is dead.
+    /// A worker whose heartbeat has not moved for so long is dead, where its lock does not tell.
     pub lease: Duration,
     /// A dropped file at rest for so long is adopted.
     pub settle: Duration,
@@ -96,7 +96,10 @@ pub struct Worker {
     pub(crate) sheets: u32,
     /// Directories that took something over and are not known to be durable.
     pub(crate) touched: BTreeSet<PathBuf>,
-    pub(crate) seen_leases: HashMap<String, (i128, Instant)>,
+    /// Heartbeats of workers whose locks tell nothing here.
+    pub(crate) seen_leases: RestWatch<String, i128>,
+    /// Deferred parcels that are due later than any back-off goes.
+    pub(crate) seen_far: RestWatch<std::ffi::OsString, ()>,
     pub(crate) seen_drops: RestWatch<std::ffi::OsString, DropLook>,
     pub(crate) signs: Signs,
     /// Parcels held without a verdict of the stage, not yet told.
@@ -197,7 +200,8 @@ impl Worker {
             version: version.to_owned(),
             sheets: 0,
             touched: BTreeSet::new(),
-            seen_leases: HashMap::new(),
+            seen_leases: RestWatch::default(),
+            seen_far: RestWatch::default(),
             seen_drops: RestWatch::default(),
             signs: Signs::default(),
             held_unasked: Vec::new(),
@@ -307,7 +311,7 @@ impl Worker {
             Standing::Spoken => {
                 tracing::info!(parcel = %entry.id, "a batch under way may have a copy of it");
                 let deferred = Deferred {
-                    due: self.yard.now_seconds() + 2,
+                    due: self.yard.now_seconds(&self.stage.name) + 2,
                     entry: Entry {
                         id: entry.id.clone(),
                         attempts: entry.attempts.saturating_sub(1),

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::clock::LastReading;
 use crate::error::{At, Result, SpoolError};
 use crate::fs::{Fs, Kind, RealFs};
 use crate::name::{Entry, ParcelId, WorkerId};
+use crate::worker::LeaseNote;
 
 /// Who this machine is, as far as leases are concerned.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,10 +42,31 @@ impl Host {
             pid: std::process::id(),
         }
     }
+
+    /// Tells whether the lock of a worker's lease shows that the worker lives; if not, only its
+    /// heartbeat does. `is_one_machines`: no second machine can use the file system.
+    ///
+    /// * The same host and boot: one kernel, which knows who holds a lock.
+    /// * The same host booted again: its old workers are dead, but two machines copied from one
+    ///   image have the same name and machine-id, and a network file system may be mounted so that
+    ///   a machine does not see the locks of others (`nolock`, `local_lock=all`). So only where no
+    ///   other machine could be meant.
+    /// * Without a machine-id, two hosts of one name cannot be told apart.
+    pub(crate) fn knows_lock_of(
+        &self,
+        worker: &LeaseNote,
+        is_one_machines: impl FnOnce() -> bool,
+    ) -> bool {
+        if worker.host != self.name || worker.machine != self.machine {
+            return false;
+        }
+        let is_same_boot = !self.boot.is_empty() && worker.boot == self.boot;
+        is_same_boot || (!self.machine.is_empty() && is_one_machines())
+    }
 }
 
-/// The wall clock, in milliseconds since 1970. Only names and receipts use it, never a decision
-/// about another worker's life.
+/// The wall clock, in milliseconds since 1970. For texts that people read: what is decided goes by
+/// the file system's clock or the monotonic one.
 pub type Wall = Arc<dyn Fn() -> u64 + Send + Sync>;
 /// The clock of this process that never goes back: what waits are measured with.
 pub type Monotonic = Arc<dyn Fn() -> Instant + Send + Sync>;
@@ -59,6 +82,7 @@ pub struct Yard {
     pub host: Host,
     pub(crate) wall: Wall,
     pub(crate) monotonic: Monotonic,
+    pub(crate) reading: LastReading,
     pub(crate) dice: Dice,
     sharded: Arc<Mutex<HashMap<String, (bool, Instant)>>>,
 }
@@ -83,6 +107,7 @@ impl Yard {
             host,
             wall,
             monotonic: Arc::new(Instant::now),
+            reading: Arc::default(),
             dice,
             sharded: Arc::default(),
         }
@@ -180,18 +205,6 @@ impl Yard {
     pub(crate) fn now_text(&self) -> String {
         let millis = i64::try_from((self.wall)()).unwrap_or(i64::MAX);
         jiff::Timestamp::from_millisecond(millis).map_or_else(|_| String::new(), |t| t.to_string())
-    }
-
-    /// Returns the present time by the clock that gives the files of this file system their times, in nanoseconds: that of
-    /// a file of the caller's own, touched now. Ages on disk are told by it; on a network file system it is the server's.
-    pub(crate) fn file_system_now(&self, file: &Path) -> Result<i128> {
-        self.fs.touch(file).at("touch", file)?;
-        Ok(self.fs.stat(file).at("look at", file)?.mtime_ns)
-    }
-
-    /// Returns the present time in Unix seconds.
-    pub(crate) fn now_seconds(&self) -> u64 {
-        (self.wall)() / 1000
     }
 
     /// Returns where a parcel waits in a stage: in its shard when the stage is sharded.

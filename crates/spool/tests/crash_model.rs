@@ -7,6 +7,7 @@
 
 mod model {
     pub(crate) mod chain;
+    mod clocks;
     pub(crate) mod disk;
     pub(crate) mod explore;
     pub(crate) mod fs;

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use ecluse_spool::{
     Blocked, Entry, Finish, Floor, Gift, Host, Limits, Marks, Outbox, Parcel, ParcelId, RealFs,
-    Setback, SpoolError, State, Verdict, Waiting, Work, Worker, Yard,
+    SpoolError, State, Waiting, Work, Worker, Yard,
 };
 
 fn limits() -> Limits {
@@ -361,56 +361,6 @@ fn a_late_copy_is_dropped_and_another_content_of_that_name_is_held() {
 }
 
 #[test]
-fn deferral_waits_and_survives_a_clock_set_back() {
-    let root = tempfile::tempdir().unwrap();
-    let now = Arc::new(std::sync::atomic::AtomicU64::new(1_800_000_000_000));
-    let clock = Arc::clone(&now);
-    let template = Yard::open(&root.path().join("work"));
-    let yard = Yard::with(
-        Arc::new(RealFs),
-        template.work(),
-        template.host.clone(),
-        Arc::new(move || clock.load(std::sync::atomic::Ordering::Relaxed)),
-        Arc::new(|| 500),
-    );
-    let id = give(&yard, "one", root.path(), "a.txt", "hello");
-    let mut one = worker(&yard, "one", &["two"]);
-    let parcel = claim_one(&mut one);
-    let verdict = Verdict::Defer {
-        reason: "503".into(),
-    };
-    let Setback::DeferredUntil(due) = one.fail(parcel, &verdict).unwrap() else {
-        panic!("not deferred");
-    };
-    assert_eq!(due, 1_800_000_030);
-    assert_eq!(one.undefer().unwrap(), Some(due));
-    assert!(one.scan().unwrap().waiting.is_empty());
-    now.store((due + 1) * 1000, std::sync::atomic::Ordering::Relaxed);
-    assert_eq!(one.undefer().unwrap(), None);
-    let parcel = claim_one(&mut one);
-    assert_eq!(parcel.attempt(), 1, "a deferral is no attempt");
-    let Setback::DeferredUntil(due) = one.fail(parcel, &verdict).unwrap() else {
-        panic!("not deferred");
-    };
-    assert_eq!(due, 1_800_000_031 + 60, "the second wait is longer");
-    // The clock goes back a day: the parcel must not wait a day and an hour.
-    now.store(1_799_900_000_000, std::sync::atomic::Ordering::Relaxed);
-    assert_eq!(one.undefer().unwrap(), None);
-    let places = yard.locate(&["one".into()], &id).unwrap();
-    assert_eq!(places[0].state, State::Ready);
-    // Deferred for longer than the limit: a person must look.
-    let parcel = claim_one(&mut one);
-    now.store(1_900_000_000_000, std::sync::atomic::Ordering::Relaxed);
-    assert_eq!(one.fail(parcel, &verdict).unwrap(), Setback::Held);
-    let why = yard.why("one", &id).unwrap().unwrap();
-    assert!(
-        why.reason.starts_with("deferred 3 times: 503"),
-        "{}",
-        why.reason
-    );
-}
-
-#[test]
 fn hostile_names_are_adopted_under_safe_ones_and_links_are_refused() {
     let root = tempfile::tempdir().unwrap();
     let yard = Yard::open(&root.path().join("work"));
@@ -553,12 +503,11 @@ fn a_reason_without_a_held_parcel_is_none() {
 }
 
 #[test]
-fn a_copy_for_another_disk_is_not_swept_while_its_sender_has_still_to_show_it() {
+fn a_host_whose_clock_is_years_ahead_sweeps_nothing_early() {
     let root = tempfile::tempdir().unwrap();
     let yard = Yard::open(&root.path().join("work"));
     let tmp = yard.init("two").unwrap().tmp();
-    fs::create_dir(tmp.join("sent-00000000000000ab")).unwrap();
-    fs::create_dir(tmp.join("copy-00000000000000ab")).unwrap();
+    fs::create_dir(tmp.join("give-00000000000000ab")).unwrap();
     let years_later = Arc::new(|| 4_000_000_000_000);
     let yard = Yard::with(
         Arc::new(RealFs),
@@ -567,8 +516,9 @@ fn a_copy_for_another_disk_is_not_swept_while_its_sender_has_still_to_show_it() 
         years_later,
         Arc::new(|| 7),
     );
-    assert_eq!(yard.sweep("two", limits().tmp_age).unwrap(), 1);
-    assert_eq!(names(&tmp), ["sent-00000000000000ab"]);
+    assert_eq!(yard.sweep("two", limits().tmp_age).unwrap(), 0);
+    assert_eq!(yard.depths("two").unwrap().ready, 0);
+    assert_eq!(yard.sweep("two", Duration::ZERO).unwrap(), 1);
 }
 
 #[test]

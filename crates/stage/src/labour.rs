@@ -592,9 +592,7 @@ impl<Kind: Stage> Labour<Kind> {
             wait = wait.min(self.settings.settle.0.max(Duration::from_millis(20)));
         }
         if let Some(due) = self.next_due {
-            let now = std::time::SystemTime::now()
-                .duration_since(std::time::UNIX_EPOCH)
-                .map_or(0, |since| since.as_secs());
+            let now = self.hands.yard.now_seconds(self.hands.post.name);
             wait =
                 wait.min(Duration::from_secs(due.saturating_sub(now)) + Duration::from_millis(50));
         }
@@ -704,9 +702,7 @@ impl<Kind: Stage> Labour<Kind> {
         if self.noted.state == state && self.noted.why == why && self.noted.parcel == parcel {
             return;
         }
-        let since = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs());
+        let since = self.hands.yard.now_seconds(self.hands.post.name);
         self.noted = Note {
             state: state.to_owned(),
             why: why.to_owned(),

@@ -209,17 +209,14 @@ impl Harvested {
         if self.ticketed.get(&path) == Some(&identity) {
             return;
         }
-        if is_whole {
-            self.settling.forget(&path);
-        } else {
-            let is_at_rest =
-                self.settling
-                    .is_at_rest(path.as_path(), identity, self.settle, look.now);
-            if !is_at_rest {
-                look.settling += 1;
-                self.unwatched += usize::from(!self.settling.watches(path.as_path()));
-                return;
-            }
+        let is_at_rest = is_whole || {
+            let (path, rest) = (path.as_path(), self.settle);
+            self.settling.is_at_rest(path, identity, rest, look.now)
+        };
+        if !is_at_rest {
+            look.settling += 1;
+            self.unwatched += usize::from(!self.settling.watches(path.as_path()));
+            return;
         }
         look.found.push(Found {
             key: (path, identity),

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ecluse_spool::{
     FileEntry, Fs, Host, Limits, Manifest, Outbox, Parcel, ParcelId, Result, SpoolError, Verdict,
@@ -735,15 +735,21 @@ fn broken(source: std::io::Error) -> SpoolError {
 
 /// Returns the yard of one host on a model disk.
 pub(crate) fn yard(process: &Process, host: &str) -> Yard {
-    let (lives, boots) = {
+    yard_ahead(process, host, 0)
+}
+
+/// Returns the yard of a host whose wall clock is ahead of the disk's, or behind.
+pub(crate) fn yard_ahead(process: &Process, host: &str, ahead_ms: i64) -> Yard {
+    let (lives, boots, start_ms) = {
         let disk = process.disk();
-        (disk.lives, disk.boots)
+        (disk.lives, disk.boots, disk.outside.clock_ms)
     };
-    let clock = process.clone();
+    let (wall, monotonic) = (process.clone(), process.clone());
     let salt = host
         .bytes()
         .fold(0, |salt: u64, b| salt * 31 + u64::from(b));
     let dice = std::sync::Mutex::new(Dice(u64::from(lives) << 32 | salt));
+    let start = Instant::now();
     Yard::with(
         Arc::new(process.clone()),
         Path::new(WORK),
@@ -753,7 +759,10 @@ pub(crate) fn yard(process: &Process, host: &str) -> Yard {
             machine: host.to_owned(),
             pid: lives,
         },
-        Arc::new(move || clock.disk().outside.clock_ms),
+        Arc::new(move || wall.disk().outside.clock_ms.saturating_add_signed(ahead_ms)),
         Arc::new(move || dice.lock().unwrap().next()),
     )
+    .with_monotonic(Arc::new(move || {
+        start + Duration::from_millis(monotonic.disk().outside.clock_ms - start_ms)
+    }))
 }

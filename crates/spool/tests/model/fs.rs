@@ -45,6 +45,10 @@ pub(crate) struct Process {
     syncs: Arc<Mutex<Vec<usize>>>,
     turn: Option<(Arc<Turns>, usize)>,
     backwards: bool,
+    /// A network file system mounted so that machines do not see each other's locks.
+    network: bool,
+    /// May look and change nothing.
+    reader: bool,
 }
 
 /// Whether a call changes what is on the disk, or what a crash leaves of it.
@@ -73,7 +77,21 @@ impl Process {
             syncs: Arc::default(),
             turn: None,
             backwards,
+            network: false,
+            reader: false,
         }
+    }
+
+    /// Makes the disk a network file system mounted without common locks.
+    pub(crate) fn on_network(mut self) -> Self {
+        self.network = true;
+        self
+    }
+
+    /// Lets the process look and change nothing.
+    pub(crate) fn as_reader(mut self) -> Self {
+        self.reader = true;
+        self
     }
 
     /// Keeps the disk as it is before every change.
@@ -140,6 +158,9 @@ impl Process {
         }
         if call.starts_with("sync") {
             self.syncs.lock().unwrap().push(number);
+        }
+        if self.reader && (effect == Effect::Changes || call == "lock") {
+            return Err(Errno::ACCESS.into());
         }
         let mut disk = self.disk();
         if effect == Effect::Changes
@@ -219,14 +240,20 @@ impl Fs for Process {
     }
 
     fn stat(&self, path: &Path) -> io::Result<Stat> {
-        let (inode, device, bytes, touched) = self.enter("stat", path, Reads)?.stat(path)?;
+        let disk = self.enter("stat", path, Reads)?;
+        let (inode, device, bytes, touched) = disk.stat(path)?;
+        // Of directories only the clock is asked for, right after they were made.
+        let time = match bytes {
+            Some(_) => i128::from(touched),
+            None => i128::from(disk.outside.clock_ms) * 1_000_000,
+        };
         Ok(Stat {
             kind: bytes.map_or(Kind::Dir, |_| Kind::File),
             inode,
             device: device as u64,
             bytes: bytes.unwrap_or(0),
-            mtime_ns: i128::from(touched),
-            ctime_ns: i128::from(touched),
+            mtime_ns: time,
+            ctime_ns: time,
         })
     }
 
@@ -276,6 +303,10 @@ impl Fs for Process {
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lease>>> {
         let mut disk = self.enter("lock", path, Reads)?;
         let token = disk.tick();
+        if self.network {
+            disk.stat(path)?;
+            return Ok(Some(Box::new(NoLock)));
+        }
         let Some(inode) = disk.lock(path, token)? else {
             return Ok(None);
         };
@@ -284,6 +315,10 @@ impl Fs for Process {
             inode,
             token,
         })))
+    }
+
+    fn is_one_machines(&self, _path: &Path) -> bool {
+        !self.network
     }
 
     fn room(&self, path: &Path) -> io::Result<Room> {
@@ -322,6 +357,11 @@ struct Lock {
 }
 
 impl Lease for Lock {}
+
+/// What a lock is worth that only its own machine knows of.
+struct NoLock;
+
+impl Lease for NoLock {}
 
 impl Drop for Lock {
     fn drop(&mut self) {

@@ -174,11 +174,7 @@ fn scan(page: &mut Page, dir: &Path) {
         fs::create_dir(ready.join(format!("BnF-145-412-20260312101500123-{number:05}-h~0")))
             .unwrap();
     }
-    let never = Limits {
-        shard_above: usize::MAX,
-        ..Limits::default()
-    };
-    let mut worker = Worker::open(&yard, "relay", &[], never, "bench").unwrap();
+    let mut worker = Worker::open(&yard, "relay", &[], Limits::default(), "bench").unwrap();
     let times: Vec<f64> = (0..5)
         .map(|_| {
             let began = Instant::now();

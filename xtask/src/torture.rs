@@ -453,9 +453,6 @@ batch       = {{ parcels = 40, wait = "100ms" }}
 [stage.relay]
 attempts = {RELAY_ATTEMPTS}
 
-[stage.split]
-shard-above = 60
-
 [log]
 format = "json"
 level  = "warn"

@@ -188,7 +188,6 @@ fn broken_rules(shell: &ShellSettings) -> Vec<(&'static str, String)> {
         ("attempts", u64::from(shell.attempts)),
         ("group.parcels", u64::from(shell.group.parcels)),
         ("batch.parcels", u64::from(shell.batch.parcels)),
-        ("shard-above", shell.shard_above),
     ] {
         rule(count > 0, key, "must be at least 1".to_owned());
     }

@@ -85,8 +85,6 @@ pub struct ShellSettings {
     pub group: Group,
     /// Parcels that a gathering stage takes together.
     pub batch: Group,
-    /// Waiting parcels above which the ready directory is sharded.
-    pub shard_above: u64,
     /// Age at which receipts are folded into the ledger.
     pub keep_receipts: Span,
     /// How long work in hand may go on after SIGTERM before it is given back.

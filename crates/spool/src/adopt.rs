@@ -364,7 +364,7 @@ mod tests {
         heir.recover().unwrap();
         let scan = heir.scan().unwrap();
         assert_eq!(scan.total, 1);
-        let path = scan.waiting[0].path(&heir.stage);
+        let path = heir.yard.ready_slot(&heir.stage, &scan.waiting[0].entry);
         assert!(path.join("a").exists());
         assert!(!path.join(TAKEN).exists());
     }

@@ -9,9 +9,8 @@ use crate::adopt::is_unfinished;
 use crate::error::{At, Result};
 use crate::fs::{Fs, Kind, Room};
 use crate::name::{Deferred, Entry};
-use crate::scan::is_shard;
 use crate::worker::LeaseNote;
-use crate::yard::{StageDir, Yard};
+use crate::yard::Yard;
 
 /// How many entries are looked at for the age of the oldest; above that it is a lower bound.
 const AGED: usize = 2000;
@@ -173,15 +172,15 @@ impl Yard {
         };
         let now_ns = self.now_ns(&dir);
         let mut ages = Ages { looked: 0, now_ns };
-        self.each_ready(&dir, &mut |path, name, kind| match Entry::parse(name)
-            .filter(|_| kind == Kind::Dir)
-        {
-            Some(_) => {
+        let ready = dir.ready();
+        for (name, kind) in self.list(&ready)? {
+            if Entry::parse(&name).is_some() && kind == Kind::Dir {
                 depths.ready += 1;
-                ages.look(&*self.fs, &path.join(name), &mut depths.oldest_ready);
+                ages.look(&*self.fs, &ready.join(&name), &mut depths.oldest_ready);
+            } else {
+                depths.refuse(&name, kind);
             }
-            None => depths.refuse(name, kind),
-        })?;
+        }
         let held = dir.held();
         for (name, kind) in self.list(&held)? {
             if Entry::parse(&name).is_some() && kind == Kind::Dir {
@@ -406,51 +405,20 @@ impl Yard {
 
     /// Counts what waits in a stage, no further than one past `enough`.
     fn count_ready(&self, stage: &str, enough: usize) -> Result<usize> {
-        let dir = self.stage(stage);
+        let ready = self.stage(stage).ready();
         let mut waiting = 0;
-        let mut shards = Vec::new();
-        let mut count = |path: &std::path::Path, shards: &mut Vec<std::path::PathBuf>| {
-            let visited = self.fs.visit(path, &mut |name, kind| {
-                if kind == Kind::Dir && is_shard(name) {
-                    shards.push(path.join(name));
-                } else {
-                    waiting += 1;
-                }
-                if waiting > enough {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            });
-            match visited {
-                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-                other => other.at("count", path),
-            }
-        };
-        count(&dir.ready(), &mut shards)?;
-        for shard in std::mem::take(&mut shards) {
-            count(&shard, &mut Vec::new())?;
-        }
-        Ok(waiting)
-    }
-
-    pub(crate) fn each_ready(
-        &self,
-        dir: &StageDir,
-        see: &mut dyn FnMut(&std::path::Path, &std::ffi::OsStr, Kind),
-    ) -> Result<()> {
-        let ready = dir.ready();
-        for (name, kind) in self.list(&ready)? {
-            if kind == Kind::Dir && is_shard(&name) {
-                let shard = ready.join(&name);
-                for (name, kind) in self.list(&shard)? {
-                    see(&shard, &name, kind);
-                }
+        let visited = self.fs.visit(&ready, &mut |_, _| {
+            waiting += 1;
+            if waiting > enough {
+                ControlFlow::Break(())
             } else {
-                see(&ready, &name, kind);
+                ControlFlow::Continue(())
             }
+        });
+        match visited {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(0),
+            other => other.at("count", &ready).map(|()| waiting),
         }
-        Ok(())
     }
 
     /// Lists a directory that may not exist.

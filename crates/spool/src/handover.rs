@@ -287,7 +287,7 @@ impl Worker {
                 return self.check_fence();
             }
             // The next stage has never run here, or somebody took its directories away.
-            self.yard.remake(&dest, &slot)?;
+            self.yard.init(to)?;
             result = self.fs.rename(path, &slot);
         }
         match result {
@@ -413,7 +413,7 @@ impl Worker {
     ) -> Result<()> {
         let mut result = self.fs.rename(copy, slot);
         if matches!(&result, Err(e) if e.kind() == io::ErrorKind::NotFound) {
-            self.yard.remake(dest, slot)?;
+            self.yard.init(&dest.name)?;
             result = self.fs.rename(copy, slot);
         }
         match result {

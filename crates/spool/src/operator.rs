@@ -107,12 +107,8 @@ impl Yard {
             worker: None,
             path,
         };
-        self.each_ready(&dir, &mut |parent, name, _| {
-            if let Some(entry) = Entry::parse(name) {
-                see(place(State::Ready, entry, parent.join(name)));
-            }
-        })?;
         for (parent, state) in [
+            (dir.ready(), State::Ready),
             (dir.held(), State::Held),
             (self.discarded(stage), State::Discarded),
         ] {

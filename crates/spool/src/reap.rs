@@ -333,7 +333,7 @@ impl Worker {
                     if remade {
                         return Err(e).at("put back", path);
                     }
-                    self.yard.remake(&self.stage, &slot)?;
+                    self.yard.init(&self.stage.name)?;
                     remade = true;
                 }
                 Err(e) => return Err(e).at("put back", path),

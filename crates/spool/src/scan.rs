@@ -1,6 +1,6 @@
 //! The scan: what waits in a stage. Bells may ring or not; this is the truth.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::error::{At, Result};
 use crate::failpoint::after;
-use crate::fs::{Fs, Kind};
+use crate::fs::{Kind, gone};
 use crate::name::{Deferred, Entry, ParcelId, fnv1a, spread};
 use crate::worker::{Waiting, Worker, if_there};
 
@@ -72,27 +72,22 @@ impl Worker {
         };
         let ready = self.stage.ready();
         let mut shards = Vec::new();
-        visit_ready(&*self.fs, &ready, &mut |name, kind| {
-            if kind == Kind::Dir && is_shard(name) {
-                shards.push(name.to_owned());
-                return;
+        self.fs
+            .visit(&ready, &mut |name, kind| {
+                if kind == Kind::Dir && is_shard(name) {
+                    shards.push(name.to_owned());
+                } else {
+                    scan.see(&ready, name, kind, &mut keep);
+                }
+                ControlFlow::Continue(())
+            })
+            .at("scan", &ready)?;
+        for shard in shards {
+            for (name, kind) in self.move_up(&ready.join(shard))? {
+                scan.see(&ready, &name, kind, &mut keep);
             }
-            scan.see(&ready, name, kind, None, &mut keep);
-        })
-        .at("scan", &ready)?;
-        if shards.is_empty() && scan.total > self.limits.shard_above {
-            tracing::info!(waiting = scan.total, "splitting ready/ into shards");
-            self.yard.shard(&self.stage)?;
         }
         let seed = self.id.seed();
-        shards.sort_by_key(|shard| spread(shard_number(shard) ^ seed));
-        for shard in shards {
-            let dir = ready.join(&shard);
-            visit_ready(&*self.fs, &dir, &mut |name, kind| {
-                scan.see(&dir, name, kind, Some(&shard), &mut keep);
-            })
-            .at("scan", &dir)?;
-        }
         scan.waiting.append(&mut scan.of_others);
         scan.waiting.truncate(keep.names);
         // Two workers that walked the same listing in the same order, or each in its own to the
@@ -114,7 +109,7 @@ impl Worker {
         let now_ns = self.yard.now_ns(&self.stage);
         let mut oldest: Option<(&ParcelId, i128)> = None;
         for waiting in waiting {
-            let path = waiting.path(&self.stage);
+            let path = self.yard.ready_slot(&self.stage, &waiting.entry);
             // Another worker may have it by now.
             let Some(stat) = if_there(self.fs.stat(&path)).at("look at", &path)? else {
                 continue;
@@ -127,6 +122,26 @@ impl Worker {
             let age = u64::try_from((now_ns - mtime_ns).max(0)).unwrap_or(u64::MAX);
             (id.clone(), Duration::from_nanos(age))
         }))
+    }
+
+    /// Moves the parcels of a shard into `ready/` itself, removes the shard, and says what lay in it.
+    ///
+    /// Version 0.1 spread a crowd of waiting parcels over 256 such directories.
+    fn move_up(&mut self, shard: &Path) -> Result<Vec<(OsString, Kind)>> {
+        let mut moved = Vec::new();
+        for (name, kind) in self.list_if_there(shard)? {
+            if let Some(entry) = Entry::parse(&name) {
+                let slot = self.yard.ready_slot(&self.stage, &entry);
+                self.put_back(&shard.join(&name), &slot)?;
+                moved.push((name, kind));
+            }
+        }
+        // What is no parcel stays, and keeps the directory; another worker may have been quicker.
+        match self.fs.rmdir(shard) {
+            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            other => gone(other).at("remove", shard)?,
+        }
+        Ok(moved)
     }
 
     /// Returns which of the waiting parcels are this worker's to begin with.
@@ -183,14 +198,7 @@ impl Worker {
 }
 
 impl Scan {
-    fn see(
-        &mut self,
-        dir: &Path,
-        name: &OsStr,
-        kind: Kind,
-        shard: Option<&OsStr>,
-        keep: &mut Keep<'_, '_>,
-    ) {
+    fn see(&mut self, dir: &Path, name: &OsStr, kind: Kind, keep: &mut Keep<'_, '_>) {
         if name.as_bytes().starts_with(b".") {
             return;
         }
@@ -205,9 +213,7 @@ impl Scan {
             return;
         }
         match Entry::parse(name) {
-            // In another's shard nobody would look for it.
-            Some(entry) if shard.is_none_or(|shard| shard == entry.id.shard().as_str()) => {
-                let sharded = shard.is_some();
+            Some(entry) => {
                 self.total += 1;
                 if let Some(urgency) = &mut keep.urgency {
                     let urgency = urgency(&entry.id, &dir.join(name));
@@ -222,10 +228,10 @@ impl Scan {
                 }
                 let named = self.named(is_ours);
                 if named.len() < keep.names {
-                    named.push(Waiting { entry, sharded });
+                    named.push(Waiting { entry });
                 }
             }
-            _ => self.refuse(name),
+            None => self.refuse(name),
         }
     }
 
@@ -245,21 +251,8 @@ impl Scan {
     }
 }
 
-fn visit_ready(fs: &dyn Fs, dir: &Path, see: &mut dyn FnMut(&OsStr, Kind)) -> io::Result<()> {
-    fs.visit(dir, &mut |name, kind| {
-        see(name, kind);
-        ControlFlow::Continue(())
-    })
-}
-
 /// A shard is two hex digits; a parcel's entry always holds a `~`.
-pub(crate) fn is_shard(name: &OsStr) -> bool {
+fn is_shard(name: &OsStr) -> bool {
     let bytes = name.as_bytes();
     bytes.len() == 2 && bytes.iter().all(u8::is_ascii_hexdigit)
-}
-
-fn shard_number(name: &OsStr) -> u64 {
-    name.to_str()
-        .and_then(|name| u64::from_str_radix(name, 16).ok())
-        .unwrap_or(0)
 }

@@ -41,8 +41,6 @@ pub struct Limits {
     pub settle: Duration,
     /// How many waiting parcels a scan names; all are counted.
     pub names: usize,
-    /// Above so many entries `ready/` is split into shards.
-    pub shard_above: usize,
     /// Rubbish in `tmp/` older than this is removed; longer than anybody may take to build there.
     pub tmp_age: Duration,
 }
@@ -58,7 +56,6 @@ impl Default for Limits {
             lease: Duration::from_secs(300),
             settle: Duration::from_secs(10),
             names: 4096,
-            shard_above: 50_000,
             tmp_age: Duration::from_secs(36 * 3600),
         }
     }
@@ -248,7 +245,7 @@ impl Worker {
     /// # Errors
     /// [`SpoolError::Fenced`] when this worker was taken for dead.
     pub fn claim(&mut self, waiting: &Waiting) -> Result<Option<Parcel>> {
-        let from = waiting.path(&self.stage);
+        let from = self.yard.ready_slot(&self.stage, &waiting.entry);
         let entry = Entry {
             id: waiting.entry.id.clone(),
             attempts: waiting.entry.attempts.saturating_add(1),
@@ -478,19 +475,6 @@ impl Pulse {
 pub struct Waiting {
     /// The parcel and its attempts.
     pub entry: Entry,
-    /// Whether it lies in its shard.
-    pub sharded: bool,
-}
-
-impl Waiting {
-    pub(crate) fn path(&self, stage: &StageDir) -> PathBuf {
-        let mut path = stage.ready();
-        if self.sharded {
-            path.push(self.entry.id.shard());
-        }
-        path.push(self.entry.file_name());
-        path
-    }
 }
 
 /// What a look into a parcel's directory told: true while the parcel is in the same hands.

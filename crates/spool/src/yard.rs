@@ -1,9 +1,8 @@
 //! The yard: where every stage's work directory lies, and what all workers of a machine share.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use crate::clock::LastReading;
 use crate::error::{At, Result, SpoolError};
@@ -84,7 +83,6 @@ pub struct Yard {
     pub(crate) monotonic: Monotonic,
     pub(crate) reading: LastReading,
     pub(crate) dice: Dice,
-    sharded: Arc<Mutex<HashMap<String, (bool, Instant)>>>,
 }
 
 impl Yard {
@@ -109,7 +107,6 @@ impl Yard {
             monotonic: Arc::new(Instant::now),
             reading: Arc::default(),
             dice,
-            sharded: Arc::default(),
         }
     }
 
@@ -181,15 +178,6 @@ impl Yard {
         Ok(dir)
     }
 
-    /// Makes the directories of a stage again after `slot` was found without its own.
-    pub(crate) fn remake(&self, dir: &StageDir, slot: &Path) -> Result<()> {
-        self.init(&dir.name)?;
-        if let Some(parent) = slot.parent() {
-            self.fs.ensure_dir(parent).at("make", parent)?;
-        }
-        Ok(())
-    }
-
     /// Returns the device a directory lies on; refuses what is none, and a link to one.
     fn device_of(&self, path: &Path) -> Result<u64> {
         let stat = self.fs.stat(path).at("look at", path)?;
@@ -207,40 +195,9 @@ impl Yard {
         jiff::Timestamp::from_millisecond(millis).map_or_else(|_| String::new(), |t| t.to_string())
     }
 
-    /// Returns where a parcel waits in a stage: in its shard when the stage is sharded.
+    /// Returns where a parcel waits in a stage.
     pub(crate) fn ready_slot(&self, dir: &StageDir, entry: &Entry) -> PathBuf {
-        if self.is_sharded(dir) {
-            dir.ready().join(entry.id.shard()).join(entry.file_name())
-        } else {
-            dir.ready().join(entry.file_name())
-        }
-    }
-
-    /// Tells whether `ready/` of a stage has its shards; looks at most once a second.
-    fn is_sharded(&self, dir: &StageDir) -> bool {
-        let mut cache = match self.sharded.lock() {
-            Ok(cache) => cache,
-            Err(poisoned) => poisoned.into_inner(),
-        };
-        if let Some((sharded, seen)) = cache.get(&dir.name)
-            && (*sharded || seen.elapsed() < Duration::from_secs(1))
-        {
-            return *sharded;
-        }
-        // The last shard is made last: its presence says that all are there.
-        let sharded = self.fs.stat(&dir.ready().join("ff")).is_ok();
-        cache.insert(dir.name.clone(), (sharded, Instant::now()));
-        sharded
-    }
-
-    /// Splits `ready/` of a stage into 256 shards; parcels already waiting stay where they are.
-    pub(crate) fn shard(&self, dir: &StageDir) -> Result<()> {
-        for shard in 0..=255u8 {
-            let path = dir.ready().join(format!("{shard:02x}"));
-            self.fs.ensure_dir(&path).at("make", &path)?;
-        }
-        let ready = dir.ready();
-        self.fs.sync_dir(&ready).at("sync", &ready)
+        dir.ready().join(entry.file_name())
     }
 }
 

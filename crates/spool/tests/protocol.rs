@@ -152,7 +152,8 @@ fn fan_out_and_gather_name_everything_in_one_receipt() {
 
 /// Puts a parcel into `ready/` with a birth mark of its own.
 fn put(yard: &Yard, stage: &str, entry: &str, born: &str) {
-    let id = entry.split('~').next().unwrap();
+    let name = entry.rsplit('/').next().unwrap();
+    let id = name.split('~').next().unwrap();
     let dir = yard.init(stage).unwrap().ready().join(entry);
     fs::create_dir(&dir).unwrap();
     let manifest = format!(r#"{{"schema":1,"id":"{id}","kind":"k","born":"{born}","files":[]}}"#);
@@ -162,7 +163,6 @@ fn put(yard: &Yard, stage: &str, entry: &str, born: &str) {
 fn claim_entry(worker: &mut Worker, entry: &str) -> Parcel {
     let waiting = Waiting {
         entry: Entry::parse(entry.as_ref()).unwrap(),
-        sharded: false,
     };
     worker.claim(&waiting).unwrap().unwrap()
 }
@@ -616,30 +616,31 @@ fn the_age_of_what_waits_is_told_by_the_file_system_and_no_other_clock() {
     assert!(age >= day && age < day * 2, "{age:?}");
 }
 
+/// Version 0.1 spread what waits over 256 directories once there was a crowd.
 #[test]
-fn many_waiting_parcels_are_spread_over_shards() {
+fn parcels_in_shards_of_an_older_version_are_moved_up() {
     let root = tempfile::tempdir().unwrap();
     let yard = Yard::open(&root.path().join("work"));
-    let few = Limits {
-        shard_above: 10,
-        ..limits()
-    };
-    for i in 0..12 {
-        give(&yard, "two", root.path(), &format!("a{i}"), "x");
+    let ready = yard.init("one").unwrap().ready();
+    for shard in 0..=255u8 {
+        fs::create_dir(ready.join(format!("{shard:02x}"))).unwrap();
     }
-    let mut two = Worker::open(&yard, "two", &[], few, "test").unwrap();
-    assert_eq!(two.scan().unwrap().total, 12);
-    let fresh = Yard::open(yard.work());
-    for i in 0..12 {
-        give(&fresh, "two", root.path(), &format!("b{i}"), "x");
-    }
-    let scan = two.scan().unwrap();
-    assert_eq!((scan.total, scan.waiting.len()), (24, 24));
-    assert_eq!(scan.waiting.iter().filter(|w| w.sharded).count(), 12);
-    assert_eq!(yard.depths("two").unwrap().ready, 24);
-    for waiting in &scan.waiting {
-        assert!(two.claim(waiting).unwrap().is_some());
-    }
+    put(&yard, "one", "a~0", "1");
+    put(&yard, "one", "07/b~2", "2");
+    put(&yard, "one", "ff/c~0", "3");
+    // Of one name, and another parcel: both are kept.
+    put(&yard, "one", "07/a~0", "4");
+    fs::write(ready.join("ff/stranger"), "").unwrap();
+
+    let mut one = worker(&yard, "one", &[]);
+    let scan = one.scan().unwrap();
+    let mut found: Vec<String> = scan.waiting.iter().map(|w| w.entry.file_name()).collect();
+    found.sort();
+    assert_eq!(found, ["a~0", "b~2", "c~0"], "at once, each name once");
+    assert_eq!(names(&ready), ["a~0", "a~1", "b~2", "c~0", "ff"]);
+    assert_eq!(names(&ready.join("ff")), ["stranger"]);
+    assert_eq!(yard.depths("one").unwrap().ready, 4);
+    assert_eq!(one.scan().unwrap().total, 4);
 }
 
 #[test]

@@ -37,10 +37,7 @@ pub(crate) fn wire(dir: &StageDir, outside: &[PathBuf], bell: &Arc<Bell>) -> Opt
             return None;
         }
     };
-    let mut paths = vec![dir.ready(), dir.drop(), dir.root().to_owned()];
-    if dir.ready().join("ff").exists() {
-        paths.extend((0..=255u8).map(|shard| dir.ready().join(format!("{shard:02x}"))));
-    }
+    let paths = [dir.ready(), dir.drop(), dir.root().to_owned()];
     let inside = paths.iter().map(|path| (path, RecursiveMode::NonRecursive));
     let outside = outside.iter().map(|path| (path, RecursiveMode::Recursive));
     for (path, mode) in inside.chain(outside) {
@@ -71,7 +68,7 @@ impl Ringer {
         if event.need_rescan() {
             return self.bell.ring();
         }
-        // Shards were made, or a watched directory was taken away: the wires no longer fit.
+        // A watched directory was made or taken away: the wires no longer fit.
         if self.wires_changed(&event) {
             self.bell.wires_changed();
         }
@@ -101,16 +98,9 @@ impl Ringer {
     fn wires_changed(&self, event: &Event) -> bool {
         let is_watched = |path: &PathBuf| *path == self.ready || *path == self.drop;
         match event.kind {
-            EventKind::Create(_) => {
-                let last_shard = self.ready.join("ff");
-                event
-                    .paths
-                    .iter()
-                    .any(|p| *p == last_shard || is_watched(p))
-            }
-            EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)) => {
-                event.paths.iter().any(is_watched)
-            }
+            EventKind::Create(_)
+            | EventKind::Remove(_)
+            | EventKind::Modify(ModifyKind::Name(_)) => event.paths.iter().any(is_watched),
             _ => false,
         }
     }

@@ -362,7 +362,6 @@ pub(crate) fn limits_of(settings: &ShellSettings) -> Limits {
         lease: settings.lease.0,
         settle: settings.settle.0,
         names: limits.names.max(settings.batch.parcels as usize),
-        shard_above: usize::try_from(settings.shard_above).unwrap_or(usize::MAX),
         ..limits
     }
 }

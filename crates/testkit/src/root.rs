@@ -142,7 +142,7 @@ impl Root {
         fs::write(dir.join(name.as_ref()), bytes).expect("drop/ takes files");
     }
 
-    /// Lists what lies in a part of a stage: parcels and other entries, sorted; shards are entered.
+    /// Lists what lies in a part of a stage: parcels and other entries, sorted; the directories of `receipts/` are entered.
     pub fn list(&self, stage: &str, part: &str) -> Vec<String> {
         let mut names = Vec::new();
         let mut dirs = vec![self.part(stage, part)];

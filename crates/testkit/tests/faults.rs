@@ -381,7 +381,7 @@ fn a_hundred_thousand_waiting_parcels_are_no_trouble() {
     let began = Instant::now();
     let scan = worker.scan().unwrap();
     eprintln!(
-        "measured: scan of {PARCELS} parcels and their shards in {:?}",
+        "measured: scan of {PARCELS} parcels in {:?}",
         began.elapsed()
     );
     assert_eq!(scan.total, PARCELS);
@@ -389,7 +389,6 @@ fn a_hundred_thousand_waiting_parcels_are_no_trouble() {
         scan.waiting.len() < 10_000,
         "the backlog is not held in memory"
     );
-    assert!(ready.join("ff").is_dir(), "ready/ is sharded");
     let began = Instant::now();
     assert_eq!(worker.scan().unwrap().total, PARCELS);
     eprintln!("measured: scan again in {:?}", began.elapsed());
@@ -421,37 +420,6 @@ fn a_hundred_thousand_waiting_parcels_are_no_trouble() {
         "each in one place"
     );
     assert_eq!(root.receipts("relay"), passed());
-}
-
-#[test]
-fn a_bell_rings_for_shards_made_while_it_hangs() {
-    let root = Root::new();
-    relay_settings(&root, "shard-above = 5");
-    for number in 0..10 {
-        root.put("relay", &format!("p-{number}"), b"bytes");
-    }
-    let mut program = root.start_ready(RELAY, "relay", &[]);
-    root.await_count("sink", "ready", 10);
-    assert!(root.part("relay", "ready/ff").is_dir());
-    root.await_note("relay", "idle");
-    // Within a second everybody knows that this stage is sharded.
-    until_so("a parcel that lies in its shard", || {
-        let id = format!("late-{:?}", Instant::now());
-        let id: String = id.chars().filter(char::is_ascii_alphanumeric).collect();
-        root.put("relay", &id, b"bytes");
-        root.part(
-            "relay",
-            &format!("ready/{}/{id}~0", ParcelId::new(&id).unwrap().shard()),
-        )
-        .exists()
-    });
-    let began = Instant::now();
-    until_so("it to pass", || root.list("relay", "ready").is_empty());
-    assert!(
-        began.elapsed() < Duration::from_secs(20),
-        "before the scan that comes every 30 s"
-    );
-    assert_eq!(program.stop(), 0, "{}", program.log());
 }
 
 #[test]
@@ -518,20 +486,7 @@ fn a_destination_that_is_taken_away_is_made_again() {
     sh("rm -rf \"$1\"", &root.part("sink", ""));
     root.put("relay", "two", b"bytes");
     root.await_count("sink", "ready", 1);
-    // Its shards alone.
-    for number in 0..=255 {
-        fs::create_dir(root.part("sink", "ready").join(format!("{number:02x}"))).unwrap();
-    }
-    until_so("one handed into its shard", || {
-        let id = format!("{:?}", Instant::now());
-        let id: String = id.chars().filter(char::is_ascii_alphanumeric).collect();
-        root.put("relay", &id, b"bytes");
-        until_so("it to pass", || {
-            root.list("relay", "ready").is_empty() && root.claimed("relay").is_empty()
-        });
-        let shard = ParcelId::new(&id).unwrap().shard();
-        root.part("sink", &format!("ready/{shard}/{id}~0")).exists()
-    });
+    // Its waiting room alone.
     sh("rm -rf \"$1\"", &root.part("sink", "ready"));
     root.put("relay", "three", b"bytes");
     root.await_count("sink", "ready", 1);
@@ -573,15 +528,11 @@ fn a_stage_emptied_under_its_feet_goes_on() {
 #[test]
 fn a_dead_workers_parcel_is_not_lost_with_its_waiting_room() {
     let root = Root::new();
-    relay_settings(&root, "shard-above = 1000");
-    for number in 0..=255 {
-        fs::create_dir_all(root.part("relay", "ready").join(format!("{number:02x}"))).unwrap();
-    }
+    relay_settings(&root, "");
     root.put("relay", "long", b"sleep 600000");
     let mut program = root.start(RELAY, &[]);
     until_so("it in hand", || !root.claimed("relay").is_empty());
     let mut other = root.start_ready(RELAY, "relay", &[]);
-    // The other knows that this stage is sharded; then the shards are gone.
     root.put("relay", "good", b"bytes");
     root.await_count("sink", "ready", 1);
     sh("rm -rf \"$1\"", &root.part("relay", "ready"));

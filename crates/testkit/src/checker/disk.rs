@@ -105,13 +105,7 @@ fn read_stage(name: &'static str, dir: &Path, verdict: &mut Verdict) -> io::Resu
     let last = name == STAGES[STAGES.len() - 1];
     read_receipts(name, &dir.join("receipts"), &mut stage, verdict)?;
     for (entry, path) in list(&dir.join("ready"))? {
-        if is_shard(&entry) {
-            for (entry, path) in list(&path)? {
-                lies(&mut stage, &entry, path, "ready", name, verdict);
-            }
-        } else {
-            lies(&mut stage, &entry, path, "ready", name, verdict);
-        }
+        lies(&mut stage, &entry, path, "ready", name, verdict);
     }
     for (entry, path) in list(&dir.join("deferred"))? {
         let entry = entry.split_once('~').map_or("", |(_, entry)| entry);
@@ -139,12 +133,7 @@ fn read_stage(name: &'static str, dir: &Path, verdict: &mut Verdict) -> io::Resu
     };
     for place in places {
         for (entry, _) in list(&dir.join(place))? {
-            if !(*place == "ready"
-                && is_shard(&entry)
-                && list(&dir.join("ready").join(&entry))?.is_empty())
-            {
-                verdict.bad(format!("left in {name}/{place}: {entry}"));
-            }
+            verdict.bad(format!("left in {name}/{place}: {entry}"));
         }
     }
     for id in stage.why.keys() {
@@ -318,8 +307,4 @@ pub(super) fn list(dir: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     }
     names.sort();
     Ok(names)
-}
-
-fn is_shard(name: &str) -> bool {
-    name.len() == 2 && name.bytes().all(|b| b.is_ascii_hexdigit())
 }

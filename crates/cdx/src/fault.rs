@@ -151,6 +151,19 @@ pub enum ReadError {
     },
 }
 
+impl ReadError {
+    /// Returns the file, by the name it was opened under.
+    pub fn file(&self) -> &str {
+        match self {
+            Self::Open { file, .. } | Self::Read { file, .. } => file,
+            Self::Unterminated { place }
+            | Self::TooLong { place, .. }
+            | Self::Unsorted { place, .. }
+            | Self::Malformed { place, .. } => &place.file,
+        }
+    }
+}
+
 /// Returns the beginning of what was found, short enough for a message.
 pub(crate) fn excerpt(found: &[u8]) -> String {
     const EXCERPT_BYTES: usize = 40;

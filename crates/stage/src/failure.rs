@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io;
 
-use ecluse_spool::SpoolError;
+use ecluse_spool::{ParcelId, SpoolError};
 
 /// Who is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub struct Failure {
     pub blame: Blame,
     /// What happened, naming the object: file, record, offset.
     pub reason: String,
+    /// The one parcel of a batch that is at fault, when it is known: the others go on without it.
+    pub member: Option<ParcelId>,
 }
 
 impl Failure {
@@ -56,10 +58,30 @@ impl Failure {
         Self::of(Blame::Nobody, "asked to stop")
     }
 
+    /// Says which parcel of a batch is at fault.
+    #[must_use]
+    pub fn of_member(self, member: &ParcelId) -> Self {
+        Self {
+            member: Some(member.clone()),
+            ..self
+        }
+    }
+
+    /// Says which file of which parcel of a batch is at fault: `PARCEL/FILE`.
+    #[must_use]
+    pub fn of_piece(self, piece: &str) -> Self {
+        let member = piece.split_once('/').map(|(parcel, _)| parcel);
+        match member.and_then(|member| ParcelId::new(member).ok()) {
+            Some(member) => self.of_member(&member),
+            None => self,
+        }
+    }
+
     fn of(blame: Blame, reason: impl ToString) -> Self {
         Self {
             blame,
             reason: reason.to_string(),
+            member: None,
         }
     }
 }

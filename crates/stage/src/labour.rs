@@ -56,8 +56,6 @@ pub(crate) struct Labour<Kind: Stage> {
     losses: u32,
     heard: u64,
     oldest: Option<gather::Oldest>,
-    /// Members of a batch that was refused as a whole: each is tried by itself.
-    apart: HashSet<ParcelId>,
     /// The parcel whose work last failed for the machine: the others go first.
     breaker: Option<ParcelId>,
     /// Entries that were refused when last looked at.
@@ -184,7 +182,6 @@ impl<Kind: Stage> Labour<Kind> {
             losses: 0,
             heard,
             oldest: None,
-            apart: HashSet::new(),
             breaker: None,
             refused: HashSet::new(),
             next_due: None,
@@ -513,19 +510,7 @@ impl<Kind: Stage> Labour<Kind> {
     /// Sets parcels aside as the blame says.
     fn refuse(&mut self, parcels: Vec<Parcel>, failure: &Failure) -> Result<(), SpoolError> {
         let reason = failure.reason.clone();
-        for parcel in &parcels {
-            self.apart.remove(parcel.id());
-        }
         let verdict = match failure.blame {
-            Blame::Parcel if parcels.len() > 1 => {
-                // Which one is at fault shows when each is tried by itself.
-                tracing::warn!(%reason, "a batch is refused: trying its parcels one by one");
-                for parcel in parcels {
-                    self.apart.insert(parcel.id().clone());
-                    self.worker.give_back(parcel)?;
-                }
-                return Ok(());
-            }
             Blame::Parcel => Verdict::Hold { reason },
             Blame::World => Verdict::Defer { reason },
             Blame::Nobody => {

@@ -4,12 +4,13 @@
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ecluse_config::Pipeline;
 use ecluse_spool::{FileEntry, Manifest, Yard, digest};
 use ecluse_stage::{
-    Control, Ended, Entry, Exit, Failure, Home, Intake, Outbox, Parcel, ParcelId, Plan, Stage,
-    supervise,
+    Control, Ended, Entry, Exit, Failure, Home, Intake, Outbox, Parcel, ParcelId, Plan, Progress,
+    Stage, supervise,
 };
 
 /// Gathers the first bytes of its parcels; refuses a batch with a bad one in it.
@@ -37,6 +38,7 @@ impl Stage for Gather {
             let mut text = String::new();
             parcel.open("data")?.read_to_string(&mut text)?;
             match text.as_str() {
+                "name" => return Err(Failure::hold("bad").of_member(parcel.id())),
                 "hold" => return Err(Failure::hold(format!("{} is bad", parcel.id()))),
                 "panic" => panic!("{} crashes", parcel.id()),
                 "defer" => return Err(Failure::defer("later")),
@@ -67,20 +69,34 @@ fn put(yard: &Yard, id: &str, bytes: &[u8]) {
     yard.birth(&crib, "gather", &manifest).unwrap();
 }
 
+/// Runs until nothing is left to do.
 fn run(root: &Path) -> Ended {
+    run_until(root, None)
+}
+
+/// Runs until so many parcels are done.
+fn run_until(root: &Path, done: Option<u64>) -> Ended {
     let config = root.join("pipeline.toml");
     let text = "[defaults]\nmin-free = \"0 B\"\n[chain]\nstages = [\"gather\", \"sink\"]\n\
-                [stage.gather]\nattempts = 3\nretry.first = \"1h\"\n";
+                [stage.gather]\nattempts = 3\nretry.first = \"1h\"\n\
+                batch = { parcels = 9, wait = \"1h\" }\n";
     std::fs::write(&config, text).unwrap();
+    let control = Arc::new(Control::new(Pipeline::load(Some(&config)).unwrap()));
+    let to_stop = Arc::clone(&control);
+    let stop: Progress = Box::new(move |crews| {
+        let tally = &crews[0].tally;
+        if done.is_some_and(|done| tally.done.load(Ordering::SeqCst) >= done) {
+            to_stop.stop();
+        }
+    });
     let plan = Plan {
         root: root.to_owned(),
         config: Some(config.clone()),
-        once: true,
+        once: done.is_none(),
         version: "test",
-        progress: None,
+        progress: Some(stop),
         log: None,
     };
-    let control = Arc::new(Control::new(Pipeline::load(Some(&config)).unwrap()));
     supervise(plan, &control, &[Entry::of::<Gather>()], None, None).unwrap()
 }
 
@@ -113,6 +129,28 @@ fn one_bad_parcel_is_held_and_the_rest_of_its_batch_passes() {
         assert!(why.contains(reason), "{word}: {why}");
         let depths = yard.depths("gather").unwrap();
         assert_eq!((depths.ready, depths.working, depths.held), (0, 0, 1));
+    }
+}
+
+#[test]
+fn the_neighbours_of_a_bad_parcel_do_not_wait_for_another_batch() {
+    for (word, named) in [("hold", false), ("panic", false), ("name", true)] {
+        let root = tempfile::tempdir().unwrap();
+        let yard = Yard::open(&root.path().join("work"));
+        for id in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+            put(&yard, id, b"fine");
+        }
+        put(&yard, "bad", word.as_bytes());
+        run_until(root.path(), Some(8));
+        let sheets = yard.depths("sink").unwrap().ready;
+        if named {
+            assert_eq!(sheets, 1, "{word}: all in one go");
+        } else {
+            assert!(sheets <= 4, "{word}: {sheets} batches, no more than halves");
+        }
+        let depths = yard.depths("gather").unwrap();
+        let is_left = usize::from(word == "panic");
+        assert_eq!((depths.ready, depths.held), (is_left, 1 - is_left));
     }
 }
 

@@ -255,7 +255,9 @@ impl Building<'_> {
                 | ReadError::TooLong { place, .. }
                 | ReadError::Unsorted { place, .. }
                 | ReadError::Malformed { place, .. },
-            ) if !Path::new(&place.file).starts_with(self.index.root()) => Failure::hold(text),
+            ) if !Path::new(&place.file).starts_with(self.index.root()) => {
+                Failure::hold(text).of_piece(&place.file)
+            }
             _ => Failure::halt(text),
         }
     }
@@ -290,7 +292,9 @@ pub(crate) fn join(
         Stopped::Merge(error @ MergeError::Read(ReadError::Read { .. })) => {
             Failure::halt(with_cause(&error))
         }
-        Stopped::Merge(error @ MergeError::Read(_)) => Failure::hold(with_cause(&error)),
+        Stopped::Merge(MergeError::Read(error)) => {
+            Failure::hold(with_cause(&error)).of_piece(error.file())
+        }
         Stopped::Merge(error) => Failure::halt(with_cause(&error)),
         Stopped::Spool(error) => error.into(),
     })

@@ -106,7 +106,7 @@ impl Bigmerge {
         for parcel in members {
             if pieces_of(&[parcel], ".cdxj").is_empty() {
                 let id = parcel.id();
-                return Err(Failure::hold(format!("{id} has no .cdxj file")));
+                return Err(Failure::hold(format!("{id} has no .cdxj file")).of_member(id));
             }
         }
         let index = IndexDirectory::of(&self.index, collection).map_err(Failure::hold)?;

@@ -78,9 +78,8 @@ impl Day<'_> {
             let mut files = parcel.manifest().files.iter();
             if !files.any(|file| file.name.ends_with(".cdxj")) {
                 let id = parcel.id();
-                return Err(Failure::hold(format!(
-                    "{id} has no .cdxj file: not indexed"
-                )));
+                let failure = Failure::hold(format!("{id} has no .cdxj file: not indexed"));
+                return Err(failure.of_member(id));
             }
         }
         Ok(())
@@ -97,7 +96,8 @@ impl Day<'_> {
                 let Some(name) = file.name.strip_suffix(".cdxj") else {
                     continue;
                 };
-                let sha256 = match digest_of(parcel, name)? {
+                let digest = digest_of(parcel, name).map_err(|e| e.of_member(parcel.id()));
+                let sha256 = match digest? {
                     Some(sha256) => Some(sha256),
                     None => recorded(&mut database, manifest, name)?,
                 };

@@ -5,7 +5,6 @@ use std::io;
 use std::path::Path;
 
 use ecluse_cdx::{LineShape, MergeError, MergeStats, ReadError, Source, merge_pieces};
-use ecluse_spool::SpoolError;
 use ecluse_stage::{Failure, OutFile, Outbox, Parcel};
 
 use crate::Settings;
@@ -43,8 +42,10 @@ pub(crate) fn merge(
         if outbox.stop_asked() {
             return Err(Stopped::Asked);
         }
-        let source = piece.parcel.open(piece.name)?;
-        let name = format!("{}/{}", piece.parcel.id(), piece.name);
+        let id = piece.parcel.id();
+        let source = piece.parcel.open(piece.name);
+        let source = source.map_err(|error| Stopped::Open(Failure::from(error).of_member(id)))?;
+        let name = format!("{id}/{}", piece.name);
         Ok(Source::new(name, source))
     };
     let options = settings.options(shape);
@@ -52,7 +53,7 @@ pub(crate) fn merge(
     merged.map_err(|stopped| match stopped {
         Stopped::Asked => Failure::give_back(),
         Stopped::Merge(error) => blame(&error),
-        Stopped::Spool(error) => error.into(),
+        Stopped::Open(failure) => failure,
     })
 }
 
@@ -60,18 +61,12 @@ pub(crate) fn merge(
 enum Stopped {
     Asked,
     Merge(MergeError),
-    Spool(SpoolError),
+    Open(Failure),
 }
 
 impl From<MergeError> for Stopped {
     fn from(error: MergeError) -> Self {
         Self::Merge(error)
-    }
-}
-
-impl From<SpoolError> for Stopped {
-    fn from(error: SpoolError) -> Self {
-        Self::Spool(error)
     }
 }
 
@@ -82,13 +77,13 @@ pub(crate) fn blame(error: &MergeError) -> Failure {
         text = format!("{text}: {cause}");
     }
     match error {
-        MergeError::Read(ReadError::Open { source, .. } | ReadError::Read { source, .. }) => {
-            match source.kind() {
-                io::ErrorKind::IsADirectory => Failure::hold(text),
-                _ => Failure::halt(text),
-            }
-        }
-        MergeError::Read(_) => Failure::hold(text),
+        MergeError::Read(
+            error @ (ReadError::Open { source, .. } | ReadError::Read { source, .. }),
+        ) => match source.kind() {
+            io::ErrorKind::IsADirectory => Failure::hold(text).of_piece(error.file()),
+            _ => Failure::halt(text),
+        },
+        MergeError::Read(error) => Failure::hold(text).of_piece(error.file()),
         _ => Failure::halt(text),
     }
 }

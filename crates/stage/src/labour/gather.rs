@@ -4,10 +4,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use ecluse_spool::{Parcel, ParcelId, SpoolError, Waiting};
+use ecluse_spool::{Outbox, Parcel, ParcelId, SpoolError, Waiting};
 use ecluse_telemetry::ResultKind;
 
 use super::{Labour, panic_text};
+use crate::failure::{Blame, Failure};
 use crate::stage::Stage;
 
 /// The oldest of the waiting parcels.
@@ -18,10 +19,21 @@ pub(super) struct Oldest {
     looked: Instant,
 }
 
+/// How the work on a batch ended.
+enum Worked {
+    /// Well, begun then.
+    Done(Box<Outbox>, Instant),
+    Failed(Failure),
+    Crashed(String),
+}
+
 impl<Kind: Stage> Labour<Kind> {
     pub(super) fn take_batch(&mut self) -> Result<(), SpoolError> {
         if self.queue.is_empty() {
             self.idle();
+            return Ok(());
+        }
+        if self.take_suspect()? {
             return Ok(());
         }
         let limit = self.settings.batch.parcels as usize;
@@ -39,30 +51,111 @@ impl<Kind: Stage> Labour<Kind> {
         if !self.hands.post.once {
             self.hands.hurry.store(false, Ordering::SeqCst);
         }
-        let mut parcels = Vec::new();
+        let mut parcels: Vec<Parcel> = Vec::new();
         while parcels.len() < limit
             && let Some(waiting) = self.queue.pop()
         {
             // Two copies of one parcel cannot be in hand together: the second comes after.
-            let twin = |parcel: &Parcel| parcel.id() == &waiting.entry.id;
-            let suspect = self.is_suspect(&waiting);
-            if parcels.iter().any(twin) || (suspect && !parcels.is_empty()) {
-                continue;
-            }
-            parcels.extend(self.claim(&waiting)?);
-            if suspect && !parcels.is_empty() {
-                break;
+            if !parcels.iter().any(|p| p.id() == &waiting.entry.id) {
+                parcels.extend(self.claim(&waiting)?);
             }
         }
-        if parcels.is_empty() {
-            self.more_waiting = true;
-            return Ok(());
-        }
+        self.work_off(parcels)
+    }
+
+    /// Takes a parcel by itself that is to be held if this fails too: others would be held with it.
+    fn take_suspect(&mut self) -> Result<bool, SpoolError> {
+        let most = self.settings.attempts;
+        let is_suspect = |waiting: &Waiting| {
+            let attempts = waiting.entry.attempts;
+            attempts > 0 && attempts + 1 >= most
+        };
+        let Some(suspect) = self.queue.iter().position(is_suspect) else {
+            return Ok(false);
+        };
+        let waiting = self.queue.swap_remove(suspect);
+        let parcels = self.claim(&waiting)?;
+        self.work_off(parcels.into_iter().collect())?;
+        Ok(true)
+    }
+
+    /// Works on a batch until each of its parcels is finished or set aside. One that is at fault costs the others nothing:
+    /// they go on without it, or in two halves when nobody knows which one it is.
+    fn work_off(&mut self, mut parcels: Vec<Parcel>) -> Result<(), SpoolError> {
         self.more_waiting = true;
         // Claimed in this worker's own order; the same batch is worked on in the same one.
         parcels.sort_by(|a, b| a.id().cmp(b.id()));
-        self.work_on_batch(parcels)?;
-        self.commit()
+        let mut batches = vec![parcels];
+        while let Some(mut batch) = batches.pop() {
+            if batch.is_empty() {
+                continue;
+            }
+            let failure = match self.work_on_batch(&batch)? {
+                Worked::Done(outbox, began) => {
+                    self.finish_later(batch, *outbox, began);
+                    self.commit()?;
+                    continue;
+                }
+                Worked::Crashed(reason) if batch.len() == 1 => {
+                    for parcel in batch {
+                        let setback = self.worker.give_back_crashed(parcel, &reason)?;
+                        self.count_setback(setback, &reason);
+                    }
+                    continue;
+                }
+                Worked::Crashed(reason) => Failure::hold(reason),
+                Worked::Failed(failure) => failure,
+            };
+            let member = failure.member.as_ref();
+            let member = member.and_then(|id| batch.iter().position(|p| p.id() == id));
+            match (failure.blame, member) {
+                (Blame::Machine | Blame::Config | Blame::Nobody, _) => {
+                    batch.extend(batches.drain(..).flatten());
+                    self.refuse(batch, &failure)?;
+                }
+                (Blame::Parcel | Blame::World, Some(member)) => {
+                    let member = batch.remove(member);
+                    self.refuse(vec![member], &failure)?;
+                    batches.push(batch);
+                }
+                (Blame::Parcel, None) if batch.len() > 1 => {
+                    let reason = &failure.reason;
+                    tracing::warn!(%reason, "a batch is refused: trying each half of it");
+                    batches.push(batch.split_off(batch.len() / 2));
+                    batches.push(batch);
+                }
+                (Blame::Parcel | Blame::World, None) => self.refuse(batch, &failure)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn work_on_batch(&mut self, parcels: &[Parcel]) -> Result<Worked, SpoolError> {
+        let span = tracing::info_span!("batch", parcels = parcels.len());
+        let _inside = span.enter();
+        let began = Instant::now();
+        self.note("working", "", &format!("{} parcels", parcels.len()));
+        let mut outbox = self.worker.outbox(parcels);
+        outbox.consume();
+        let worked = {
+            let (stage, outbox) = (&mut self.stage, &mut outbox);
+            catch_unwind(AssertUnwindSafe(move || {
+                stage.process_batch(parcels, outbox)
+            }))
+        };
+        match worked {
+            Ok(Ok(())) => Ok(Worked::Done(Box::new(outbox), began)),
+            Ok(Err(failure)) => {
+                outbox.discard()?;
+                Ok(Worked::Failed(failure))
+            }
+            Err(panic) => {
+                outbox.discard()?;
+                self.hands.post.metrics.result(ResultKind::Died);
+                self.reopen();
+                Ok(Worked::Crashed(panic_text(&*panic)))
+            }
+        }
     }
 
     /// Returns the age of the oldest parcel that waits. One is looked for again when that one is gone: what came since is
@@ -81,52 +174,5 @@ impl<Kind: Stage> Labour<Kind> {
         Ok(oldest.map_or(Duration::ZERO, |oldest| {
             oldest.age.saturating_add(oldest.looked.elapsed())
         }))
-    }
-
-    /// Tells whether a parcel makes a batch of its own: it is to be held if this fails too, and the
-    /// others of its batch with it.
-    fn is_suspect(&self, waiting: &Waiting) -> bool {
-        let attempts = waiting.entry.attempts;
-        self.apart.contains(&waiting.entry.id)
-            || (attempts > 0 && attempts + 1 >= self.settings.attempts)
-    }
-
-    fn work_on_batch(&mut self, parcels: Vec<Parcel>) -> Result<(), SpoolError> {
-        let span = tracing::info_span!("batch", parcels = parcels.len());
-        let _inside = span.enter();
-        let began = Instant::now();
-        self.note("working", "", &format!("{} parcels", parcels.len()));
-        let mut outbox = self.worker.outbox(&parcels);
-        outbox.consume();
-        let worked = {
-            let (stage, outbox) = (&mut self.stage, &mut outbox);
-            let parcels = &parcels;
-            catch_unwind(AssertUnwindSafe(move || {
-                stage.process_batch(parcels, outbox)
-            }))
-        };
-        match worked {
-            Ok(Ok(())) => {
-                for parcel in &parcels {
-                    self.apart.remove(parcel.id());
-                }
-                self.finish_later(parcels, outbox, began);
-            }
-            Ok(Err(failure)) => {
-                outbox.discard()?;
-                self.refuse(parcels, &failure)?;
-            }
-            Err(panic) => {
-                outbox.discard()?;
-                let reason = panic_text(&*panic);
-                for parcel in parcels {
-                    let setback = self.worker.give_back_crashed(parcel, &reason)?;
-                    self.count_setback(setback, &reason);
-                }
-                self.hands.post.metrics.result(ResultKind::Died);
-                self.reopen();
-            }
-        }
-        Ok(())
     }
 }

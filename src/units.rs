@@ -26,13 +26,16 @@ const LOOPBACK: &str = include_str!("../ops/systemd/drop-in/loopback.conf");
 const SYSUSERS: &str = include_str!("../ops/sysusers.d/ecluse.conf");
 const TMPFILES: &str = include_str!("../ops/tmpfiles.d/ecluse.conf");
 
+/// The settings in the shipped units.
+const SETTINGS: &str = "/srv/ecluse/pipeline.toml";
+
 /// What the shipped `TimeoutStopSec=` leaves a stage after its grace.
 const STOP_MARGIN: Duration = Duration::from_secs(5 * 60);
 /// The grace the shipped `TimeoutStopSec=` is made for.
 const GRACE: Duration = Duration::from_secs(5 * 60);
 
 /// An absolute path that every setting of a unit file takes as it stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnitPath(String);
 
 impl UnitPath {
@@ -122,24 +125,16 @@ pub enum Reach {
     World,
 }
 
-impl Reach {
-    /// What the stages that open sockets need; nothing for all others.
-    pub fn of_stage(name: &str) -> Reach {
-        match name {
-            "backup" | "crawl" | "dns-filter" | "transfer" => Reach::World,
-            _ => Reach::Nothing,
-        }
-    }
-}
-
 /// One stage, as far as its unit is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitStage {
     name: String,
     /// What it may reach.
     pub reach: Reach,
-    /// What it writes outside the root: storage locations.
+    /// What it writes outside the work directories.
     pub writable: Vec<UnitPath>,
+    /// What other stages write and this one does not.
+    pub read_only: Vec<UnitPath>,
     /// The directory of the figures' file. Where it is not there, the stage does its work without.
     pub figures: Option<UnitPath>,
     /// How long it may finish its work after SIGTERM.
@@ -147,8 +142,8 @@ pub struct UnitStage {
 }
 
 impl UnitStage {
-    /// A stage as shipped, or one machine's copy of it, with the reach its name asks for; `None` when a unit
-    /// cannot have that name.
+    /// A stage that needs nothing beyond the template, or one machine's copy of it; `None` when a unit cannot have
+    /// that name.
     pub fn new(name: &str) -> Option<UnitStage> {
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         // The name of a machine may have dots and capitals; systemd takes those as they stand.
@@ -165,8 +160,9 @@ impl UnitStage {
             && machine.chars().all(is_of_machine);
         is_name.then(|| UnitStage {
             name: name.to_owned(),
-            reach: Reach::of_stage(base),
+            reach: Reach::Nothing,
             writable: Vec::new(),
+            read_only: Vec::new(),
             figures: None,
             grace: GRACE,
         })
@@ -274,6 +270,11 @@ fn fill(shipped: &str, options: &Options) -> String {
             }
             // The comments speak of the shipped file.
             None if line.starts_with('#') => text.push_str(line),
+            None if line.contains(SETTINGS) => {
+                let own = options.config.as_ref().map(UnitPath::to_string);
+                let own = own.unwrap_or_else(|| format!("{}/pipeline.toml", options.root));
+                text.push_str(&line.replace(SETTINGS, &own));
+            }
             None => text.push_str(&line.replace(ROOT, options.root.as_str())),
         }
     }
@@ -303,8 +304,9 @@ fn drop_in(stage: &UnitStage, options: &Options) -> Option<String> {
     };
     let mut mounts = String::new();
     let mut settings = commands_of_copy(stage, options);
-    let is_outside =
-        |path: &&UnitPath| !Path::new(path.as_str()).starts_with(options.root.as_str());
+    let is_below =
+        |path: &UnitPath, above: &UnitPath| Path::new(path.as_str()).starts_with(above.as_str());
+    let is_outside = |path: &&UnitPath| !is_below(path, &options.root);
     for path in &stage.writable {
         // Below the root it is writable already.
         if !is_outside(&path) {
@@ -313,12 +315,23 @@ fn drop_in(stage: &UnitStage, options: &Options) -> Option<String> {
         writeln!(mounts, "RequiresMountsFor={path}").expect("a string takes what is written");
         writeln!(settings, "ReadWritePaths={path}").expect("a string takes what is written");
     }
+    for path in &stage.read_only {
+        // What it writes above or below must stay writable, and in one piece with it.
+        let is_near = |own: &UnitPath| is_below(own, path) || is_below(path, own);
+        let is_root = is_below(&options.root, path);
+        let own = stage.writable.iter();
+        let mut own = own.filter(|own| *own != &options.root);
+        if is_below(path, &options.root) && !is_root && !own.any(is_near) {
+            writeln!(settings, "ReadOnlyPaths=-{path}").expect("a string takes what is written");
+        }
+    }
     if let Some(path) = stage.figures.as_ref().filter(is_outside) {
         writeln!(settings, "ReadWritePaths=-{path}").expect("a string takes what is written");
     }
     let read = [&options.root, &options.programs];
     let mut seen = read.into_iter().chain(&options.config);
-    if seen.any(UnitPath::is_in_a_home) || stage.writable.iter().any(UnitPath::is_in_a_home) {
+    let mut places = stage.writable.iter().chain(&stage.read_only);
+    if seen.any(UnitPath::is_in_a_home) || places.any(UnitPath::is_in_a_home) {
         settings.push_str("ProtectHome=read-only\n");
     }
     if stage.grace > GRACE {
@@ -398,7 +411,11 @@ mod tests {
             start: Start::OnWork,
             ..Options::default()
         };
-        let files = render(&[stage("index"), stage("crawl")], &options);
+        let crawl = UnitStage {
+            reach: Reach::World,
+            ..stage("crawl")
+        };
+        let files = render(&[stage("index"), crawl], &options);
         assert_eq!(file(&files, "ecluse@.service"), SERVICE);
         assert_eq!(file(&files, "ecluse@.path"), PATH);
         assert_eq!(file(&files, "ecluse.target"), TARGET);
@@ -458,6 +475,7 @@ mod tests {
              --config /etc/ecluse/pipeline.toml --check\n"
         ));
         assert!(service.contains("\nReadWritePaths=/data/srv/ecluse/one\n"));
+        assert!(service.contains("\nReadOnlyPaths=-/etc/ecluse/pipeline.toml\n"));
         assert!(service.contains("\nRequiresMountsFor=/data/srv/ecluse/one\n"));
         let watched = "\nDirectoryNotEmpty=/data/srv/ecluse/one/work/%i/ready\n";
         assert!(live(file(&files, "ecluse@.path")).contains(watched));
@@ -512,12 +530,7 @@ mod tests {
             writable: vec![path("/net/one"), path("/home/archive/two")],
             ..stage("transfer")
         };
-        assert_eq!(transfer.reach, Reach::World);
-        let quiet = UnitStage {
-            reach: Reach::Nothing,
-            ..transfer
-        };
-        let text = drop_in(&quiet, &Options::default()).unwrap();
+        let text = drop_in(&transfer, &Options::default()).unwrap();
         assert_eq!(
             text,
             "[Unit]\nRequiresMountsFor=/net/one\nRequiresMountsFor=/home/archive/two\n\n\
@@ -528,7 +541,7 @@ mod tests {
             reach: Reach::Loopback,
             grace: GRACE,
             writable: Vec::new(),
-            ..quiet
+            ..transfer
         };
         assert_eq!(drop_in(&loud, &Options::default()).unwrap(), LOOPBACK);
     }
@@ -620,7 +633,5 @@ mod tests {
         }
         assert_eq!(UnitStage::new(&"x".repeat(201)), None);
         assert_eq!(stage("dns-filter").name(), "dns-filter");
-        assert_eq!(stage("dns-filter").reach, Reach::World);
-        assert_eq!(stage("index").reach, Reach::Nothing);
     }
 }

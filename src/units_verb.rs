@@ -93,6 +93,9 @@ fn stages_of(
         for written in (entry.writes)(pipeline, root) {
             stage.writable.push(unit_path(&written)?);
         }
+        if (entry.needs_network)(pipeline) {
+            stage.reach = Reach::World;
+        }
         if pipeline.metrics.listen.is_some() && stage.reach == Reach::Nothing {
             stage.reach = Reach::Loopback;
         }
@@ -102,6 +105,13 @@ fn stages_of(
             stage.figures = Some(unit_path(&root.join(dir))?);
         }
         stages.push(stage);
+    }
+    let mut all: Vec<UnitPath> = stages.iter().flat_map(|s| s.writable.clone()).collect();
+    all.sort();
+    all.dedup();
+    for stage in &mut stages {
+        let others = all.iter().filter(|path| !stage.writable.contains(path));
+        stage.read_only = others.cloned().collect();
     }
     Ok(stages)
 }
@@ -131,11 +141,118 @@ mod tests {
         for stage in &stages {
             let figures = stage.figures.as_ref().map(UnitPath::as_str);
             assert_eq!(figures, Some("/var/lib/prometheus/node-exporter"));
-            let expected = match stage.name() {
-                "transfer" => Reach::World,
-                _ => Reach::Loopback,
-            };
-            assert_eq!(stage.reach, expected, "{}", stage.name());
+            assert_eq!(stage.reach, Reach::Loopback, "{}", stage.name());
+        }
+    }
+
+    /// What the unit of a stage says beyond the template.
+    fn drop_in(settings: &str, name: &str) -> Vec<String> {
+        let pipeline = Pipeline::parse(settings, "pipeline.toml").unwrap();
+        let root = Path::new("/srv/ecluse");
+        let stages = stages_of(&pipeline, crate::stages::ALL, root).unwrap();
+        let files = units::render(&stages, &Options::default());
+        let wanted = format!("ecluse@{name}.service.d/50-ecluse.conf");
+        let found = files.iter().find(|(file, _)| *file == wanted);
+        let text = found.map_or("", |(_, text)| text.as_str());
+        let lines = text.lines().filter(|line| {
+            let keys = ["ReadWritePaths=", "ReadOnlyPaths=", "PrivateNetwork="];
+            keys.iter().any(|key| line.starts_with(key))
+        });
+        let mut lines: Vec<String> = lines.map(str::to_owned).collect();
+        lines.sort();
+        lines
+    }
+
+    #[test]
+    fn as_shipped_a_unit_writes_what_its_stage_writes() {
+        let read_only = |places: &[&str]| -> Vec<String> {
+            let places = places.iter();
+            places
+                .map(|place| format!("ReadOnlyPaths=-/srv/ecluse/{place}"))
+                .collect()
+        };
+        let mut crawl = vec!["PrivateNetwork=no".to_owned()];
+        crawl.extend(read_only(&["backup", "index", "repository"]));
+        for (stage, expected) in [
+            ("crawl", crawl),
+            (
+                "ingest",
+                read_only(&["backup", "index", "jobs", "repository"]),
+            ),
+            (
+                "index",
+                read_only(&["backup", "harvested", "index", "jobs", "repository"]),
+            ),
+            (
+                "transfer",
+                read_only(&["backup", "harvested", "index", "jobs"]),
+            ),
+            (
+                "backup",
+                read_only(&["harvested", "index", "jobs", "repository"]),
+            ),
+            (
+                "delete",
+                read_only(&["backup", "harvested", "index", "jobs", "repository"]),
+            ),
+            (
+                "bigmerge",
+                read_only(&["backup", "harvested", "jobs", "repository"]),
+            ),
+            (
+                "clean",
+                read_only(&["backup", "index", "jobs", "repository"]),
+            ),
+        ] {
+            assert_eq!(drop_in("", stage), expected, "{stage}");
+        }
+    }
+
+    #[test]
+    fn a_unit_writes_where_the_settings_say_and_nowhere_else() {
+        let settings = r#"
+            [archive]
+            harvested = ["/in/one", "/in/two"]
+            repository = [{ name = "a", path = "/disk/a" }, { name = "b", path = "b" }]
+            index = "/big/index"
+            manifest = "/db/manifest.sqlite"
+            [stage.crawl]
+            jobs = "/fast/jobs"
+            digests = "/shared/digests.sqlite"
+            [[stage.backup.targets]]
+            name = "tape"
+            kind = "command"
+            command = ["/usr/local/bin/to-tape"]
+            [[stage.backup.targets]]
+            name = "disk"
+            kind = "directory"
+            path = "/copies"
+        "#;
+        let writes = |places: &[&str]| -> Vec<String> {
+            let places = places.iter();
+            places
+                .map(|place| format!("ReadWritePaths={place}"))
+                .collect()
+        };
+        let closed = "ReadOnlyPaths=-/srv/ecluse/b".to_owned();
+        let network = "PrivateNetwork=no".to_owned();
+        for (stage, places, more) in [
+            (
+                "crawl",
+                &["/fast/jobs", "/in/one", "/shared"][..],
+                vec![&network, &closed],
+            ),
+            ("ingest", &["/db", "/in/one", "/in/two"], vec![&closed]),
+            ("index", &["/db"], vec![&closed]),
+            ("transfer", &["/db", "/disk/a"], vec![]),
+            ("backup", &["/copies", "/db"], vec![&network, &closed]),
+            ("delete", &["/db"], vec![&closed]),
+            ("merge", &["/db"], vec![&closed]),
+            ("bigmerge", &["/big/index", "/db"], vec![&closed]),
+            ("clean", &["/db", "/in/one", "/in/two"], vec![&closed]),
+        ] {
+            let expected: Vec<String> = more.into_iter().cloned().chain(writes(places)).collect();
+            assert_eq!(drop_in(settings, stage), expected, "{stage}");
         }
     }
 }

@@ -23,8 +23,10 @@ pub struct Entry {
     pub spreads: bool,
     /// What it does with files named on its command line, when it is a filter too.
     pub filter: Option<&'static str>,
-    /// The directories outside its work directory that it writes to, under this root.
+    /// The directories outside the work directories that it writes to, under this root.
     pub writes: fn(&Pipeline, &Path) -> Vec<PathBuf>,
+    /// It opens connections to other machines.
+    pub needs_network: fn(&Pipeline) -> bool,
     /// Reads its settings and says what is wrong with them.
     pub check: fn(&Pipeline) -> Result<(), Failure>,
     /// Starts its workers.
@@ -43,6 +45,7 @@ impl Entry {
             spreads: Kind::SPREADS,
             filter: Kind::FILTER,
             writes: writes::<Kind>,
+            needs_network: needs_network::<Kind>,
             check: crate::crew::check_settings::<Kind>,
             start: Crew::start::<Kind>,
             main_with: crate::program::main_with::<Kind>,
@@ -65,6 +68,11 @@ impl Entry {
         let name = Box::leak(name.into_boxed_str());
         Ok(Self { name, ..self })
     }
+}
+
+fn needs_network<Kind: Stage>(pipeline: &Pipeline) -> bool {
+    let settings = pipeline.stage_settings::<Kind::Settings>(Kind::NAME);
+    settings.is_ok_and(|settings| Kind::needs_network(&settings))
 }
 
 fn writes<Kind: Stage>(pipeline: &Pipeline, root: &Path) -> Vec<PathBuf> {

@@ -55,6 +55,13 @@ impl Home {
         self.path(&self.archive.manifest)
     }
 
+    /// Returns the directory of the manifest: a database makes files beside itself.
+    pub fn manifest_directory(&self) -> PathBuf {
+        let path = self.manifest();
+        path.parent()
+            .map_or_else(|| self.root.clone(), Path::to_owned)
+    }
+
     /// Returns the directory of the indexes.
     pub fn index(&self) -> PathBuf {
         self.path(&self.archive.index)

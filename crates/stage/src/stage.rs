@@ -68,10 +68,14 @@ pub trait Stage: Sized {
         Vec::new()
     }
 
-    /// Returns the directories outside its work directory that it writes to: its unit allows no others.
-    fn writes(settings: &Self::Settings, home: &Home) -> Vec<PathBuf> {
-        let _ = (settings, home);
-        Vec::new()
+    /// Returns the directories outside the work directories that it writes to, or links files from: its unit
+    /// allows no others.
+    fn writes(settings: &Self::Settings, home: &Home) -> Vec<PathBuf>;
+
+    /// Tells whether it opens connections to other machines: the unit of any other stage has no network.
+    fn needs_network(settings: &Self::Settings) -> bool {
+        let _ = settings;
+        false
     }
 
     /// Brings in what lies outside the work directory. The first worker is asked, at the start, when

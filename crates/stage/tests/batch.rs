@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -24,6 +24,10 @@ impl Stage for Gather {
 
     fn open(_settings: Settings, _home: &Home) -> Result<Self, Failure> {
         Ok(Self)
+    }
+
+    fn writes(_settings: &Settings, _home: &Home) -> Vec<PathBuf> {
+        Vec::new()
     }
 
     fn process(&mut self, parcel: &Parcel, _outbox: &mut Outbox) -> Result<(), Failure> {

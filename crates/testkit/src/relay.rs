@@ -39,6 +39,10 @@ impl Stage for Relay {
         Ok(Self { settings })
     }
 
+    fn writes(_settings: &Settings, _home: &Home) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {
         let mut note = String::new();
         for file in &parcel.manifest().files {

@@ -8,6 +8,7 @@
 //! * **Again**: splitting the same parcel twice gives the same bytes.
 
 use std::io::{Read, Write};
+use std::path::PathBuf;
 
 use ecluse_stage::{Failure, Home, Outbox, Parcel, ParcelId, Stage};
 use serde::Deserialize;
@@ -27,6 +28,10 @@ impl Stage for Split {
 
     fn open(_settings: Settings, _home: &Home) -> Result<Self, Failure> {
         Ok(Self)
+    }
+
+    fn writes(_settings: &Settings, _home: &Home) -> Vec<PathBuf> {
+        Vec::new()
     }
 
     fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {

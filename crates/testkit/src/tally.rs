@@ -9,7 +9,7 @@
 //! * **Again**: the same batch gives the same bytes.
 
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ecluse_stage::{Failure, Home, Intake, Outbox, Parcel, ParcelId, Stage};
 use serde::Deserialize;
@@ -32,6 +32,10 @@ impl Stage for Tally {
 
     fn open(_settings: Settings, _home: &Home) -> Result<Self, Failure> {
         Ok(Self)
+    }
+
+    fn writes(_settings: &Settings, _home: &Home) -> Vec<PathBuf> {
+        Vec::new()
     }
 
     fn process(&mut self, parcel: &Parcel, _outbox: &mut Outbox) -> Result<(), Failure> {

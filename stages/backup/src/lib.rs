@@ -76,6 +76,22 @@ impl Stage for Backup {
         })
     }
 
+    fn writes(settings: &Settings, home: &Home) -> Vec<PathBuf> {
+        let mut paths = vec![home.manifest_directory()];
+        for target in settings.targets.as_slice() {
+            if let Kind::Directory(directory) = &target.kind {
+                paths.push(home.path(&directory.path));
+            }
+        }
+        paths
+    }
+
+    /// What an operator's command does is not known here; most send the file away.
+    fn needs_network(settings: &Settings) -> bool {
+        let mut targets = settings.targets.as_slice().iter();
+        targets.any(|target| !matches!(target.kind, Kind::Directory(_)))
+    }
+
     fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {
         let file = payload(parcel.manifest())?;
         let wanted = Fixity::from(file);

@@ -27,6 +27,11 @@ pub struct Targets(Vec<Target>);
 
 impl Targets {
     /// Returns them as configured.
+    pub fn as_slice(&self) -> &[Target] {
+        &self.0
+    }
+
+    /// Returns them as configured.
     pub fn into_vec(self) -> Vec<Target> {
         self.0
     }

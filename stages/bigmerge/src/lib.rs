@@ -78,6 +78,10 @@ impl Stage for Bigmerge {
         })
     }
 
+    fn writes(_settings: &Settings, home: &Home) -> Vec<PathBuf> {
+        vec![home.index(), home.manifest_directory()]
+    }
+
     fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {
         self.process_batch(std::slice::from_ref(parcel), outbox)
     }

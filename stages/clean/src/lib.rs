@@ -80,7 +80,9 @@ impl Stage for Clean {
     }
 
     fn writes(_settings: &Settings, home: &Home) -> Vec<PathBuf> {
-        home.harvested()
+        let mut paths = home.harvested();
+        paths.push(home.manifest_directory());
+        paths
     }
 
     /// A sweep is due: its ticket is named after the time it is for, so that it is put down once.

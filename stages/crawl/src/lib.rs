@@ -117,6 +117,10 @@ impl Stage for Crawl {
         paths.dedup();
         paths
     }
+
+    fn needs_network(_settings: &Settings) -> bool {
+        true
+    }
 }
 
 /// Crawls a job to its end.

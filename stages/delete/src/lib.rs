@@ -10,6 +10,7 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 
 use ecluse_holding::{Fixity, Going, Proof, Source, payload, read_small, stored_places};
 use ecluse_manifest::Manifest;
@@ -42,6 +43,10 @@ impl Stage for Delete {
             settings,
             manifest: Manifest::open(&home.manifest()).map_err(Failure::halt)?,
         })
+    }
+
+    fn writes(_settings: &Settings, home: &Home) -> Vec<PathBuf> {
+        vec![home.manifest_directory()]
     }
 
     fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {

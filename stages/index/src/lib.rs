@@ -56,6 +56,10 @@ impl Stage for Index {
         })
     }
 
+    fn writes(_settings: &Settings, home: &Home) -> Vec<PathBuf> {
+        vec![home.manifest_directory()]
+    }
+
     fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {
         let name = payload(parcel.manifest())?.name.clone();
         let (seen, outputs) = self.read(parcel, &name, outbox)?;

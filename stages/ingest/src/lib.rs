@@ -113,6 +113,13 @@ impl Stage for Ingest {
         })
     }
 
+    fn writes(_settings: &Settings, home: &Home) -> Vec<PathBuf> {
+        // A harvested file is linked into its parcel, which cannot be done from another mount.
+        let mut paths = home.harvested();
+        paths.push(home.manifest_directory());
+        paths
+    }
+
     fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {
         outbox.consume();
         let mut text = String::new();

@@ -69,6 +69,11 @@ impl Stage for Merge {
         })
     }
 
+    fn writes(_settings: &Settings, home: &Home) -> Vec<PathBuf> {
+        // It only asks the manifest, but a reader of the database writes beside it too.
+        vec![home.manifest_directory()]
+    }
+
     fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {
         self.process_batch(std::slice::from_ref(parcel), outbox)
     }

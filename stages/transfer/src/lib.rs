@@ -54,6 +54,12 @@ impl Stage for Transfer {
         })
     }
 
+    fn writes(_settings: &Settings, home: &Home) -> Vec<PathBuf> {
+        let locations = home.archive.repository.iter();
+        let locations = locations.map(|location| home.path(&location.path));
+        locations.chain([home.manifest_directory()]).collect()
+    }
+
     fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {
         let manifest = parcel.manifest();
         let file = payload(manifest)?;

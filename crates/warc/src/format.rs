@@ -78,6 +78,14 @@ pub(crate) fn warc_version(start: &[u8]) -> Option<Version> {
     Some(Version { major, minor })
 }
 
+/// Tells whether a record may start so: with text, after blank lines.
+pub(crate) fn may_start(bytes: &[u8]) -> bool {
+    bytes
+        .iter()
+        .find(|byte| !matches!(byte, b'\r' | b'\n'))
+        .is_none_or(u8::is_ascii_alphabetic)
+}
+
 /// Tells whether a line, without its end, is the first one of a WARC record.
 pub(crate) fn is_version_line(line: &[u8]) -> bool {
     line.len() <= 11 && warc_version(line).is_some()

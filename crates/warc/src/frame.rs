@@ -9,6 +9,7 @@ use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 use zstd::zstd_safe::DParameter;
 
 use crate::damage::Reason;
+use crate::format::Format;
 use crate::gzip::Step;
 
 /// The first bytes of a frame.
@@ -100,8 +101,8 @@ impl ZstdStream {
         }
     }
 
-    /// Returns the first bytes of what may be a frame, as many as come out of `input` and fit in `out`.
-    pub(crate) fn probe<'out>(&mut self, input: &[u8], out: &'out mut [u8]) -> &'out [u8] {
+    /// Tells how the record is written that the frame at the start of `input` holds, if it looks like one.
+    pub(crate) fn probe(&mut self, input: &[u8], out: &mut [u8]) -> Option<Format> {
         self.restart();
         let mut produced = 0;
         let mut at = 0;
@@ -113,7 +114,7 @@ impl ZstdStream {
             }
         }
         self.restart();
-        &out[..produced]
+        Format::detect(&out[..produced])
     }
 
     fn unpack(&self, content: &[u8], limit: usize) -> Result<Vec<u8>, String> {

@@ -1,9 +1,9 @@
 //! Gzip members: inflated whole where they fit, as a stream where they do not.
 //!
 //! libdeflate inflates faster than anything else, but wants the whole member at hand and does not say where it ended.
-//! The end is found by the trailer: the checksum and the length of the inflated bytes, eight bytes that must follow the
-//! deflate data. Eight wrong bytes of the same value, with a gzip magic number behind them, would have to stand inside
-//! the same member for this to err; where anything else stands behind them, the member is inflated once more to be sure.
+//! So it is given no more than the bytes before the next magic number: if they inflate, and the trailer before that magic
+//! number is theirs, the member ends there and nothing that could be a member was passed over. Whatever else stands there
+//! (padding, a magic number by chance, damage) is a case for the stream, which says what it has consumed.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -12,21 +12,23 @@ use flate2::{Decompress, FlushDecompress, Status};
 use memchr::memmem;
 
 use crate::damage::Reason;
+use crate::format::{self, Format};
 
 /// The first bytes of a member: the magic number, and deflate as its method.
 pub(crate) const MAGIC: [u8; 3] = [0x1F, 0x8B, 0x08];
 
 const TRAILER_BYTES: usize = 8;
 
-/// So many magic numbers are looked at for the one behind the trailer; in deflate data one stands by chance every 16 MB.
-const MAGICS: usize = 4;
+/// How much is inflated between two looks at how far it came.
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// Looks for the next member.
 static NEXT_MEMBER: LazyLock<memmem::Finder<'static>> =
     LazyLock::new(|| memmem::Finder::new(&MAGIC));
 
-/// A member header beyond this length is taken for damage. The standard allows any length; real ones have ten bytes.
-const HEADER_LIMIT: usize = 128 << 10;
+/// A name or a comment in a member's header that is longer is taken for damage. The standard allows any length; real
+/// ones are file names. Without a bound, each of many half headers would be searched to the end of the window.
+const TEXT_LIMIT: usize = 4 << 10;
 
 /// What came of inflating a member in one go.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,8 +37,10 @@ pub(crate) enum Whole {
     Inflated { consumed: usize, produced: usize },
     /// It does not fit.
     TooLarge,
-    /// It is damaged, or does not end in the window.
-    Bad,
+    /// Nothing in the window can be its end.
+    Unfinished,
+    /// It is damaged, or something other than a member stands behind it: the stream knows.
+    Doubtful,
 }
 
 /// Inflates the member at the start of `window` into `out`. `last` says that the file ends with the window.
@@ -47,87 +51,55 @@ pub(crate) fn inflate_whole(
     out: &mut [u8],
 ) -> Whole {
     let Header::Complete(header) = Header::parse(window) else {
-        return Whole::Bad;
+        return Whole::Doubtful;
     };
     let body = &window[header..];
-    let produced = match inflater.deflate_decompress(body, out) {
+    let end = match NEXT_MEMBER.find(body) {
+        Some(next) => next,
+        None if last => body.len(),
+        None => return Whole::Unfinished,
+    };
+    let Some((packed, trailer)) = body[..end].split_last_chunk::<TRAILER_BYTES>() else {
+        return Whole::Doubtful;
+    };
+    let produced = match inflater.deflate_decompress(packed, out) {
         Ok(produced) => produced,
         Err(libdeflater::DecompressionError::InsufficientSpace) => return Whole::TooLarge,
-        Err(libdeflater::DecompressionError::BadData) => return Whole::Bad,
+        Err(libdeflater::DecompressionError::BadData) => return Whole::Doubtful,
     };
-    if produced == 0 {
-        // The trailer of nothing is eight zeros, which the deflate data may run into.
-        return inflate_empty(window);
+    let (checksum, length) = trailer.split_at(4);
+    // The trailer of nothing is eight zeros, which padding has too; of two trailers, the first is the true one.
+    let is_sound = produced > 0
+        && !packed.ends_with(trailer)
+        && checksum == libdeflater::crc32(&out[..produced]).to_le_bytes()
+        && length == (produced as u32).to_le_bytes();
+    if !is_sound {
+        return Whole::Doubtful;
     }
-    let mut trailer = [0; TRAILER_BYTES];
-    trailer[..4].copy_from_slice(&libdeflater::crc32(&out[..produced]).to_le_bytes());
-    trailer[4..].copy_from_slice(&(produced as u32).to_le_bytes());
-    let consumed = match find_trailer(body, &trailer, last) {
-        Trailer::At(at) => Some(header + at + TRAILER_BYTES),
-        Trailer::Doubtful => end_of_member(window),
-        Trailer::Missing => None,
-    };
-    match consumed {
-        Some(consumed) => Whole::Inflated { consumed, produced },
-        None => Whole::Bad,
+    Whole::Inflated {
+        consumed: header + end,
+        produced,
     }
 }
 
-fn inflate_empty(window: &[u8]) -> Whole {
-    match end_of_member(window) {
-        Some(consumed) => Whole::Inflated {
-            consumed,
-            produced: 0,
-        },
-        None => Whole::Bad,
-    }
+/// What came of inflating a member as a stream, as far as the window goes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Streamed {
+    /// All of it.
+    Inflated { consumed: usize, produced: usize },
+    /// It does not fit, but is sound as far as was looked.
+    TooLarge,
+    /// The window ended before the member did.
+    Unfinished,
+    /// It is damaged, or so much was inflated behind the next good member.
+    Bad { overrun: u64 },
 }
 
-/// Returns where the member at the start of `window` ends, by inflating it once more.
-fn end_of_member(window: &[u8]) -> Option<usize> {
-    let (mut stream, mut consumed) = (GzipStream::new(), 0);
-    let mut passed_over = vec![0; 32 << 10];
-    loop {
-        let step = stream.step(&window[consumed..], &mut passed_over).ok()?;
-        consumed += step.consumed;
-        if step.ended {
-            return Some(consumed);
-        }
-        if step.consumed == 0 && step.produced == 0 {
-            return None;
-        }
-    }
-}
-
-/// Where the trailer of a member is.
-enum Trailer {
-    /// There, with a member or the end of the file behind it.
-    At(usize),
-    /// The same bytes stand there with something else behind them.
-    Doubtful,
-    /// Not in the window.
-    Missing,
-}
-
-/// Finds the trailer. Where it is doubtful, looking on for a better one would read the rest of the window for each
-/// member of a file with padding between them.
-fn find_trailer(body: &[u8], trailer: &[u8; TRAILER_BYTES], last: bool) -> Trailer {
-    // Nearly always the next member follows at once. Its magic number is looked for by the same searcher each time; one
-    // for the trailer has to be made anew.
-    let before = |at: &usize| body[..*at].ends_with(trailer);
-    let mut magics = NEXT_MEMBER.find_iter(body).take(MAGICS);
-    if let Some(next) = magics.find(before) {
-        return Trailer::At(next - TRAILER_BYTES);
-    }
-    let Some(at) = memmem::find(body, trailer) else {
-        return Trailer::Missing;
-    };
-    let behind = &body[at + TRAILER_BYTES..];
-    let known = behind.len().min(MAGIC.len());
-    if behind[..known] == MAGIC[..known] && (known > 0 || last) {
-        return Trailer::At(at);
-    }
-    Trailer::Doubtful
+/// The next good member in a window, and how much may be inflated behind its start to see whether it belongs to this one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NextMember {
+    pub(crate) at: usize,
+    pub(crate) allowance: u64,
 }
 
 /// The fixed and optional parts before the deflate data.
@@ -159,9 +131,15 @@ impl Header {
                 Self::Absent
             }
             Some(length) if length <= bytes.len() => Self::Complete(length),
-            _ if bytes.len() >= HEADER_LIMIT => Self::Absent,
-            _ => Self::Incomplete,
+            Some(_) => Self::Incomplete,
+            None if Self::is_endless(bytes, flags) => Self::Absent,
+            None => Self::Incomplete,
         }
+    }
+
+    /// Tells whether a text in the header goes on beyond what is allowed; the header is known to be unfinished.
+    fn is_endless(bytes: &[u8], flags: u8) -> bool {
+        Self::behind_extra(bytes, flags).is_some_and(|at| bytes.len() > at + 2 * TEXT_LIMIT)
     }
 
     /// Tells whether the header has the checksum that it states, if it states one.
@@ -175,15 +153,22 @@ impl Header {
         libdeflater::crc32(before).to_le_bytes()[..2] == stated[..]
     }
 
-    fn length(bytes: &[u8], flags: u8) -> Option<usize> {
-        let mut at = 10;
-        if flags & 0b0000_0100 != 0 {
-            let extra = bytes.get(at..at + 2)?;
-            at += 2 + usize::from(u16::from_le_bytes([extra[0], extra[1]]));
+    /// Returns where the texts of the header start.
+    fn behind_extra(bytes: &[u8], flags: u8) -> Option<usize> {
+        const FIXED: usize = 10;
+        if flags & 0b0000_0100 == 0 {
+            return Some(FIXED);
         }
+        let extra = bytes.get(FIXED..FIXED + 2)?;
+        Some(FIXED + 2 + usize::from(u16::from_le_bytes([extra[0], extra[1]])))
+    }
+
+    fn length(bytes: &[u8], flags: u8) -> Option<usize> {
+        let mut at = Self::behind_extra(bytes, flags)?;
         for text in [0b0000_1000, 0b0001_0000] {
             if flags & text != 0 {
-                at += memchr::memchr(0, bytes.get(at..)?)? + 1;
+                let rest = bytes.get(at..)?;
+                at += memchr::memchr(0, &rest[..rest.len().min(TEXT_LIMIT)])? + 1;
             }
         }
         if flags & 0b0000_0010 != 0 {
@@ -208,6 +193,9 @@ pub(crate) struct GzipStream {
     checksum: libdeflater::Crc,
     inflated: u64,
     part: Part,
+    /// How many bytes were consumed and produced since this was made, for tests that ask what a file costs.
+    #[cfg(test)]
+    pub(crate) work: u64,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -232,11 +220,17 @@ impl GzipStream {
             checksum: libdeflater::Crc::new(),
             inflated: 0,
             part: Part::Header,
+            #[cfg(test)]
+            work: 0,
         }
     }
 
     /// Makes ready for another member.
     pub(crate) fn restart(&mut self) {
+        #[cfg(test)]
+        {
+            self.work += self.inflate.total_in() + self.inflate.total_out();
+        }
         self.inflate.reset(false);
         self.checksum = libdeflater::Crc::new();
         self.inflated = 0;
@@ -335,37 +329,79 @@ impl GzipStream {
         })
     }
 
-    /// Tells whether the member at the start of `input` is damaged; that it goes on behind `input` is no damage.
-    pub(crate) fn fails(&mut self, mut input: &[u8]) -> bool {
-        let mut out = vec![0; 64 << 10];
+    /// Inflates the member at the start of `window` into `out`; where it ends is known for certain. What does not fit is
+    /// inflated all the same, if another member may start in it.
+    pub(crate) fn inflate(
+        &mut self,
+        window: &[u8],
+        next: Option<NextMember>,
+        out: &mut [u8],
+    ) -> Streamed {
+        let (mut consumed, mut produced, mut overrun) = (0, 0, 0);
+        let mut passed_over = Vec::new();
         self.restart();
-        let fails = loop {
-            match self.step(input, &mut out) {
-                Err(_) => break true,
-                Ok(step) if step.ended || (step.consumed == 0 && step.produced == 0) => {
-                    break false;
-                }
-                Ok(step) => input = &input[step.consumed..],
+        let outcome = loop {
+            let fits = produced < out.len();
+            if !fits && next.is_none() && self.part == Part::Body {
+                break Streamed::TooLarge;
+            }
+            if !fits {
+                passed_over.resize(CHUNK_BYTES, 0);
+            }
+            let room = if fits {
+                &mut out[produced..]
+            } else {
+                &mut passed_over[..]
+            };
+            // In pieces, so that what lies behind the next member is counted.
+            let piece = &window[consumed..window.len().min(consumed + CHUNK_BYTES)];
+            let Ok(step) = self.step(piece, room) else {
+                break Streamed::Bad { overrun };
+            };
+            consumed += step.consumed;
+            produced += step.produced;
+            if next.is_some_and(|next| consumed > next.at) {
+                overrun += (step.consumed + step.produced) as u64;
+            }
+            if step.ended && produced > out.len() {
+                break Streamed::TooLarge;
+            }
+            if step.ended {
+                break Streamed::Inflated { consumed, produced };
+            }
+            if step.consumed == 0 && step.produced == 0 {
+                break Streamed::Unfinished;
+            }
+            if next.is_some_and(|next| overrun > next.allowance) {
+                break Streamed::Bad { overrun };
             }
         };
         self.restart();
-        fails
+        outcome
     }
 
-    /// Returns the first bytes of what may be a member, as many as come out of `input` and fit in `out`.
-    pub(crate) fn probe<'out>(&mut self, input: &[u8], out: &'out mut [u8]) -> &'out [u8] {
+    /// Tells how the record is written that the member at the start of `input` holds, if it looks like one.
+    pub(crate) fn probe(&mut self, input: &[u8], out: &mut [u8]) -> Option<Format> {
         let Header::Complete(header) = Header::parse(input) else {
-            return &[];
+            return None;
         };
         self.restart();
-        // A fault is no matter here: what came out before it decides.
-        let _ = self
-            .inflate
-            .decompress(&input[header..], out, FlushDecompress::None);
-        let produced =
-            usize::try_from(self.inflate.total_out()).map_or(0, |produced| produced.min(out.len()));
+        let mut produced = 0;
+        // Most of what is no record shows that in its first bytes.
+        for room in [out.len().min(64), out.len()] {
+            let taken = usize::try_from(self.inflate.total_in()).unwrap_or(usize::MAX);
+            let input = input.get(header + taken..).unwrap_or_default();
+            // A fault is no matter here: what came out before it decides.
+            let _ = self
+                .inflate
+                .decompress(input, &mut out[produced..room], FlushDecompress::None);
+            produced = usize::try_from(self.inflate.total_out()).map_or(0, |bytes| bytes.min(room));
+            if produced < room || !format::may_start(&out[..produced]) {
+                break;
+            }
+        }
         self.restart();
-        &out[..produced]
+        Format::detect(&out[..produced])
     }
 }
 
@@ -381,15 +417,22 @@ pub(crate) mod tests {
         encoder.finish().unwrap()
     }
 
-    fn inflate(window: &[u8], room: usize) -> (Whole, Vec<u8>) {
+    /// What the reader does: in one go if that is beyond doubt, else as a stream.
+    fn inflate(window: &[u8], room: usize) -> (Streamed, Vec<u8>) {
         let mut out = vec![0; room];
-        let whole = inflate_whole(
-            &mut libdeflater::Decompressor::new(),
-            window,
-            true,
-            &mut out,
-        );
-        (whole, out)
+        let inflater = &mut libdeflater::Decompressor::new();
+        let streamed = match inflate_whole(inflater, window, true, &mut out) {
+            Whole::Inflated { consumed, produced } => Streamed::Inflated { consumed, produced },
+            Whole::TooLarge => Streamed::TooLarge,
+            Whole::Unfinished | Whole::Doubtful => {
+                GzipStream::new().inflate(window, None, &mut out)
+            }
+        };
+        (streamed, out)
+    }
+
+    fn whole(consumed: usize, produced: usize) -> Streamed {
+        Streamed::Inflated { consumed, produced }
     }
 
     #[test]
@@ -397,38 +440,30 @@ pub(crate) mod tests {
         let one = member(b"one");
         let mut window = one.clone();
         window.extend(member(b"two"));
-        let (whole, out) = inflate(&window, 100);
-        assert_eq!(
-            whole,
-            Whole::Inflated {
-                consumed: one.len(),
-                produced: 3
-            }
-        );
+        let (streamed, out) = inflate(&window, 100);
+        assert_eq!(streamed, whole(one.len(), 3));
         assert_eq!(&out[..3], b"one");
-        assert_eq!(inflate(&window, 2).0, Whole::TooLarge);
-        assert_eq!(inflate(&window[..one.len() - 1], 100).0, Whole::Bad);
+        assert_eq!(inflate(&window, 2).0, Streamed::TooLarge);
+        let cut = inflate(&window[..one.len() - 1], 100).0;
+        assert_eq!(cut, Streamed::Unfinished);
         window.truncate(one.len());
         window.extend([0; 100]);
-        assert_eq!(
-            inflate(&window, 100).0,
-            Whole::Inflated {
-                consumed: one.len(),
-                produced: 3
-            }
-        );
+        assert_eq!(inflate(&window, 100).0, whole(one.len(), 3));
+    }
+
+    #[test]
+    fn a_trailer_that_stands_again_later_does_not_pass_over_members() {
+        let (one, two) = (member(b"one"), member(b"two"));
+        let mut window = [&one[..], &two, &one].concat();
+        window[one.len() - 6] ^= 1;
+        let bad = inflate(&window, 100).0;
+        assert!(matches!(bad, Streamed::Bad { .. }), "{bad:?}");
     }
 
     #[test]
     fn an_empty_member_is_inflated_to_nothing() {
         let empty = member(b"");
-        assert_eq!(
-            inflate(&empty, 100).0,
-            Whole::Inflated {
-                consumed: empty.len(),
-                produced: 0
-            }
-        );
+        assert_eq!(inflate(&empty, 100).0, whole(empty.len(), 0));
     }
 
     #[test]
@@ -442,14 +477,8 @@ pub(crate) mod tests {
         bytes.extend(&trailer);
         bytes.extend(member(b"next"));
         // The first of two equal trailers is the true one here; the second has the magic number behind it.
-        let (whole, _) = inflate(&bytes[..end], 100);
-        assert_eq!(
-            whole,
-            Whole::Inflated {
-                consumed: end,
-                produced: 7
-            }
-        );
+        assert_eq!(inflate(&bytes[..end], 100).0, whole(end, 7));
+        assert_eq!(inflate(&bytes, 100).0, whole(end, 7));
     }
 
     /// Returns four bytes that give `start` this checksum.
@@ -473,26 +502,24 @@ pub(crate) mod tests {
 
     #[test]
     fn a_payload_made_to_look_like_the_end_is_not_the_end() {
-        // Stored data with its own checksum and length in it, which anybody on the web can make.
+        // Stored data with its own checksum and length in it, and a member behind them, which anybody on the web can make.
         let (checksum, length) = (0x1234_5678_u32, 40_u32);
-        let mut payload = vec![b'x'; 16];
+        let mut payload = vec![b'x'; 8];
         payload.extend(checksum.to_le_bytes());
         payload.extend(length.to_le_bytes());
+        payload.extend(MAGIC);
         payload.resize(36, b'y');
         payload.extend(forge(&payload, checksum));
         assert_eq!(libdeflater::crc32(&payload), checksum);
         let mut stored = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
         stored.write_all(&payload).unwrap();
         let mut window = stored.finish().unwrap();
-        let end = Whole::Inflated {
-            consumed: window.len(),
-            produced: 40,
-        };
-        assert_eq!(inflate(&window, 100).0, end);
+        let end = window.len();
+        assert_eq!(inflate(&window, 100).0, whole(end, 40));
         window.extend(b"padding");
-        assert_eq!(inflate(&window, 100).0, end);
+        assert_eq!(inflate(&window, 100).0, whole(end, 40));
         window.extend(member(b"next"));
-        assert_eq!(inflate(&window, 100).0, end);
+        assert_eq!(inflate(&window, 100).0, whole(end, 40));
     }
 
     #[test]
@@ -504,18 +531,24 @@ pub(crate) mod tests {
         let sum = libdeflater::crc32(&full).to_le_bytes();
         full.extend(&sum[..2]);
         full.extend(&plain[10..]);
-        assert_eq!(
-            inflate(&full, 100).0,
-            Whole::Inflated {
-                consumed: full.len(),
-                produced: 7
-            }
-        );
+        assert_eq!(inflate(&full, 100).0, whole(full.len(), 7));
         assert_eq!(Header::parse(&full[..14]), Header::Incomplete);
         assert_eq!(Header::parse(&[0x1F, 0x8B, 0x08, 0xE0]), Header::Absent);
         // Half members before a whole one look like a header of every field, with a wrong sum.
         let padded = [&MAGIC, &MAGIC, &plain[..]].concat();
         assert_eq!(Header::parse(&padded), Header::Absent);
+    }
+
+    #[test]
+    fn half_headers_are_not_searched_to_the_end_of_the_window() {
+        let mut half = vec![0x1F, 0x8B, 0x08, 0b0001_1000, 0, 0, 0, 0, 0, 3];
+        half.resize(10 + TEXT_LIMIT, b'x');
+        assert_eq!(Header::parse(&half), Header::Incomplete);
+        half.resize(11 + 2 * TEXT_LIMIT, b'x');
+        assert_eq!(Header::parse(&half), Header::Absent);
+        // A text that is too long is not made good by what comes later.
+        half.push(0);
+        assert_eq!(Header::parse(&half), Header::Absent);
     }
 
     #[test]

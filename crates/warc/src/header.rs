@@ -20,19 +20,13 @@ pub struct Field<'h> {
 }
 
 impl<'h> Field<'h> {
-    /// Returns the value; a folded one is joined, its line ends left out.
+    /// Returns the value; the lines of a folded one are joined by a blank each, as RFC 9112 has it.
     #[must_use]
     pub fn value(&self) -> Cow<'h, [u8]> {
         if !self.folded {
             return Cow::Borrowed(self.raw);
         }
-        Cow::Owned(
-            self.raw
-                .split(|&byte| byte == b'\n')
-                .flat_map(text::trim_end)
-                .copied()
-                .collect(),
-        )
+        Cow::Owned(self.lines().collect::<Vec<_>>().join(&b' '))
     }
 
     /// Returns the value as text: each line UTF-8 or, failing that, ISO 8859-1.
@@ -41,12 +35,15 @@ impl<'h> Field<'h> {
         if !self.folded {
             return text::decode(self.raw);
         }
-        Cow::Owned(
-            self.raw
-                .split(|&byte| byte == b'\n')
-                .map(|line| text::decode(text::trim_end(line)))
-                .collect(),
-        )
+        Cow::Owned(self.lines().map(text::decode).collect::<Vec<_>>().join(" "))
+    }
+
+    /// Returns the lines of a folded value that hold something, without white space around them.
+    fn lines(&self) -> impl Iterator<Item = &'h [u8]> {
+        self.raw
+            .split(|&byte| byte == b'\n')
+            .map(|line| text::trim_start(text::trim_end(line)))
+            .filter(|line| !line.is_empty())
     }
 
     /// Tells whether the field has this name, in upper or lower case.
@@ -301,7 +298,9 @@ mod tests {
     fn folded_fields_and_lines_without_a_colon() {
         let (fields, _) =
             all(b"A: one\r\n  two \r\n\tthree\r\njunk\r\n more junk: 1\r\nB: 2\r\n\r\n");
-        assert_eq!(fields, pairs(&[("A", "one  two\tthree"), ("B", "2")]));
+        assert_eq!(fields, pairs(&[("A", "one two three"), ("B", "2")]));
+        let (fields, _) = all(b"A:\r\n  2026-01-02\r\n \t\r\n\r\n");
+        assert_eq!(fields, pairs(&[("A", "2026-01-02")]));
         let (fields, _) = all(b" A: first line\n\n");
         assert_eq!(fields, pairs(&[(" A", "first line")]));
     }

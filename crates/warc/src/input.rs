@@ -5,10 +5,14 @@
 
 use std::io::{self, Read};
 
+/// Goes to an offset of a source that can.
+pub(crate) type SeekTo<Source> = fn(&mut Source, u64) -> io::Result<()>;
+
 /// A window on a source.
 #[derive(Debug)]
 pub(crate) struct Input<Source> {
     source: Source,
+    seek: Option<SeekTo<Source>>,
     buffer: Vec<u8>,
     capacity: usize,
     /// The next byte to take.
@@ -26,9 +30,10 @@ pub(crate) struct Input<Source> {
 const READ_BYTES: usize = 8 << 20;
 
 impl<Source: Read> Input<Source> {
-    pub(crate) fn new(source: Source, capacity: usize) -> Self {
+    pub(crate) fn new(source: Source, capacity: usize, seek: Option<SeekTo<Source>>) -> Self {
         Self {
             source,
+            seek,
             buffer: Vec::new(),
             capacity,
             position: 0,
@@ -131,6 +136,33 @@ impl<Source: Read> Input<Source> {
         Ok(bytes)
     }
 
+    /// Reads from any offset of the source and goes back to where it was; `None` if the source cannot. Fewer bytes than
+    /// asked for are the last ones.
+    pub(crate) fn look(&mut self, offset: u64, out: &mut [u8]) -> io::Result<Option<usize>> {
+        let Some(seek) = self.seek else {
+            return Ok(None);
+        };
+        // No file is longer, and some systems take no more for an offset.
+        seek(&mut self.source, offset.min(i64::MAX.unsigned_abs()))?;
+        let mut filled = 0;
+        while filled < out.len() {
+            match read_retrying(&mut self.source, &mut out[filled..])? {
+                0 => break,
+                bytes => filled += bytes,
+            }
+        }
+        seek(&mut self.source, self.base + self.end as u64)?;
+        Ok(Some(filled))
+    }
+
+    /// Gives back the bytes that were taken last. The window may outgrow its capacity by them, once.
+    pub(crate) fn put_back(&mut self, bytes: &[u8]) {
+        let base = self.offset() - bytes.len() as u64;
+        let buffer = [bytes, self.available()].concat();
+        (self.position, self.end) = (0, buffer.len());
+        (self.base, self.buffer, self.mark) = (base, buffer, None);
+    }
+
     fn make_room(&mut self, wanted: usize) {
         let mut keep = self.mark.unwrap_or(self.position).min(self.position);
         if self.position - keep + wanted > self.capacity {
@@ -202,7 +234,7 @@ mod tests {
     #[test]
     fn the_window_slides_over_the_whole_source() {
         let whole = numbers(3_000_000);
-        let mut input = Input::new(Drip(whole.clone(), 0), 600_000);
+        let mut input = Input::new(Drip(whole.clone(), 0), 600_000, None);
         let mut seen = Vec::new();
         loop {
             input.fill(100_000).unwrap();
@@ -220,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_mark_survives_until_the_window_is_full() {
-        let mut input = Input::new(Drip(numbers(3_000_000), 0), 1_000_000);
+        let mut input = Input::new(Drip(numbers(3_000_000), 0), 1_000_000, None);
         input.fill(10).unwrap();
         input.advance(5);
         input.set_mark();
@@ -243,7 +275,7 @@ mod tests {
 
     #[test]
     fn taking_keeps_the_offset() {
-        let mut input = Input::new(Drip(numbers(1_000_000), 0), 600_000);
+        let mut input = Input::new(Drip(numbers(1_000_000), 0), 600_000, None);
         input.fill(100).unwrap();
         let mut out = vec![0; 300_000];
         let mut offset = 0;

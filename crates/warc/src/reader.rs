@@ -1,6 +1,6 @@
 //! The reader: finds records in members, and goes on behind damage.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 
 use memchr::memchr;
@@ -10,10 +10,14 @@ use crate::damage::{Damage, Reason, Snippet};
 use crate::digest::{Digester, Sha1Digest};
 use crate::format::{self, Compression, Format, Version};
 use crate::header::{self, FieldSpan, Unread};
+use crate::input::SeekTo;
 use crate::limits::Limits;
 use crate::record::{Extent, Record, RecordKind};
 use crate::text;
 use crate::unpack::Unpacked;
+
+/// How much of a block that is not in memory is searched at once.
+const SEARCH_BYTES: usize = 1 << 20;
 
 /// Reads the records of a WARC or ARC file, one at a time.
 ///
@@ -93,9 +97,24 @@ struct Head {
 impl<Source: Read> WarcReader<Source> {
     /// Reads from `source`, which should not be buffered: the reader has its own buffer.
     pub fn new(source: Source, limits: Limits) -> Self {
+        Self::of(Unpacked::new(source, limits.workable(), None), limits)
+    }
+
+    /// Reads from a file that it may go back in: the length of a record too large for memory is then checked before it is
+    /// believed.
+    pub fn seekable(source: Source, limits: Limits) -> Self
+    where
+        Source: Seek,
+    {
+        let seek: SeekTo<Source> =
+            |source, offset| source.seek(SeekFrom::Start(offset)).map(|_| ());
+        Self::of(Unpacked::new(source, limits.workable(), Some(seek)), limits)
+    }
+
+    fn of(unpacked: Unpacked<Source>, limits: Limits) -> Self {
         let limits = limits.workable();
         Self {
-            unpacked: Unpacked::new(source, limits),
+            unpacked,
             limits,
             spans: Vec::new(),
             kept: Vec::new(),
@@ -275,15 +294,23 @@ impl<Source: Read> WarcReader<Source> {
         let not_a_record = || Reason::NotARecord {
             start: Snippet::of(bytes),
         };
-        // A file that does not begin as ARC is not searched far for the end of a line.
-        if self.seen == Some(Format::Warc) || !bytes.first().is_some_and(u8::is_ascii_graphic) {
+        // A file that does not begin as ARC is not searched far for the end of a line, and a line in it must look right in
+        // each field.
+        let after_warc = self.seen == Some(Format::Warc);
+        if !bytes.first().is_some_and(u8::is_ascii_graphic) {
             return Some(Err(not_a_record()));
         }
         let Some(newline) = memchr(b'\n', bytes) else {
-            return self.unpacked.is_complete().then(|| Err(not_a_record()));
+            let judged = after_warc || self.unpacked.is_complete();
+            return judged.then(|| Err(not_a_record()));
         };
         let line = text::trim_end(&bytes[..newline]);
-        let Some(arc) = UrlLine::parse(line) else {
+        let arc = if after_warc {
+            UrlLine::parse_strictly(line)
+        } else {
+            UrlLine::parse(line)
+        };
+        let Some(arc) = arc else {
             return Some(Err(not_a_record()));
         };
         let kind = if line.starts_with(b"filedesc:") {
@@ -372,6 +399,7 @@ impl<Source: Read> WarcReader<Source> {
                 self.check_length();
             }
         } else {
+            let length = self.length_on_disk(length)?;
             self.kept.clear();
             let kept = at_hand.min(header_bytes + self.limits.prefix_bytes);
             self.kept
@@ -392,43 +420,104 @@ impl<Source: Read> WarcReader<Source> {
         let Block::Memory(block_bytes) = self.current.block else {
             return;
         };
-        let header_bytes = self.current.header_bytes;
-        let bytes = self.unpacked.available();
-        if self.is_boundary(&bytes[header_bytes + block_bytes..]) && !self.current.damaged {
+        let bytes = &self.unpacked.available()[self.current.header_bytes..];
+        let (block, rest) = bytes.split_at(block_bytes);
+        let at_line_start = block.last().is_none_or(|&last| last == b'\n');
+        if self.is_boundary(rest, at_line_start) && !self.current.damaged {
             return;
         }
-        let block = &bytes[header_bytes..header_bytes + block_bytes];
-        let Search::Found(at) = find_start(block, true, self.seen) else {
+        // The first line of the next record may begin in the block and end behind it.
+        let line_end = memchr(b'\n', rest).map_or(rest.len(), |newline| newline + 1);
+        let Search::Found(at) = find_start(&bytes[..block_bytes + line_end], true, self.seen)
+        else {
             return;
         };
-        let ends = block[..at]
-            .iter()
-            .rev()
-            .take(4)
-            .take_while(|byte| matches!(byte, b'\r' | b'\n'))
-            .count();
-        let found = at - ends;
+        if at >= block_bytes {
+            return;
+        }
+        let found = at - line_ends_before(&block[..at]);
         self.current.block = Block::Memory(found);
         if !self.current.damaged {
             self.report_short_block(block_bytes as u64, found as u64);
         }
     }
 
-    /// Tells whether what follows a block may do so: line ends, then a record or the end of the member.
-    fn is_boundary(&self, rest: &[u8]) -> bool {
+    /// Returns the length of a block that is too large for memory: what the header says or, where no record follows there,
+    /// what there is before the next one. Only a source that can go back can be looked at so.
+    fn length_on_disk(&mut self, length: u64) -> io::Result<u64> {
+        if length == u64::MAX || self.unpacked.compression() != Compression::None {
+            return Ok(length);
+        }
+        let start = self.unpacked.plain_offset() + self.current.header_bytes as u64;
+        let last = start.saturating_add(length - 1);
+        let mut around = vec![0; 1 + (4 << 10)];
+        let Some(bytes) = self.unpacked.look(last, &mut around)? else {
+            return Ok(length);
+        };
+        if let [last, rest @ ..] = &around[..bytes]
+            && self.is_boundary(rest, *last == b'\n')
+        {
+            return Ok(length);
+        }
+        let Some(found) = self.find_on_disk(start, length)? else {
+            return Ok(length);
+        };
+        self.report_short_block(length, found);
+        Ok(found)
+    }
+
+    /// Looks for the start of a record in a block that is not in memory; returns how much of the block lies before it.
+    fn find_on_disk(&mut self, start: u64, length: u64) -> io::Result<Option<u64>> {
+        let mut window = vec![0; SEARCH_BYTES];
+        let mut at = 0;
+        while at < length {
+            let Some(bytes) = self.unpacked.look(start + at, &mut window)? else {
+                return Ok(None);
+            };
+            if bytes == 0 {
+                return Ok(None);
+            }
+            let complete = bytes < window.len();
+            let next = match find_start(&window[..bytes], complete, self.seen) {
+                Search::Found(found) if at + (found as u64) < length => {
+                    let ends = line_ends_before(&window[..found]) as u64;
+                    return Ok(Some(at + found as u64 - ends));
+                }
+                Search::Found(_) | Search::Nothing => return Ok(None),
+                // A line that fills the window starts no record.
+                Search::Unsure(0) => bytes,
+                Search::Unsure(line) => line,
+            };
+            at += next as u64;
+        }
+        Ok(None)
+    }
+
+    /// Tells whether what follows a block may do so: line ends, then a record or the end of the member. `at_line_start`:
+    /// the block ended with a line end.
+    fn is_boundary(&self, rest: &[u8], at_line_start: bool) -> bool {
         let Some(blanks) = rest.iter().position(|byte| !matches!(byte, b'\r' | b'\n')) else {
             return true;
         };
         let rest = &rest[blanks..];
+        if format::warc_version(rest).is_some() {
+            return true;
+        }
+        let undecided = !self.unpacked.is_complete();
+        let newline = memchr(b'\n', rest);
+        // An ARC line says nothing of where it starts: without its first letter it would still be one.
+        let line = newline
+            .filter(|_| blanks > 0 || at_line_start)
+            .map(|newline| text::trim_end(&rest[..newline]));
         match self.current.format {
             Format::Warc => {
-                format::warc_version(rest).is_some()
-                    || (rest.len() < 8 && !self.unpacked.is_complete())
+                line.is_some_and(|line| UrlLine::parse_strictly(line).is_some())
+                    || (rest.len() < 8 && undecided)
             }
-            Format::Arc => match memchr(b'\n', rest) {
-                Some(newline) => UrlLine::parse(text::trim_end(&rest[..newline])).is_some(),
-                None => !self.unpacked.is_complete(),
-            },
+            Format::Arc => {
+                line.is_some_and(|line| UrlLine::parse(line).is_some())
+                    || (newline.is_none() && undecided)
+            }
         }
     }
 
@@ -452,6 +541,9 @@ impl<Source: Read> WarcReader<Source> {
     fn recover(&mut self, reason: Reason) -> io::Result<()> {
         if self.unpacked.has_failed() {
             self.unpacked.skip_member()?;
+            return Ok(());
+        }
+        if self.unpacked.turn_to_members()? {
             return Ok(());
         }
         let offset = match self.unpacked.compression() {
@@ -559,7 +651,7 @@ impl<Source: Read> WarcReader<Source> {
         let mut follows = self.skip_blank_lines()?;
         if follows {
             self.unpacked.fill(4 << 10)?;
-            if !self.is_boundary(self.unpacked.available()) {
+            if !self.is_boundary(self.unpacked.available(), true) {
                 let start = Snippet::of(self.unpacked.available());
                 let bytes = if self.may_share_member() {
                     self.find_record()?
@@ -738,6 +830,13 @@ fn parse_length(value: &[u8]) -> Result<u64, Snippet> {
         .and_then(|digits| digits.parse().ok())
         .filter(|&length| length < u64::MAX)
         .ok_or_else(|| Snippet::of(value))
+}
+
+/// Returns how many bytes of line ends, four at most, stand at the end of these bytes.
+fn line_ends_before(bytes: &[u8]) -> usize {
+    let ends = bytes.iter().rev().take(4);
+    ends.take_while(|byte| matches!(byte, b'\r' | b'\n'))
+        .count()
 }
 
 /// What a search for the start of a record came to.

@@ -15,8 +15,8 @@ use memchr::memmem;
 use crate::damage::{Damage, DamageLog, Reason, Snippet};
 use crate::format::{Compression, Format};
 use crate::frame::{self, ZstdStream};
-use crate::gzip::{self, GzipStream, Step, Whole};
-use crate::input::{Input, enlarge};
+use crate::gzip::{self, GzipStream, NextMember, Step, Streamed, Whole};
+use crate::input::{Input, SeekTo, enlarge};
 use crate::limits::Limits;
 
 /// How much input is at hand before a member is inflated, so that few members have to be inflated twice.
@@ -27,6 +27,10 @@ const CHUNK_BYTES: usize = 128 << 10;
 
 /// How much of a possible member is inflated to see whether it holds a record.
 const PROBE_BYTES: usize = 8 << 10;
+
+/// Damaged members are inflated beyond the next good one, all together, so far, and so far for each byte of the file.
+const OVERRUN_BYTES: u64 = 16 << 20;
+const OVERRUN_FACTOR: u64 = 8;
 
 /// A source unpacked.
 #[derive(Debug)]
@@ -40,6 +44,10 @@ pub(crate) struct Unpacked<Source> {
     position: usize,
     end: usize,
     member: Member,
+    /// Where members that hold a record were looked for.
+    searched: Searched,
+    /// How many bytes damaged members were inflated beyond the next good one, to see that they are damaged.
+    overrun: u64,
     damages: DamageLog,
     bomb: Option<Damage>,
     /// The number of the record that damage is laid to.
@@ -61,6 +69,15 @@ struct Member {
     failed: bool,
 }
 
+/// What a search for members has come to: none that holds a record starts between the two offsets.
+#[derive(Debug, Default)]
+struct Searched {
+    from: u64,
+    to: u64,
+    /// One starts where the search ended.
+    found: bool,
+}
+
 struct Codecs {
     whole: Option<Box<libdeflater::Decompressor>>,
     gzip: Option<GzipStream>,
@@ -68,9 +85,9 @@ struct Codecs {
 }
 
 impl<Source: Read> Unpacked<Source> {
-    pub(crate) fn new(source: Source, limits: Limits) -> Self {
+    pub(crate) fn new(source: Source, limits: Limits, seek: Option<SeekTo<Source>>) -> Self {
         Self {
-            input: Input::new(source, limits.member_bytes),
+            input: Input::new(source, limits.member_bytes, seek),
             limits,
             compression: Compression::None,
             codecs: Codecs {
@@ -85,6 +102,8 @@ impl<Source: Read> Unpacked<Source> {
                 end: Some(0),
                 ..Member::default()
             },
+            searched: Searched::default(),
+            overrun: 0,
             damages: DamageLog::new(limits.damages),
             bomb: None,
             record: 1,
@@ -100,7 +119,8 @@ impl<Source: Read> Unpacked<Source> {
             // Garbage first. Members may follow it, and plain records would have been as near.
             for compression in [Compression::Gzip, Compression::Zstd] {
                 self.compression = compression;
-                if self.find_member(false)?.is_some() {
+                self.searched = Searched::default();
+                if self.search(1, self.judged())?.is_some() {
                     return Ok(());
                 }
             }
@@ -111,6 +131,11 @@ impl<Source: Read> Unpacked<Source> {
 
     pub(crate) fn source(&self) -> &Source {
         self.input.source()
+    }
+
+    /// Reads from any offset of the file, and leaves everything as it is; `None` if the source cannot go back.
+    pub(crate) fn look(&mut self, offset: u64, out: &mut [u8]) -> io::Result<Option<usize>> {
+        self.input.look(offset, out)
     }
 
     pub(crate) fn compression(&self) -> Compression {
@@ -245,11 +270,15 @@ impl<Source: Read> Unpacked<Source> {
                 return Ok(false);
             }
             if !window.starts_with(&gzip::MAGIC) {
+                if Format::detect(window).is_some() {
+                    self.compression = Compression::None;
+                    return self.open_plain();
+                }
                 self.pass_garbage()?;
                 continue;
             }
             self.member.offset = self.input.offset();
-            if self.data.is_empty() {
+            if self.data.len() < self.limits.member_bytes {
                 self.data = vec![0; self.limits.member_bytes];
             }
             let whole = self
@@ -257,28 +286,66 @@ impl<Source: Read> Unpacked<Source> {
                 .whole
                 .get_or_insert_with(|| Box::new(libdeflater::Decompressor::new()));
             match gzip::inflate_whole(whole, window, self.input.is_exhausted(), &mut self.data) {
-                Whole::Inflated {
-                    consumed,
-                    produced: 0,
-                } => self.input.advance(consumed),
                 Whole::Inflated { consumed, produced } => {
-                    self.input.advance(consumed);
-                    self.end = produced;
-                    self.member.end = Some(self.input.offset());
+                    self.take_whole(consumed, produced);
                     return Ok(true);
                 }
-                Whole::TooLarge => {
+                Whole::Unfinished if self.input.grow()? => {}
+                Whole::TooLarge | Whole::Unfinished => {
                     self.start_stream();
                     return Ok(true);
                 }
-                Whole::Bad if self.input.grow()? => {}
-                Whole::Bad => {
-                    self.start_stream();
-                    self.set_fence();
-                    return Ok(true);
+                Whole::Doubtful => {
+                    if self.open_doubtful()? {
+                        return Ok(true);
+                    }
                 }
             }
         }
+    }
+
+    fn take_whole(&mut self, consumed: usize, produced: usize) {
+        self.input.advance(consumed);
+        self.end = produced;
+        self.member.end = Some(self.input.offset());
+    }
+
+    /// Opens a member by inflating it as a stream; `false`: it is empty, or more input is needed.
+    ///
+    /// A damaged member ends where the next good one starts, so that the codec does not run into it. One that merely goes
+    /// on behind the window is not damaged, and may well hold what looks like a member: that is why it is inflated beyond
+    /// the next good one. In a file of many damaged members that is done only so often.
+    fn open_doubtful(&mut self) -> io::Result<bool> {
+        let offset = self.input.offset();
+        let next = self.search(1, self.judged())?;
+        let allowance = (OVERRUN_BYTES + OVERRUN_FACTOR * offset).saturating_sub(self.overrun);
+        let streamed = self.codecs.gzip().inflate(
+            self.input.available(),
+            next.map(|at| NextMember { at, allowance }),
+            &mut self.data,
+        );
+        let goes_on = match streamed {
+            Streamed::Inflated { consumed, produced } => {
+                self.take_whole(consumed, produced);
+                return Ok(produced > 0);
+            }
+            Streamed::TooLarge => true,
+            Streamed::Unfinished => {
+                if self.input.grow()? {
+                    return Ok(false);
+                }
+                !self.input.is_exhausted()
+            }
+            Streamed::Bad { overrun } => {
+                self.overrun += overrun;
+                false
+            }
+        };
+        self.start_stream();
+        if !goes_on {
+            self.member.fence = next.map(|next| offset + next as u64);
+        }
+        Ok(true)
     }
 
     fn open_zstd(&mut self) -> io::Result<bool> {
@@ -317,23 +384,6 @@ impl<Source: Read> Unpacked<Source> {
                 }
             }
         }
-    }
-
-    /// Finds the next good member behind a bad one, so that the codec does not run into it.
-    ///
-    /// A member that merely goes on behind the window is not bad, and may well hold what looks like a member.
-    fn set_fence(&mut self) {
-        let window = self.input.available();
-        if !self.input.is_exhausted() && !self.codecs.gzip().fails(window) {
-            return;
-        }
-        let mut probe = vec![0; PROBE_BYTES];
-        self.member.fence = memmem::find_iter(&window[1..], &gzip::MAGIC)
-            .map(|at| at + 1)
-            .find(|&at| {
-                Format::detect(self.codecs.gzip().probe(&window[at..], &mut probe)).is_some()
-            })
-            .map(|at| self.input.offset() + at as u64);
     }
 
     fn make_room(&mut self, wanted: usize) {
@@ -439,7 +489,7 @@ impl<Source: Read> Unpacked<Source> {
             self.input.clear_mark();
         } else {
             self.input.rewind();
-            self.find_member(true)?;
+            self.find_member()?;
         }
         self.member.end = Some(self.input.offset());
         Ok(())
@@ -449,7 +499,7 @@ impl<Source: Read> Unpacked<Source> {
     fn pass_garbage(&mut self) -> io::Result<()> {
         let offset = self.input.offset();
         let start = Snippet::of(self.input.available());
-        self.find_member(true)?;
+        self.find_member()?;
         self.report(
             offset,
             Reason::Garbage {
@@ -460,63 +510,106 @@ impl<Source: Read> Unpacked<Source> {
         Ok(())
     }
 
-    /// Goes to the next member behind this byte that inflates to a record, or to the end. Without `far`, only what is at
-    /// hand is searched, and the input stays where it is if nothing is found.
-    fn find_member(&mut self, far: bool) -> io::Result<Option<u64>> {
+    /// Goes to the next member behind this byte that inflates to a record, or to the end.
+    fn find_member(&mut self) -> io::Result<()> {
+        let mut from = 1;
+        loop {
+            self.input.fill(LOW_WATER)?;
+            let judged = self.judged();
+            if let Some(at) = self.search(from, judged)? {
+                self.input.advance(at);
+                return Ok(());
+            }
+            self.input.advance(judged);
+            if self.input.is_exhausted() {
+                return Ok(());
+            }
+            from = 0;
+        }
+    }
+
+    /// Returns how far the window can be searched: enough of a member must be at hand to judge it.
+    fn judged(&self) -> usize {
+        let window = self.input.available().len();
+        if self.input.is_exhausted() {
+            window
+        } else {
+            window.saturating_sub(PROBE_BYTES)
+        }
+    }
+
+    /// Returns where in the window, from `from` on and before `judged`, the next member starts that inflates to a record.
+    /// What was looked at once is not looked at again: a file of damaged members is searched once, not once for each.
+    fn search(&mut self, from: usize, judged: usize) -> io::Result<Option<usize>> {
+        let base = self.input.offset();
+        let (start, end) = (base + from as u64, base + judged as u64);
+        if !(self.searched.from..=self.searched.to).contains(&start) {
+            self.searched = Searched {
+                from: start,
+                to: start,
+                found: false,
+            };
+        }
+        if !self.searched.found && self.searched.to < end {
+            let from = usize::try_from(self.searched.to - base).unwrap_or(judged);
+            let found = self.probe_from(from, judged)?;
+            self.searched.found = found.is_some();
+            self.searched.to = base + found.unwrap_or(judged) as u64;
+        }
+        // What was found in a larger window may lie behind this one.
+        let found = self.searched.found && self.searched.to < end;
+        Ok(found.then(|| usize::try_from(self.searched.to - base).unwrap_or(judged)))
+    }
+
+    fn probe_from(&mut self, from: usize, judged: usize) -> io::Result<Option<usize>> {
         let magic: &[u8] = match self.compression {
             Compression::Zstd => &frame::MAGIC,
             _ => &gzip::MAGIC,
         };
-        let finder = memmem::Finder::new(magic);
-        let mut probe = vec![0; PROBE_BYTES];
-        let mut from = 1;
-        loop {
-            // Enough of a candidate must be at hand for the probe to judge it.
-            self.input.fill(LOW_WATER)?;
-            let window = self.input.available();
-            let last = self.input.is_exhausted();
-            let judged = if last || !far {
-                window.len()
-            } else {
-                window.len().saturating_sub(PROBE_BYTES)
+        let mut room = vec![0; PROBE_BYTES];
+        let window = self.input.available();
+        for at in memmem::find_iter(window.get(from..).unwrap_or_default(), magic) {
+            let at = from + at;
+            if at >= judged {
+                break;
+            }
+            let format = match self.compression {
+                Compression::Zstd => self
+                    .codecs
+                    .zstd(&self.limits)?
+                    .probe(&window[at..], &mut room),
+                _ => self.codecs.gzip().probe(&window[at..], &mut room),
             };
-            let codecs = &mut self.codecs;
-            let mut found = None;
-            for at in finder
-                .find_iter(window.get(from..).unwrap_or_default())
-                .map(|at| at + from)
-            {
-                if at >= judged {
-                    break;
-                }
-                let start = match self.compression {
-                    Compression::Zstd => {
-                        codecs.zstd(&self.limits)?.probe(&window[at..], &mut probe)
-                    }
-                    _ => codecs.gzip().probe(&window[at..], &mut probe),
-                };
-                if Format::detect(start).is_some() {
-                    found = Some(at);
-                    break;
-                }
+            if format.is_some() {
+                return Ok(Some(at));
             }
-            if let Some(at) = found {
-                if far {
-                    self.input.advance(at);
-                }
-                return Ok(Some(self.input.offset()));
-            }
-            if !far {
-                return Ok(None);
-            }
-            if last {
-                let rest = self.input.available().len();
-                self.input.advance(rest);
-                return Ok(None);
-            }
-            self.input.advance(judged);
-            from = 0;
         }
+        Ok(None)
+    }
+
+    /// Turns from plain records to members, if one that holds a record starts here.
+    pub(crate) fn turn_to_members(&mut self) -> io::Result<bool> {
+        if self.compression != Compression::None {
+            return Ok(false);
+        }
+        self.fill(PROBE_BYTES)?;
+        let start = &self.data[self.position..self.end];
+        let compression = Compression::detect(start);
+        let mut room = vec![0; PROBE_BYTES];
+        let format = match compression {
+            Compression::None => None,
+            Compression::Gzip => self.codecs.gzip().probe(start, &mut room),
+            Compression::Zstd => self.codecs.zstd(&self.limits)?.probe(start, &mut room),
+        };
+        if format.is_none() {
+            return Ok(false);
+        }
+        self.input.put_back(start);
+        self.position = self.end;
+        self.compression = compression;
+        self.searched = Searched::default();
+        self.member.end = Some(self.input.offset());
+        Ok(true)
     }
 
     fn pass_skippable(&mut self, bytes: u64) -> io::Result<()> {
@@ -581,6 +674,51 @@ impl Codecs {
         match &mut self.zstd {
             Some(zstd) => Ok(zstd),
             none => Ok(none.insert(ZstdStream::new(limits.zstd_window_log)?)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gzip::tests::member;
+
+    /// Returns how many bytes go in and come out of the codec while a file is read.
+    fn work(file: &[u8]) -> u64 {
+        let mut unpacked = Unpacked::new(file, Limits::default().workable(), None);
+        unpacked.detect().unwrap();
+        while unpacked.next_member().unwrap() {}
+        let gzip = unpacked.codecs.gzip();
+        gzip.restart();
+        gzip.work
+    }
+
+    #[test]
+    fn what_a_crafted_file_costs_follows_its_size() {
+        let record = |bytes: usize| [b"WARC/1.0\r\n\r\n", &vec![0; bytes][..]].concat();
+        let zeros = member(&record(40_000));
+        let cut = &zeros[..zeros.len() - 9];
+        let mut wrong_sum = member(&record(100));
+        let end = wrong_sum.len();
+        wrong_sum[end - 6] ^= 1;
+        let empty = member(b"");
+        for (kind, piece) in [
+            ("magic numbers", &gzip::MAGIC[..]),
+            ("members cut short", cut),
+            ("wrong checksums", &wrong_sum),
+            ("empty members", &empty),
+            ("half of empty members", &empty[..11]),
+        ] {
+            let file = |bytes: usize| piece.repeat(bytes / piece.len());
+            let (small, large) = (work(&file(20_000)), work(&file(80_000)));
+            // What is inflated behind the next member to be sure is bounded for all of a file.
+            let extra = OVERRUN_BYTES + OVERRUN_FACTOR * 80_000;
+            assert!(
+                large <= 5 * small.max(1_000) + extra,
+                "{kind}: {small} {large}"
+            );
+            let most = 80_000 * 3_000 + 2 * extra;
+            assert!(large <= most, "{kind}: {large}");
         }
     }
 }

@@ -496,3 +496,114 @@ fn a_failing_source_is_an_error_and_no_damage() {
     assert!(reader.next().is_err());
     assert_eq!(reader.damages(), []);
 }
+
+#[test]
+fn a_damaged_trailer_whose_record_stands_again_later_costs_one_record() {
+    let members: Vec<Vec<u8>> = (1..=40).map(|number| gzip(&response(number))).collect();
+    let once = members.concat();
+    let second = members[0].len() + members[1].len();
+    let mut file = [&once[..], &once].concat();
+    file[second - 6] ^= 1;
+    let (seen, damages) = read(&file[..]);
+    assert_eq!(seen.len(), 80);
+    assert!(seen[1].damaged);
+    assert!(
+        matches!(reasons(&damages)[..], [Reason::Checksum { .. }]),
+        "{damages:?}"
+    );
+}
+
+#[test]
+fn a_length_a_few_bytes_too_long_costs_no_record() {
+    // What turning CRLF into LF does to a record whose length stays.
+    for over in 0..40 {
+        let length = (http(1).len() + over).to_string();
+        let long = warc_claiming("response", &uri(1), &http(1), &length);
+        let file = [long, response(2), response(3)].concat();
+        let (seen, damages) = read(&file[..]);
+        assert_eq!(uris(&seen), [uri(1), uri(2), uri(3)], "{over} too long");
+        assert_eq!(seen[1].block, http(2), "{over} too long");
+        assert_eq!(damages.is_empty(), over <= 4, "{over} too long");
+    }
+}
+
+#[test]
+fn a_length_beyond_memory_is_believed_only_if_a_record_follows() {
+    let limits = Limits {
+        member_bytes: 600_000,
+        ..Limits::default()
+    };
+    let big = vec![b'x'; 700_000];
+    let inner: Vec<u8> = (2..=3000).flat_map(response).collect();
+    for (claimed, records) in [
+        (big.len(), 3001),
+        // Into the next record, over many, and beyond the end of the file.
+        (big.len() + 7, 3001),
+        (big.len() + 1_000_000, 3001),
+        (90_000_000, 3001),
+    ] {
+        let first = warc_claiming("resource", &uri(1), &big, &claimed.to_string());
+        let file = [&first[..], &inner, &response(3001)].concat();
+        let mut reader = WarcReader::seekable(std::io::Cursor::new(&file), limits);
+        let (mut count, mut bytes) = (0, 0);
+        while let Some(mut record) = reader.next().unwrap() {
+            count += 1;
+            let mut block = Vec::new();
+            std::io::Read::read_to_end(&mut record, &mut block).unwrap();
+            if count == 1 {
+                bytes = block.len();
+            }
+        }
+        assert_eq!((count, bytes), (records, big.len()), "{claimed} claimed");
+    }
+    // A record that really holds others stays whole.
+    let file = [warc("resource", &uri(1), &inner), response(2)].concat();
+    let mut reader = WarcReader::seekable(std::io::Cursor::new(&file), limits);
+    let mut count = 0;
+    while reader.next().unwrap().is_some() {
+        count += 1;
+    }
+    assert_eq!((count, reader.damage_count()), (2, 0));
+}
+
+#[test]
+fn formats_and_packings_may_change_within_a_file() {
+    let (plain, packed) = (response(1), gzip(&response(2)));
+    for (file, expected) in [
+        ([&plain[..], &packed, &response(3)].concat(), [1, 2, 3]),
+        (
+            [&packed[..], &plain, &gzip(&response(3))].concat(),
+            [2, 1, 3],
+        ),
+        (
+            [&plain[..], &arc_head(), &arc(4), &response(3)].concat(),
+            [1, 4, 3],
+        ),
+        (
+            [&arc_head(), &arc(4), &plain[..], &arc(5)].concat(),
+            [4, 1, 5],
+        ),
+    ] {
+        let (seen, damages) = read(&file[..]);
+        let found: Vec<&str> = uris(&seen)
+            .into_iter()
+            .filter(|uri| uri.starts_with("http"))
+            .collect();
+        assert_eq!(found, expected.map(uri), "{damages:?}");
+        assert_eq!(damages, []);
+    }
+}
+
+#[test]
+fn an_arc_head_that_is_too_long_takes_no_letter_of_the_next_url() {
+    let version = "1 0 InternetArchive\nURL IP-address Archive-date Content-type Archive-length\n";
+    for over in 1..5 {
+        let length = version.len() + over;
+        let head =
+            format!("filedesc://a.arc 0.0.0.0 20010203040506 text/plain {length}\n{version}");
+        let file = [head.as_bytes(), &arc(1), &arc(2)].concat();
+        let (seen, damages) = read(&file[..]);
+        assert_eq!(uris(&seen)[1..], [uri(1), uri(2)], "{over} too long");
+        assert!(!damages.is_empty(), "{over} too long");
+    }
+}

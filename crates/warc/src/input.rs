@@ -44,8 +44,9 @@ impl<Source: Read> Input<Source> {
         }
     }
 
-    pub(crate) fn source(&self) -> &Source {
-        &self.source
+    /// Returns how many bytes were read: the file offset behind the buffer.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.base + self.end as u64
     }
 
     /// Returns the bytes at hand.
@@ -143,7 +144,10 @@ impl<Source: Read> Input<Source> {
             return Ok(None);
         };
         // No file is longer, and some systems take no more for an offset.
-        seek(&mut self.source, offset.min(i64::MAX.unsigned_abs()))?;
+        match seek(&mut self.source, offset.min(i64::MAX.unsigned_abs())) {
+            Err(error) if error.kind() == io::ErrorKind::NotSeekable => return Ok(None),
+            other => other?,
+        }
         let mut filled = 0;
         while filled < out.len() {
             match read_retrying(&mut self.source, &mut out[filled..])? {
@@ -151,7 +155,8 @@ impl<Source: Read> Input<Source> {
                 bytes => filled += bytes,
             }
         }
-        seek(&mut self.source, self.base + self.end as u64)?;
+        let back = self.bytes_read();
+        seek(&mut self.source, back)?;
         Ok(Some(filled))
     }
 

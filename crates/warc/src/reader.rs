@@ -170,10 +170,10 @@ impl<Source: Read> WarcReader<Source> {
         self.unpacked.compression()
     }
 
-    /// Returns the source.
+    /// Returns how many bytes of the file were read so far.
     #[must_use]
-    pub fn source(&self) -> &Source {
-        self.unpacked.source()
+    pub fn bytes_read(&self) -> u64 {
+        self.unpacked.bytes_read()
     }
 
     fn advance(&mut self) -> io::Result<bool> {

@@ -129,8 +129,8 @@ impl<Source: Read> Unpacked<Source> {
         Ok(())
     }
 
-    pub(crate) fn source(&self) -> &Source {
-        self.input.source()
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.input.bytes_read()
     }
 
     /// Reads from any offset of the file, and leaves everything as it is; `None` if the source cannot go back.

@@ -15,20 +15,19 @@ use crate::settings::Settings;
 /// What becomes of a capture: a line, or the reason why there can be none.
 pub type Taken = Result<(), LineFault>;
 
-/// Reads a (W)ARC file, hands the line of each capture to `sink`, and returns what was seen.
+/// Reads a (W)ARC file with a reader that has read nothing yet, hands the line of each capture to `sink`, and returns what was seen.
 ///
 /// Damage is no failure: it is in what is returned, and reading goes on behind it. So is a capture that `sink` cannot make
 /// a line of.
 ///
 /// # Errors
-/// When `source` cannot be read, and what `sink` says.
+/// When the file cannot be read, and what `sink` says.
 pub fn index(
-    source: impl Read,
+    mut reader: WarcReader<impl Read>,
     filename: &str,
     settings: &Settings,
     sink: &mut dyn FnMut(&Capture<'_>) -> Result<Taken, Failure>,
 ) -> Result<Seen, Failure> {
-    let mut reader = WarcReader::new(Counted::new(source), settings.limits());
     let mut draft = Draft::new();
     let mut tally = Tally::default();
     let mut unfit = Unfits::new(settings.damages);
@@ -63,7 +62,7 @@ pub fn index(
     let bomb = reader.bomb().map(told);
     let facts = Facts {
         bomb,
-        bytes: reader.source().bytes,
+        bytes: reader.bytes_read(),
         packing: packing_name(reader.compression()),
         records: reader.record_count(),
         damage: unfit.report(reader.damages(), reader.damage_count()),
@@ -167,25 +166,5 @@ impl Unfits {
             count: self.count + count,
             list: self.list,
         }
-    }
-}
-
-/// A source that knows how much was read of it.
-struct Counted<Source> {
-    source: Source,
-    bytes: u64,
-}
-
-impl<Source> Counted<Source> {
-    fn new(source: Source) -> Self {
-        Self { source, bytes: 0 }
-    }
-}
-
-impl<Source: Read> Read for Counted<Source> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let bytes = self.source.read(buffer)?;
-        self.bytes += bytes as u64;
-        Ok(bytes)
     }
 }

@@ -16,7 +16,8 @@ mod seen;
 mod settings;
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use ecluse_cdx::MergeError;
@@ -24,6 +25,7 @@ use ecluse_holding::payload;
 use ecluse_manifest::{Damage, Manifest};
 use ecluse_stage::{Blame, Exit, Failure, Home, Outbox, Parcel, Stage};
 use ecluse_telemetry::printable;
+use ecluse_warc::{Limits, WarcReader};
 
 pub use crate::index::{Taken, index};
 use crate::lines::{Lines, unsorted};
@@ -98,8 +100,8 @@ impl Stage for Index {
         let mut exit = Exit::Done;
         for path in files {
             let filename = filename(path);
-            let source = match open(path) {
-                Ok(source) => source,
+            let reader = match open(path, settings.limits()) {
+                Ok(reader) => reader,
                 // One name that leads nowhere does not cost the others their lines.
                 Err(failure) if failure.blame == Blame::Parcel => {
                     writeln!(io::stderr(), "{}", failure.reason)?;
@@ -108,7 +110,7 @@ impl Stage for Index {
                 }
                 Err(failure) => return Err(failure),
             };
-            let seen = index(source, &filename, &settings, &mut |capture| {
+            let seen = index(reader, &filename, &settings, &mut |capture| {
                 lines.push(capture)
             })?;
             if seen.damage.count > 0 {
@@ -152,7 +154,8 @@ impl Index {
             source: parcel.open(name)?,
             outbox,
         };
-        let seen = index(source, name, &self.settings, &mut |capture| {
+        let reader = WarcReader::seekable(source, self.settings.limits());
+        let seen = index(reader, name, &self.settings, &mut |capture| {
             for lines in &mut outputs {
                 if let Err(fault) = lines.push(capture)? {
                     return Ok(Err(fault));
@@ -193,9 +196,10 @@ fn complain(path: &Path, damage: &DamageReport) -> Result<(), Failure> {
     Ok(())
 }
 
-fn open(path: &Path) -> Result<Box<dyn Read>, Failure> {
+fn open(path: &Path, limits: Limits) -> Result<WarcReader<File>, Failure> {
     if path == Path::new("-") {
-        return Ok(Box::new(io::stdin().lock()));
+        let stdin = io::stdin().as_fd().try_clone_to_owned()?;
+        return Ok(WarcReader::new(File::from(stdin), limits));
     }
     let unopened = |error: io::Error| {
         let path = printable(path.as_os_str().as_encoded_bytes());
@@ -210,7 +214,7 @@ fn open(path: &Path) -> Result<Box<dyn Read>, Failure> {
     if file.metadata().map_err(unopened)?.is_dir() {
         return Err(unopened(io::ErrorKind::IsADirectory.into()));
     }
-    Ok(Box::new(file))
+    Ok(WarcReader::seekable(file, limits))
 }
 
 /// Returns the name that stands in the lines: the file's, without its directory.
@@ -231,5 +235,11 @@ impl<Source: Read> Read for Stoppable<'_, Source> {
             return Err(io::Error::other("asked to stop"));
         }
         self.source.read(buffer)
+    }
+}
+
+impl<Source: Seek> Seek for Stoppable<'_, Source> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.source.seek(to)
     }
 }

@@ -5,6 +5,8 @@
 use ecluse_spool::ParcelId;
 use serde::{Deserialize, Serialize};
 
+/// The version of `generation.json` that is written; earlier ones are read.
+pub const SCHEMA: u32 = 2;
 /// The file that says it.
 pub const DESCRIPTION: &str = "generation.json";
 /// The flat index.
@@ -13,6 +15,8 @@ pub const FLAT: &str = "index.cdxj";
 pub const PATHS: &str = "path-index.txt";
 /// The name of the ZipNum files, and of their summary.
 pub const ZIPNUM: &str = "index";
+/// Stands in a generation that a person put there, in place of `generation.json`.
+pub const BY_HAND: &str = "by-hand";
 /// The summary of the ZipNum index.
 pub const SUMMARY: &str = "index.idx";
 
@@ -45,6 +49,9 @@ pub struct IndexFile {
     pub name: String,
     /// Its size.
     pub bytes: u64,
+    /// Its lines; unknown of the files of ZipNum, and of what version 1 wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<u64>,
     /// Its XXH3 checksum of 128 bits, as `xxh128sum` prints it.
     pub xxh128: String,
 }
@@ -63,5 +70,11 @@ impl IndexGeneration {
     /// Returns what is known of a file.
     pub fn file(&self, name: &str) -> Option<&IndexFile> {
         self.files.iter().find(|file| file.name == name)
+    }
+
+    /// Returns how many lines a file has, where that is known.
+    pub fn lines_of(&self, name: &str) -> Option<u64> {
+        let lines = self.file(name).and_then(|file| file.lines);
+        lines.or((name == FLAT).then_some(self.lines))
     }
 }

@@ -7,7 +7,8 @@
 mod directory;
 mod generation;
 
-pub use directory::{BuilderLock, IndexDirectory, IndexError};
+pub use directory::{BuilderLock, IndexDirectory, IndexError, LastGeneration};
 pub use generation::{
-    DESCRIPTION, FLAT, IndexFile, IndexGeneration, IndexMember, PATHS, SUMMARY, ZIPNUM,
+    BY_HAND, DESCRIPTION, FLAT, IndexFile, IndexGeneration, IndexMember, PATHS, SCHEMA, SUMMARY,
+    ZIPNUM,
 };

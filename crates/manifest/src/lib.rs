@@ -343,6 +343,15 @@ impl Manifest {
         transaction.commit().map_err(during("publish in", what))
     }
 
+    /// Tells whether any file is said to be in an index.
+    pub fn has_published(&self, index: Option<&str>) -> Result<bool> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM file WHERE state IN ('published', 'cleaned') \
+             AND collection IS ?1)";
+        self.connection
+            .query_row(sql, [index], |row| row.get(0))
+            .map_err(during("look for", "published files"))
+    }
+
     /// Says that the harvested file was removed.
     pub fn cleaned(&mut self, name: &str) -> Result<()> {
         self.forward(name, State::Cleaned, |_| Ok(0))

@@ -15,7 +15,8 @@ use ecluse_cdx::{
     merge_pieces,
 };
 use ecluse_generation::{
-    DESCRIPTION, FLAT, IndexDirectory, IndexFile, IndexGeneration, IndexMember, PATHS, ZIPNUM,
+    DESCRIPTION, FLAT, IndexDirectory, IndexFile, IndexGeneration, IndexMember, LastGeneration,
+    PATHS, SCHEMA, ZIPNUM,
 };
 use ecluse_spool::SpoolError;
 use ecluse_stage::{Failure, Outbox, Parcel};
@@ -28,7 +29,7 @@ pub(crate) struct Building<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) index: &'a IndexDirectory,
     /// The generation before.
-    pub(crate) last: Option<u64>,
+    pub(crate) last: Option<&'a LastGeneration>,
     pub(crate) members: &'a [&'a Parcel],
     /// The directory it is built in.
     pub(crate) directory: &'a Path,
@@ -80,20 +81,16 @@ pub(crate) fn bytes_of(pieces: &[Piece<'_>]) -> u64 {
 impl Building<'_> {
     /// Writes and syncs every file of the generation; `generation.json` last.
     pub(crate) fn build(&self, number: u64) -> Result<IndexGeneration, Failure> {
-        let known = match self.last {
-            Some(last) => self.index.describe(last).map_err(Failure::halt)?,
-            None => None,
-        };
-        let (flat, stats) = self.merge_list(FLAT, ".cdxj", LineShape::Capture, known.as_ref())?;
-        let (paths, _) = self.merge_list(PATHS, ".path", LineShape::Path, known.as_ref())?;
+        let (flat, stats) = self.merge_list(FLAT, ".cdxj", LineShape::Capture)?;
+        let (paths, _) = self.merge_list(PATHS, ".path", LineShape::Path)?;
         let mut files = vec![flat, paths];
         if self.settings.zipnum {
             files.extend(self.write_zipnum(stats.lines_written)?);
         }
         let generation = IndexGeneration {
-            schema: 1,
+            schema: SCHEMA,
             number,
-            previous: self.last,
+            previous: self.last.map(|last| last.number),
             lines: stats.lines_written,
             duplicates: stats.duplicates,
             files,
@@ -121,18 +118,17 @@ impl Building<'_> {
         name: &str,
         suffix: &str,
         shape: LineShape,
-        known: Option<&IndexGeneration>,
     ) -> Result<(IndexFile, MergeStats), Failure> {
         let path = self.directory.join(name);
         let mut out = SummedFile::create(&path, self.outbox)
             .map_err(|error| cannot("make", &path, &error))?;
         let options = self.options(shape);
         let new = self.new_sources(&pieces_of(self.members, suffix), &options)?;
-        let stats = match self.last_file(name) {
+        let stats = match self.last_file(name)? {
             None => merge(new, &mut out, &options).map_err(|error| self.blame(&error))?,
-            Some(last) => self.merge_with(&last, name, known, new, &mut out, &options)?,
+            Some((last, known)) => self.merge_with(&last, known, new, &mut out, &options)?,
         };
-        let entry = out
+        let mut entry = out
             .finish(name)
             .map_err(|error| cannot("sync", &path, &error))?;
         let counted = if self.settings.recheck {
@@ -151,6 +147,7 @@ impl Building<'_> {
                 stats.bytes_written
             )));
         }
+        entry.lines = Some(counted.lines_written);
         Ok((entry, stats))
     }
 
@@ -158,8 +155,7 @@ impl Building<'_> {
     fn merge_with(
         &self,
         last: &Path,
-        name: &str,
-        known: Option<&IndexGeneration>,
+        known: Option<&IndexFile>,
         new: Vec<Source>,
         out: &mut SummedFile<'_>,
         options: &MergeOptions,
@@ -168,13 +164,13 @@ impl Building<'_> {
         let (reader, sum) = SummedReader::new(file);
         let big = Source::new(last.display().to_string(), reader);
         let blame = |error| self.blame(&error);
-        let Some(expected) = known.and_then(|known| known.file(name)) else {
+        let Some(expected) = known else {
             let all = std::iter::once(big).chain(new).collect();
             return merge(all, out, options).map_err(blame);
         };
         let stats = merge_into(big, new, out, options).map_err(blame)?;
-        let found = sum.entry(name);
-        if &found != expected {
+        let found = sum.entry(&expected.name);
+        if (found.bytes, &found.xxh128) != (expected.bytes, &expected.xxh128) {
             return Err(Failure::halt(format!(
                 "{} is not what was written: {} bytes with checksum {}, expected {} with {}",
                 last.display(),
@@ -239,10 +235,25 @@ impl Building<'_> {
         }
     }
 
-    fn last_file(&self, name: &str) -> Option<PathBuf> {
-        let path = self.index.generation(self.last?).join(name);
-        // An index put there by hand may have no PATH file.
-        path.exists().then_some(path)
+    /// Returns a list of the last generation and what was written of it; nothing is known of one a person put there, which
+    /// may have no PATH lines.
+    fn last_file(&self, name: &str) -> Result<Option<(PathBuf, Option<&IndexFile>)>, Failure> {
+        let Some(last) = self.last else {
+            return Ok(None);
+        };
+        let path = self.index.generation(last.number).join(name);
+        if let Some(described) = &last.described {
+            let file = described.file(name);
+            let unnamed = || format!("{DESCRIPTION} beside {} does not name it", path.display());
+            return match file {
+                Some(file) => Ok(Some((path, Some(file)))),
+                None => Err(Failure::halt(unnamed())),
+            };
+        }
+        let is_there = path
+            .try_exists()
+            .map_err(|error| cannot("look at", &path, &error))?;
+        Ok((is_there || name == FLAT).then_some((path, None)))
     }
 
     /// Says who is at fault: a piece for its lines, the machine for an index that is no longer in order.

@@ -6,7 +6,8 @@
 //!   consumed.
 //! * **Never** leaves readers without an index or with half of one, and never changes a generation that is there.
 //! * **Defers** when there is no room for the next generation, or another has the index. **Holds** a parcel with a line out of
-//!   order, and one of a collection that cannot name a directory. An index that is not what was written stops the stage.
+//!   order, and one of a collection that cannot name a directory. An index that is not what was written, or not there, stops
+//!   the stage: no generation has fewer lines than the one before.
 //! * **Again**: a parcel that a kept generation holds is not merged again; one merged again adds no line.
 
 mod building;
@@ -19,7 +20,9 @@ use std::time::{Duration, Instant};
 
 use ecluse_cdx::{LineShape, Lines, MAX_LINE_BYTES, MergeOptions};
 use ecluse_config::Bytes;
-use ecluse_generation::{BuilderLock, FLAT, IndexDirectory, IndexError, IndexMember, PATHS};
+use ecluse_generation::{
+    BuilderLock, FLAT, IndexDirectory, IndexError, IndexMember, LastGeneration, PATHS,
+};
 use ecluse_manifest::Manifest;
 use ecluse_stage::{Failure, Home, Intake, Outbox, Parcel, ParcelId, Stage};
 use serde::Deserialize;
@@ -114,7 +117,7 @@ impl Bigmerge {
             }
         }
         let index = IndexDirectory::of(&self.index, collection).map_err(Failure::hold)?;
-        let number = self.grow(&index, members, outbox)?;
+        let number = self.grow(&index, collection, members, outbox)?;
         self.tell(collection, number, members, outbox)?;
         let name = collection.map_or("generation".to_owned(), |name| format!("generation {name}"));
         outbox.fact(&name, number);
@@ -128,20 +131,23 @@ impl Bigmerge {
     fn grow(
         &self,
         index: &IndexDirectory,
+        collection: Option<&str>,
         members: &[&Parcel],
         outbox: &Outbox,
     ) -> Result<u64, Failure> {
         index.prepare().map_err(blame)?;
         let lock = wait_for_lock(index, outbox)?;
         let last = index.settle(&lock).map_err(blame)?;
+        if last.is_none() {
+            self.must_be_new(index, collection)?;
+        }
         let fresh = unknown(index, members)?;
-        let number = match last {
-            Some(last) if fresh.is_empty() => last,
+        let number = match &last {
+            Some(last) if fresh.is_empty() => last.number,
             last => {
-                let number = last.unwrap_or(0) + 1;
+                let last = last.as_ref();
                 self.make_room(index, last, &fresh)?;
-                self.build(index, &lock, number, last, &fresh, outbox)?;
-                number
+                self.build(index, &lock, last, &fresh, outbox)?
             }
         };
         let retired = index
@@ -153,15 +159,28 @@ impl Bigmerge {
         Ok(number)
     }
 
+    /// Where there is no generation, the manifest must not say that there was one: a disk may not be mounted.
+    fn must_be_new(&self, index: &IndexDirectory, collection: Option<&str>) -> Result<(), Failure> {
+        let manifest = Manifest::open(&self.manifest).map_err(Failure::halt)?;
+        if !manifest.has_published(collection).map_err(Failure::halt)? {
+            return Ok(());
+        }
+        Err(Failure::halt(format!(
+            "there is no index in {}, and the manifest has files that are in it. Is its disk mounted? Put it back; \
+             docs/formats/index-generation.md, \"When an index is lost\"",
+            index.root().display()
+        )))
+    }
+
     fn build(
         &self,
         index: &IndexDirectory,
         lock: &BuilderLock,
-        number: u64,
-        last: Option<u64>,
+        last: Option<&LastGeneration>,
         members: &[&Parcel],
         outbox: &Outbox,
-    ) -> Result<(), Failure> {
+    ) -> Result<u64, Failure> {
+        let number = last.map_or(0, |last| last.number) + 1;
         let directory = index.begin(lock, number).map_err(blame)?;
         let building = Building {
             settings: &self.settings,
@@ -172,12 +191,19 @@ impl Bigmerge {
             outbox,
         };
         let published = building.build(number).and_then(|generation| {
-            index.publish(lock, &directory, number).map_err(blame)?;
+            must_not_be_fenced(members)?;
+            let published = index.publish(lock, &directory, &generation, last);
+            published.map_err(blame)?;
             Ok(generation)
         });
-        let generation = published.inspect_err(|_| {
+        let generation = published.map_err(|failure| {
             // What it leaves takes room that others may need now; if that fails too, the next one sweeps.
-            let _ = index.abandon(lock, &directory);
+            let _ = index.abandon(&directory);
+            // A builder that lost its lock finds its files gone: that is not the disk's fault.
+            match index.must_be_locked(lock) {
+                Err(error @ IndexError::Overtaken { .. }) => blame(error),
+                _ => failure,
+            }
         })?;
         tracing::info!(
             index = %index.root().display(),
@@ -187,21 +213,21 @@ impl Bigmerge {
             parcels = members.len(),
             "generation made current"
         );
-        Ok(())
+        Ok(number)
     }
 
     /// Defers unless the file system takes another generation.
     fn make_room(
         &self,
         index: &IndexDirectory,
-        last: Option<u64>,
+        last: Option<&LastGeneration>,
         fresh: &[&Parcel],
     ) -> Result<(), Failure> {
         const MIB: u64 = 1 << 20;
         let mut needed =
             bytes_of(&pieces_of(fresh, ".cdxj")) + bytes_of(&pieces_of(fresh, ".path"));
         if let Some(last) = last {
-            needed += flat_bytes(&index.generation(last))?;
+            needed += flat_bytes(&index.generation(last.number))?;
         }
         if self.settings.zipnum {
             // A quarter is usual; a third is safe.
@@ -289,6 +315,16 @@ fn wait_for_lock(index: &IndexDirectory, outbox: &Outbox) -> Result<BuilderLock,
         outbox.tick();
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Fails when this worker was taken for dead: its parcels are no longer where it claimed them, and another merges them.
+fn must_not_be_fenced(members: &[&Parcel]) -> Result<(), Failure> {
+    for parcel in members {
+        if let Some(file) = parcel.manifest().files.first() {
+            parcel.open(&file.name)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns those of the parcels that no kept generation names.

@@ -30,6 +30,7 @@ impl Sum {
         IndexFile {
             name: name.to_owned(),
             bytes: self.bytes,
+            lines: None,
             xxh128: format!("{:032x}", self.hasher.finish_128()),
         }
     }

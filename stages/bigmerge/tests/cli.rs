@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use ecluse_cdx::{KeyRange, Lookup};
-use ecluse_generation::{FLAT, IndexDirectory, PATHS, SUMMARY};
+use ecluse_generation::{BY_HAND, DESCRIPTION, FLAT, IndexDirectory, PATHS, SUMMARY};
 use ecluse_manifest::{Manifest, State};
 use ecluse_testkit::contract::Contract;
 use ecluse_testkit::root::{Root, contents};
@@ -221,6 +221,63 @@ fn an_index_that_is_not_what_was_written_stops_the_stage() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a test loses an index")]
+fn a_lost_index_stops_the_stage_until_it_is_back() {
+    let lost: [(&str, &str); 5] = [
+        ("index/current/index.cdxj", "index.cdxj is not there"),
+        (
+            "index/current/path-index.txt",
+            "path-index.txt is not there",
+        ),
+        (
+            "index/current/generation.json",
+            "generation.json is not there",
+        ),
+        ("index/generations/2", "its directory is not there"),
+        ("index", "there is no index in "),
+    ];
+    for (path, reason) in lost {
+        let root = root("");
+        for (name, pages) in [("day-1", [1, 2, 3]), ("day-2", [4, 5, 6])] {
+            put(&root, name, None, &lines(pages));
+            run(&root, 0);
+        }
+        let (path, away) = (root.path().join(path), root.path().join("away"));
+        fs::rename(&path, &away).unwrap();
+        put(&root, "day-3", None, &lines([7]));
+        let said = run(&root, 74);
+        assert!(said.contains(reason), "{said}");
+        assert!(said.contains("When an index is lost"), "{said}");
+        assert_eq!(root.list("bigmerge", "ready"), ["day-3~0"], "{reason}");
+        let manifest = Manifest::open(&root.path().join("manifest.sqlite")).unwrap();
+        assert!(manifest.file("day-3").unwrap().is_none(), "{reason}");
+        // What the stage made to look there is in the way of what comes back.
+        let _ = fs::remove_dir_all(&path);
+        fs::rename(&away, &path).unwrap();
+        run(&root, 0);
+        assert_eq!(index(&root, "index"), lines(1..=7));
+    }
+}
+
+#[test]
+fn a_generation_tells_the_lines_of_its_lists() {
+    let root = root("");
+    put(&root, "day-1", None, &lines([1, 2, 3]));
+    run(&root, 0);
+    let path = root.path().join("index/current").join(DESCRIPTION);
+    let text = fs::read_to_string(path).unwrap();
+    let generation: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(generation["schema"], 2);
+    for (at, name, lines) in [(0, FLAT, 3), (1, PATHS, 1)] {
+        let file = &generation["files"][at];
+        assert_eq!(
+            (&file["name"], &file["lines"]),
+            (&name.into(), &lines.into())
+        );
+    }
+}
+
+#[test]
 fn an_index_put_there_by_hand_is_checked_line_by_line() {
     let root = root("");
     let generation = root.path().join("index/generations/41");
@@ -228,6 +285,10 @@ fn an_index_put_there_by_hand_is_checked_line_by_line() {
     fs::write(generation.join(FLAT), lines([1, 5])).unwrap();
     symlink("generations/41", root.path().join("index/current")).unwrap();
     put(&root, "day-1", None, &lines([3]));
+    // Nobody has said yet that it is not one of ours whose description was lost.
+    let said = run(&root, 74);
+    assert!(said.contains("generations/41/by-hand"), "{said}");
+    fs::write(generation.join(BY_HAND), "").unwrap();
     run(&root, 0);
     assert_eq!(index(&root, "index"), lines([1, 3, 5]));
     assert_eq!(shelf(&root, None).current_number().unwrap(), Some(42));
@@ -240,6 +301,8 @@ fn an_index_put_there_by_hand_is_checked_line_by_line() {
         format!("{}{}{}", line(1), line(5), line(2)),
     )
     .unwrap();
+    fs::write(generation.join(BY_HAND), "").unwrap();
+    symlink("generations/1", root.path().join("index/current")).unwrap();
     put(&root, "day-1", None, &lines([3]));
     let said = run(&root, 74);
     assert!(

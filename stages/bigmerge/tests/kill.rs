@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ecluse_generation::{DESCRIPTION, FLAT, IndexDirectory, IndexGeneration, PATHS};
+use ecluse_testkit::root::until_so;
 use rustix::process::Signal;
 
 use common::{BIGMERGE, index, lines, put, root, run};
@@ -105,4 +106,65 @@ fn read_until(ended: &AtomicBool, index: &Path) -> u64 {
         reads += 1;
     }
     reads
+}
+
+/// Two builders, the first of which lost its lock while it was stopped in the middle of its work.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test takes the lock away")]
+fn a_builder_whose_lock_was_taken_away_publishes_nothing_mixed() {
+    const PAGES: u32 = 300_000;
+    let root = root("batch = { parcels = 1, wait = \"1ms\" }");
+    put(&root, "day-0", None, &lines([PAGES]));
+    run(&root, 0);
+    put(&root, "day-1", None, &lines(0..PAGES));
+    let mut slow = root.start(BIGMERGE, &["--once"]);
+    let generations = root.path().join("index/generations");
+    let is_building = || {
+        let entries = fs::read_dir(&generations).unwrap().flatten();
+        let mut names = entries.map(|entry| entry.file_name().into_string().unwrap());
+        names.any(|name| name.starts_with(".tmp-2-"))
+    };
+    while !is_building() {
+        std::thread::yield_now();
+    }
+    slow.signal(Signal::STOP);
+    assert!(
+        is_building(),
+        "it was done before it could be stopped: more pages"
+    );
+    fs::remove_file(root.path().join("index/.lock")).unwrap();
+    put(&root, "day-2", None, &lines([PAGES + 1]));
+    let mut quick = root.start(BIGMERGE, &["--once"]);
+    let current = root.path().join("index/current");
+    until_so("the second builder has published", || {
+        fs::read_link(&current).unwrap().ends_with("2")
+    });
+    assert_eq!(index(&root, "index"), lines([PAGES, PAGES + 1]));
+    slow.signal(Signal::CONT);
+    assert_eq!(slow.wait(), 75, "{}", slow.log());
+    assert!(
+        slow.log().contains("another builder is at work"),
+        "{}",
+        slow.log()
+    );
+    assert_eq!(index(&root, "index"), lines([PAGES, PAGES + 1]));
+    assert!([0, 75].contains(&quick.wait()), "{}", quick.log());
+    let manifest = ecluse_manifest::Manifest::open(&root.path().join("manifest.sqlite")).unwrap();
+    assert!(
+        manifest.file("day-1").unwrap().is_none(),
+        "it is not in the index"
+    );
+    // As `ecluse retry` does: it need not wait until it is due.
+    let deferred = root.list("bigmerge", "deferred");
+    let [parcel] = &deferred
+        .iter()
+        .filter(|name| name.contains("day-1"))
+        .collect::<Vec<_>>()[..]
+    else {
+        panic!("{deferred:?}");
+    };
+    let from = root.part("bigmerge", "deferred").join(parcel);
+    fs::rename(from, root.part("bigmerge", "ready").join("day-1~0")).unwrap();
+    run(&root, 0);
+    assert_eq!(index(&root, "index"), lines(0..PAGES + 2));
 }

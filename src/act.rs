@@ -165,7 +165,7 @@ fn chosen(desk: &Desk, deed: Deed, choice: &Choice) -> Result<Vec<Place>, Troubl
             }
         })?;
         for place in places {
-            let reason = desk.yard.why(stage, &place.parcel)?.map(|why| why.reason);
+            let reason = desk.yard.why(&place)?.map(|why| why.reason);
             let trouble = desk.yard.trouble(&place).map(|trouble| trouble.reason);
             let fits = choice.reason.as_ref().is_none_or(|part| {
                 reason

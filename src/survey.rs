@@ -320,7 +320,7 @@ impl Desk {
         }
         held.sort_by(|a, b| a.parcel.cmp(&b.parcel));
         for place in held.into_iter().take(LISTED.saturating_sub(needs.len())) {
-            let what = match self.yard.why(stage, &place.parcel)? {
+            let what = match self.yard.why(&place)? {
                 Some(why) => format!(
                     "{}; since {}, {} {}",
                     why.reason.trim_end().replace('\n', "; "),

@@ -30,7 +30,7 @@ pub(crate) fn why(desk: &Desk, what: &str) -> Result<ExitCode, Trouble> {
             "parcel": id,
             "places": places,
             "receipts": receipts,
-            "held": places.iter().find_map(|p| desk.yard.why(&p.stage, &id).ok().flatten()),
+            "held": places.iter().find_map(|place| desk.yard.why(place).ok().flatten()),
         }))?;
         return Ok(Exit::Done.into());
     }
@@ -213,21 +213,21 @@ fn next_and_help(desk: &Desk, place: &Place, text: &mut String) -> Result<(), Tr
             show::clock(trouble.since)
         ));
     }
-    if let Some(why) = desk.yard.why(&place.stage, &place.parcel)? {
+    if let Some(why) = desk.yard.why(place)? {
+        let state = match place.state {
+            State::Discarded => "discarded",
+            _ => "held since",
+        };
         text.push_str(&format!(
-            "\n  held since {} by {}\n    {}\n",
+            "\n  {state} {} by {}\n    {}\n",
             show::local(&why.when),
             why.by,
             why.reason.trim_end().replace('\n', "\n    ")
         ));
-    }
-    if let Some(why) = desk.yard.why_discarded(place) {
-        text.push_str(&format!(
-            "\n  discarded {} by {}\n    {}\n",
-            show::local(&why.when),
-            why.by,
-            why.reason.trim_end().replace('\n', "\n    ")
-        ));
+        if let Some(before) = why.held_for {
+            let before = before.trim_end().replace('\n', "\n    ");
+            text.push_str(&format!("    it was held for: {before}\n"));
+        }
     }
     let next = match (place.state, place.due) {
         (State::Ready, _) => what_waits_for(desk, &place.stage)?,

@@ -114,7 +114,7 @@ fn take_up(desk: &Desk, place: &Place) -> Result<(), Trouble> {
     match place.state {
         State::Deferred => Ok(desk.yard.release(place)?),
         State::Held => {
-            let why = desk.yard.why(&place.stage, &place.parcel)?;
+            let why = desk.yard.why(place)?;
             let why = match why {
                 Some(why) if WorkerId::parse(OsStr::new(&why.by)).is_some() => {
                     return Ok(desk.yard.release(place)?);

@@ -629,7 +629,7 @@ fn drop_file(machine: &Machine, stage: &str, name: &str, text: &str) -> Result<(
 fn count(machine: &Machine, stage: &str, directory: &str) -> Result<usize> {
     let path = machine.path(&format!("{WORK}/{stage}/{directory}"));
     let entries = fs::read_dir(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let is_parcel = |name: &str| !name.starts_with('.') && !name.ends_with(".why.json");
+    let is_parcel = |name: &str| !name.starts_with('.');
     Ok(entries
         .flatten()
         .filter(|entry| entry.file_name().to_str().is_some_and(is_parcel))

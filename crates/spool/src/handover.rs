@@ -307,7 +307,7 @@ impl Worker {
                     "another parcel of this name, with other content, waited when {} sent this one",
                     self.stage.name
                 );
-                self.write_why(&dest, &entry, &reason)?;
+                self.give_reason(path, &dest, &entry, &reason)?;
                 self.put_back(path, &dest.held().join(entry.file_name()))
             }
             Err(e) if e.kind() == io::ErrorKind::CrossesDevices => {

@@ -13,11 +13,12 @@ use crate::depths::Paused;
 use crate::error::{At, Result, SpoolError};
 use crate::fs::{Kind, gone, is_taken};
 use crate::name::{Deferred, Entry, ParcelId, safe_file_name};
+use crate::outbox::is_at_fault;
 use crate::parcel::{FileEntry, HISTORY, MANIFEST, Manifest, Trouble};
 use crate::receipt::{Filed, parse_makers, parse_sheet};
-use crate::setback::Why;
+use crate::setback::{Why, beside};
 use crate::worker::{Signs, find_receipt, read_manifest, read_trouble};
-use crate::yard::{StageDir, Yard};
+use crate::yard::Yard;
 
 /// Where in a stage a parcel is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -151,38 +152,35 @@ impl Yard {
     /// Reads what went wrong with a parcel lately.
     pub fn trouble(&self, place: &Place) -> Option<Trouble> {
         let trouble = read_trouble(&*self.fs, &place.path, &place.stage);
-        (trouble.deferrals > 0).then_some(trouble)
+        (trouble.deferrals > 0 && trouble.held.is_none()).then_some(trouble)
     }
 
-    /// Reads why a parcel is held. `None`: it is not, or somebody moved it there by hand.
-    pub fn why(&self, stage: &str, id: &ParcelId) -> Result<Option<Why>> {
-        let dir = self.stage(stage);
-        let path = dir.why(id);
-        let bytes = match self.fs.read(&path, 1 << 20) {
-            Ok(bytes) => bytes,
+    /// Reads why a parcel is held or was discarded. `None`: it is not, or somebody moved it there by hand.
+    pub fn why(&self, place: &Place) -> Result<Option<Why>> {
+        let (State::Held | State::Discarded) = place.state else {
+            return Ok(None);
+        };
+        let stat = match self.fs.stat(&place.path) {
+            Ok(stat) => stat,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(e).at("read", &path),
+            Err(e) => return Err(e).at("look at", &place.path),
         };
-        // The reason is written first: whoever wrote it may have died before it held the parcel.
-        match serde_json::from_slice::<Why>(&bytes) {
-            Ok(why) => Ok(self.is_held(&dir, id, why.attempts)?.then_some(why)),
-            Err(_) => Ok(None),
+        if stat.kind == Kind::Dir
+            && let Some(why) = read_trouble(&*self.fs, &place.path, &place.stage).held
+        {
+            return Ok(Some(why));
+        }
+        let path = self.beside(place);
+        match self.fs.read(&path, 1 << 20) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+            Err(e) if is_at_fault(&e) => Ok(None),
+            Err(e) => Err(e).at("read", &path),
         }
     }
 
-    /// Tells whether a parcel of that name is held, most likely with so many attempts.
-    pub(crate) fn is_held(&self, dir: &StageDir, id: &ParcelId, attempts: u32) -> Result<bool> {
-        let entry = Entry {
-            id: id.clone(),
-            attempts,
-        };
-        let likely = dir.held().join(entry.file_name());
-        if self.fs.is_there(&likely).at("look at", &likely)? {
-            return Ok(true);
-        }
-        let held = self.list(&dir.held())?;
-        let mut entries = held.iter().filter_map(|(name, _)| Entry::parse(name));
-        Ok(entries.any(|entry| &entry.id == id))
+    fn beside(&self, place: &Place) -> PathBuf {
+        let dir = place.path.parent().expect("a parcel lies in a directory");
+        beside(dir, place.parcel.as_str())
     }
 
     /// Finds the receipt of a parcel in a stage, the ledger included.
@@ -388,13 +386,15 @@ impl Yard {
     /// Holds a waiting or deferred parcel.
     pub fn hold(&self, place: &Place, reason: &str, by: &str) -> Result<()> {
         self.must_be(place, &[State::Ready, State::Deferred], "hold")?;
-        let dir = self.stage(&place.stage);
-        let why = self.why_now(place, reason, by);
-        self.set_aside(place, &why, &dir.why(&place.parcel), &dir.held())
-            .map(drop)
+        self.give_reason(place, &place.path, reason, by)?;
+        let held = self.stage(&place.stage).held();
+        self.set_aside(place, &held).map(drop)
     }
 
     /// Lets a held or deferred parcel be tried again at once, its attempts forgotten.
+    ///
+    /// One rename. The reason goes with it and no longer counts: removed before or after, it might
+    /// be that of somebody who holds the parcel at the same time.
     pub fn release(&self, place: &Place) -> Result<()> {
         self.must_be(
             place,
@@ -406,12 +406,8 @@ impl Yard {
             id: place.parcel.clone(),
             attempts: 0,
         };
-        self.must_be_dir(place)?;
-        let trouble = place.path.join(crate::parcel::TROUBLE);
-        gone(self.fs.unlink(&trouble)).at("remove", &trouble)?;
-        self.shift(place, &self.ready_slot(&dir, &entry))?;
-        let why = dir.why(&place.parcel);
-        gone(self.fs.unlink(&why)).at("remove", &why)
+        self.shift(place, &dir.ready().join(entry.file_name()))?;
+        self.forget_beside(place)
     }
 
     /// Sets a parcel aside, out of the chain but still on disk, in `discarded/` of its stage.
@@ -423,37 +419,61 @@ impl Yard {
         )?;
         let bin = self.discarded(&place.stage);
         self.fs.ensure_dir(&bin).at("make", &bin)?;
-        let why = self.why_now(place, reason, by);
-        let to = self.set_aside(place, &why, &why_discarded(&bin, &place.parcel), &bin)?;
-        let why = self.stage(&place.stage).why(&place.parcel);
-        gone(self.fs.unlink(&why)).at("remove", &why)?;
+        if place.state != State::Held {
+            self.give_reason(place, &place.path, reason, by)?;
+            return self.set_aside(place, &bin);
+        }
+        // It has a reason, perhaps a newer one than the person saw: moved first, it is kept.
+        let to = self.set_aside(place, &bin)?;
+        match self.give_reason(place, &to, reason, by) {
+            // Somebody has just let it go on again.
+            Err(SpoolError::Refused(_)) => {}
+            other => other?,
+        }
+        self.forget_beside(place)?;
         Ok(to)
     }
 
-    /// Reads why a person took a parcel out of the chain.
-    pub fn why_discarded(&self, place: &Place) -> Option<Why> {
-        let path = why_discarded(&self.discarded(&place.stage), &place.parcel);
-        let bytes = self.fs.read(&path, 1 << 20).ok()?;
-        let found = place.state == State::Discarded;
-        serde_json::from_slice(&bytes).ok().filter(|_| found)
-    }
-
-    fn why_now(&self, place: &Place, reason: &str, by: &str) -> Why {
-        Why {
+    /// Writes into a parcel, which lies at `path` now, why a person takes it out.
+    fn give_reason(&self, place: &Place, path: &Path, reason: &str, by: &str) -> Result<()> {
+        self.must_be_dir(path)?;
+        let is_held = place.state == State::Held;
+        let before = read_trouble(&*self.fs, path, &place.stage).held;
+        let why = Why {
             parcel: place.parcel.to_string(),
             stage: place.stage.clone(),
             reason: reason.to_owned(),
             attempts: place.attempts,
             when: self.now_text(),
             by: by.to_owned(),
+            held_for: before.filter(|_| is_held).map(|why| why.reason),
+        };
+        let tmp = self.stage(&place.stage).tmp();
+        let new = tmp.join(format!("{:016x}", (self.dice)()));
+        let written = self.write_reason(&new, path, &why);
+        if written.is_err() {
+            let _ = self.fs.unlink(&new);
+        }
+        match written {
+            Err(SpoolError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Err(no_longer(place))
+            }
+            other => other,
         }
     }
 
-    /// Writes why, then moves a parcel into a directory; in this order nothing lies there without a reason.
-    fn set_aside(&self, place: &Place, why: &Why, reason: &Path, to: &Path) -> Result<PathBuf> {
-        let tmp = self.stage(&place.stage).tmp();
-        let text = serde_json::to_vec_pretty(why).expect("a reason holds only strings");
-        self.replace(&tmp, reason, &text)?;
+    /// Removes a reason that an earlier version put beside the parcel. This one writes none there
+    /// for what can be moved.
+    fn forget_beside(&self, place: &Place) -> Result<()> {
+        if place.state == State::Deferred {
+            return Ok(());
+        }
+        let path = self.beside(place);
+        gone(self.fs.unlink(&path)).at("remove", &path)
+    }
+
+    /// Moves a parcel into a directory where it stays until a person moves it on.
+    fn set_aside(&self, place: &Place, to: &Path) -> Result<PathBuf> {
         let mut entry = Entry {
             id: place.parcel.clone(),
             attempts: place.attempts,
@@ -509,17 +529,10 @@ impl Yard {
 
     /// Moves a parcel from where it was seen; fails when it is no longer there.
     fn shift(&self, place: &Place, to: &Path) -> Result<()> {
-        self.must_be_dir(place)?;
+        self.must_be_dir(&place.path)?;
         match self.fs.rename(&place.path, to) {
             Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                return Err(SpoolError::Refused(format!(
-                    "{} is no longer {} in {}",
-                    place.parcel,
-                    place.state.word(),
-                    place.stage
-                )));
-            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(no_longer(place)),
             Err(e) if is_taken(&*self.fs, &e, to) => {
                 return Err(SpoolError::Refused(format!(
                     "another {} is there already: {}",
@@ -534,11 +547,11 @@ impl Yard {
     }
 
     /// Refuses what is named like a parcel and is none: nothing behind a link is touched.
-    fn must_be_dir(&self, place: &Place) -> Result<()> {
-        if self.fs.stat(&place.path).is_ok_and(|s| s.kind != Kind::Dir) {
+    fn must_be_dir(&self, path: &Path) -> Result<()> {
+        if self.fs.stat(path).is_ok_and(|s| s.kind != Kind::Dir) {
             return Err(SpoolError::Refused(format!(
                 "{} is not a directory",
-                place.path.display()
+                path.display()
             )));
         }
         Ok(())
@@ -555,6 +568,11 @@ impl Yard {
     }
 }
 
-fn why_discarded(bin: &Path, id: &ParcelId) -> PathBuf {
-    bin.join(format!("{id}.why.json"))
+fn no_longer(place: &Place) -> SpoolError {
+    SpoolError::Refused(format!(
+        "{} is no longer {} in {}",
+        place.parcel,
+        place.state.word(),
+        place.stage
+    ))
 }

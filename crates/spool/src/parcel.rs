@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::name::{ParcelId, hex};
+use crate::setback::Why;
 
 /// The file that makes a directory a parcel.
 pub const MANIFEST: &str = "parcel.json";
@@ -130,7 +131,7 @@ pub(crate) fn birth_mark(stage: &str, parent_born: &str, id: &ParcelId) -> Strin
     text
 }
 
-/// What went wrong with a parcel that is being tried again; kept inside it.
+/// What went wrong with a parcel in a stage; kept inside it, so that it moves with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Trouble {
@@ -142,4 +143,13 @@ pub struct Trouble {
     pub reason: String,
     /// The stage that said so.
     pub stage: String,
+    /// Why it was held or discarded last. Counts while it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<Why>,
+}
+
+impl Trouble {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec_pretty(self).expect("trouble holds only strings and numbers")
+    }
 }

@@ -14,7 +14,6 @@ use crate::failpoint::{after, mutant};
 use crate::fs::{Kind, gone, is_taken};
 use crate::name::{Entry, ParcelId, WorkerId};
 use crate::receipt::{Receipt, parse_sheet};
-use crate::setback::Why;
 use crate::worker::{LeaseNote, Standing, Worker, read_manifest};
 
 /// What a look for the dead came to.
@@ -255,30 +254,9 @@ impl Worker {
             Some(_) => {}
             None => entry.attempts = entry.attempts.saturating_sub(1),
         }
-        // Before it waits again: whoever claims it then may hold it and say why under the same name.
-        self.forget_why(dir, &entry.id)?;
         let slot = self.yard.ready_slot(&self.stage, &entry);
         self.put_back(path, &slot)?;
         after("settle-requeued");
-        Ok(())
-    }
-
-    /// Removes the reason for which the owner of `dir` was about to hold a parcel that will wait again.
-    fn forget_why(&self, dir: &Path, id: &ParcelId) -> Result<()> {
-        let path = self.stage.why(id);
-        let bytes = match self.fs.read(&path, 1 << 20) {
-            Ok(bytes) => bytes,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(e) => return Err(e).at("read", &path),
-        };
-        let Ok(why) = serde_json::from_slice::<Why>(&bytes) else {
-            return Ok(());
-        };
-        let owner = dir.file_name().unwrap_or_default().to_string_lossy();
-        let was_his = owner.split('@').next() == Some(why.by.as_str());
-        if was_his && !self.yard.is_held(&self.stage, id, why.attempts)? {
-            gone(self.fs.unlink(&path)).at("remove", &path)?;
-        }
         Ok(())
     }
 

@@ -1,21 +1,22 @@
 //! What becomes of a parcel whose work did not end well: it waits, is held, or goes back.
 //!
-//! A reason is durable before the parcel is held: a name without a reason is no use to the person who finds it.
+//! The reason lies in the parcel, `trouble.json`, and is durable before the parcel is held: one rename moves both, and nobody
+//! finds a held parcel without a reason. It is never removed while the parcel may be held, only written over.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{At, Result};
 use crate::failpoint::after;
-use crate::fs::{gone, is_taken};
+use crate::fs::{Kind, gone, is_taken};
 use crate::name::{Deferred, Entry, ParcelId};
 use crate::outbox::Parcel;
-use crate::parcel::TROUBLE;
+use crate::parcel::{TROUBLE, Trouble};
 use crate::worker::{Worker, next_attempt, read_trouble};
-use crate::yard::StageDir;
+use crate::yard::{StageDir, Yard};
 
 /// Why a parcel does not go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,8 +42,8 @@ pub enum Setback {
     Held,
 }
 
-/// `held/<parcel>.why.json`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// Why a parcel is held, or was discarded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Why {
     /// The parcel.
@@ -57,6 +58,9 @@ pub struct Why {
     pub when: String,
     /// The worker or the person who said so.
     pub by: String,
+    /// What it was held for when a person discarded it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_for: Option<String>,
 }
 
 impl Worker {
@@ -78,6 +82,10 @@ impl Worker {
 
     fn defer(&mut self, parcel: &Parcel, entry: &Entry, reason: &str) -> Result<Setback> {
         let mut trouble = read_trouble(&*self.fs, &parcel.path, &self.stage.name);
+        if trouble.held.is_some() {
+            // Somebody let it go on: what was before is forgotten.
+            trouble = Trouble::default();
+        }
         let now = self.yard.now_seconds(&self.stage.name);
         if trouble.deferrals == 0 {
             trouble.since = now;
@@ -91,9 +99,10 @@ impl Worker {
             return Ok(Setback::Held);
         }
         let new = self.home.join("out").join(format!(".trouble-{}", entry.id));
-        let text = serde_json::to_vec(&trouble).expect("trouble holds only strings and numbers");
         gone(self.fs.unlink(&new)).at("remove", &new)?;
-        self.fs.write_new(&new, &text).at("write", &new)?;
+        self.fs
+            .write_new(&new, &trouble.to_bytes())
+            .at("write", &new)?;
         let to = parcel.path.join(TROUBLE);
         self.fs.rename(&new, &to).at("write", &to)?;
         after("trouble-written");
@@ -176,7 +185,7 @@ impl Worker {
 
     pub(crate) fn hold_at(&mut self, path: &Path, entry: &Entry, reason: &str) -> Result<()> {
         let stage = self.stage.clone();
-        self.write_why(&stage, entry, reason)?;
+        self.give_reason(path, &stage, entry, reason)?;
         after("why-written");
         let to = stage.held().join(entry.file_name());
         self.move_claimed(path, &to)?;
@@ -185,9 +194,14 @@ impl Worker {
         self.fs.sync_dir(&held).at("sync", &held)
     }
 
-    /// Says why a parcel is about to be held in a stage. Durable first: a name without a reason is
-    /// no use to the person who finds it.
-    pub(crate) fn write_why(&self, stage: &StageDir, entry: &Entry, reason: &str) -> Result<()> {
+    /// Writes into a parcel of ours why it is about to be held in a stage.
+    pub(crate) fn give_reason(
+        &self,
+        parcel: &Path,
+        stage: &StageDir,
+        entry: &Entry,
+        reason: &str,
+    ) -> Result<()> {
         let why = Why {
             parcel: entry.id.to_string(),
             stage: stage.name.clone(),
@@ -195,14 +209,11 @@ impl Worker {
             attempts: entry.attempts,
             when: self.yard.now_text(),
             by: self.id.to_string(),
+            held_for: None,
         };
-        let text = serde_json::to_vec_pretty(&why).expect("a reason holds only strings");
         let new = self.home.join("out").join(format!(".why-{}", entry.id));
         gone(self.fs.unlink(&new)).at("remove", &new)?;
-        self.fs.write_new(&new, &text).at("write", &new)?;
-        self.fs.sync_file(&new).at("sync", &new)?;
-        let to = stage.why(&entry.id);
-        self.fs.rename(&new, &to).at("write", &to)
+        self.yard.write_reason(&new, parcel, &why)
     }
 
     /// Moves a parcel out of `in/`. When something of that very name is there, this one is a copy:
@@ -232,4 +243,53 @@ impl Worker {
         gone(self.fs.rename(path, &bin)).at("remove", path)?;
         self.fs.remove_tree(&bin).at("remove", &bin)
     }
+}
+
+impl Yard {
+    /// Writes a reason into a parcel in one durable step, by way of `new`. Into what is no proper
+    /// parcel, it cannot: then it lies beside it, in `held/`.
+    pub(crate) fn write_reason(&self, new: &Path, parcel: &Path, why: &Why) -> Result<()> {
+        let trouble = Trouble {
+            stage: why.stage.clone(),
+            held: Some(why.clone()),
+            ..read_trouble(&*self.fs, parcel, &why.stage)
+        };
+        let durable = |bytes: &[u8], to: &Path| {
+            self.fs.write_durable(new, bytes)?;
+            self.fs.rename(new, to)
+        };
+        // Not behind a link.
+        let kind = self.fs.stat(parcel).at("look at", parcel)?.kind;
+        let to = parcel.join(TROUBLE);
+        if kind == Kind::Dir {
+            match durable(&trouble.to_bytes(), &to) {
+                Ok(()) => return self.fs.sync_dir(parcel).at("sync", parcel),
+                Err(e) if is_refused(&e) => {
+                    gone(self.fs.unlink(new)).at("remove", new)?;
+                }
+                Err(e) => return Err(e).at("write", &to),
+            }
+        }
+        let text = serde_json::to_vec_pretty(why).expect("a reason holds only strings");
+        let held = self.stage(&why.stage).held();
+        let to = beside(&held, &why.parcel);
+        durable(&text, &to).at("write", &to)?;
+        self.fs.sync_dir(&held).at("sync", &held)
+    }
+}
+
+/// Where a reason lies that is not in its parcel: one that could not be, or of an earlier version.
+pub(crate) fn beside(dir: &Path, parcel: &str) -> PathBuf {
+    dir.join(format!("{parcel}.why.json"))
+}
+
+/// A directory under the name of the file, or a parcel we may not write to.
+fn is_refused(e: &io::Error) -> bool {
+    matches!(
+        e.kind(),
+        io::ErrorKind::IsADirectory
+            | io::ErrorKind::DirectoryNotEmpty
+            | io::ErrorKind::AlreadyExists
+            | io::ErrorKind::PermissionDenied
+    )
 }

@@ -672,6 +672,7 @@ mod tests {
         assert!(worker.claim(&waiting).unwrap().is_none());
         let depths = yard.depths("stage").unwrap();
         assert_eq!((depths.held, depths.working), (1, 0));
-        assert!(yard.stage("stage").why(&id).exists());
+        let places = yard.locate(&["stage".into()], &id).unwrap();
+        assert!(yard.why(&places[0]).unwrap().is_some());
     }
 }

@@ -250,11 +250,6 @@ impl StageDir {
         self.root.join("held")
     }
 
-    /// Why a parcel is held.
-    pub fn why(&self, id: &ParcelId) -> PathBuf {
-        self.held().join(format!("{id}.why.json"))
-    }
-
     /// The commit records.
     pub fn receipts(&self) -> PathBuf {
         self.root.join("receipts")

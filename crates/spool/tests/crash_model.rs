@@ -12,6 +12,7 @@ mod model {
     pub(crate) mod explore;
     pub(crate) mod fs;
     pub(crate) mod judge;
+    mod reasons;
 }
 
 use model::chain::Scenario;

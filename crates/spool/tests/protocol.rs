@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use ecluse_spool::{
     Blocked, Entry, Finish, Floor, Gift, Host, Limits, Marks, Outbox, Parcel, ParcelId, RealFs,
-    SpoolError, State, Waiting, Work, Worker, Yard,
+    SpoolError, State, Waiting, Why, Work, Worker, Yard,
 };
 
 fn limits() -> Limits {
@@ -49,6 +49,12 @@ fn commit(worker: &mut Worker, parcel: Parcel, outbox: Outbox) -> Finish {
         outbox,
     }];
     worker.finish(&mut works).unwrap()[0]
+}
+
+/// Returns why a parcel of a stage is held or was discarded.
+fn why(yard: &Yard, stage: &str, id: &ParcelId) -> Option<Why> {
+    let places = yard.locate(&[stage.to_owned()], id).unwrap();
+    places.iter().find_map(|place| yard.why(place).unwrap())
 }
 
 fn names(dir: &Path) -> Vec<String> {
@@ -281,11 +287,8 @@ fn a_parcel_that_kills_five_workers_is_held() {
     }
     let mut heir = worker(&yard, "one", &["two"]);
     heir.recover().unwrap();
-    assert_eq!(
-        names(&yard.stage("one").held()),
-        [format!("{id}.why.json"), format!("{id}~5")]
-    );
-    let why = yard.why("one", &id).unwrap().unwrap();
+    assert_eq!(names(&yard.stage("one").held()), [format!("{id}~5")]);
+    let why = why(&yard, "one", &id).unwrap();
     assert_eq!(why.reason, "its worker died, 5 times");
 }
 
@@ -348,7 +351,7 @@ fn a_late_copy_is_dropped_and_another_content_of_that_name_is_held() {
     fs::write(again.join("parcel.json"), manifest).unwrap();
     let scan = one.scan().unwrap();
     assert!(one.claim(&scan.waiting[0]).unwrap().is_none());
-    let why = yard.why("one", &id).unwrap().unwrap();
+    let why = why(&yard, "one", &id).unwrap();
     assert!(why.reason.contains("with other content"), "{}", why.reason);
 
     // On purpose it is another id, and its receipt says what it replaces.
@@ -457,15 +460,12 @@ fn a_manifest_that_points_outside_is_held() {
         assert!(one.claim(&waiting).unwrap().is_none());
     }
     assert_eq!(yard.depths("one").unwrap().held, 5);
-    let why = yard
-        .why("one", &ParcelId::new("a").unwrap())
-        .unwrap()
-        .unwrap();
+    let why = why(&yard, "one", &ParcelId::new("a").unwrap()).unwrap();
     assert_eq!(why.reason, "parcel.json names a file \"../../x\"");
 }
 
 #[test]
-fn a_reason_without_a_held_parcel_is_none() {
+fn a_reason_counts_while_the_parcel_is_held() {
     let root = tempfile::tempdir().unwrap();
     let yard = Yard::open(&root.path().join("work"));
     let id = give(&yard, "one", root.path(), "a.txt", "hello");
@@ -473,33 +473,33 @@ fn a_reason_without_a_held_parcel_is_none() {
     let parcel = claim_one(&mut dead);
     // It died after it wrote down why, before it held the parcel.
     let stage = yard.stage("one");
-    let why = format!(
+    let reason = format!(
         r#"{{"parcel":"{id}","stage":"one","reason":"odd","attempts":1,"when":"now","by":"{}"}}"#,
         dead.id()
     );
-    fs::write(stage.why(&id), &why).unwrap();
-    assert!(yard.why("one", &id).unwrap().is_none());
+    let inside = format!(r#"{{"stage":"one","held":{reason}}}"#);
+    let claimed = stage.home(dead.id()).join("in").join(format!("{id}~1"));
+    fs::write(claimed.join("trouble.json"), inside).unwrap();
     drop((parcel, dead));
-
     let mut heir = worker(&yard, "one", &["two"]);
     heir.recover().unwrap();
-    assert!(
-        !stage.why(&id).exists(),
-        "it waits again, and nobody holds it"
-    );
-
-    // Another copy that is held keeps its reason.
+    assert!(why(&yard, "one", &id).is_none(), "it waits again");
+    // What it was once held for stays with the stage that held it.
     let parcel = claim_one(&mut heir);
-    let copy = stage.held().join(format!("{id}~7"));
-    fs::create_dir(&copy).unwrap();
-    fs::write(
-        stage.why(&id),
-        why.replace("\"attempts\":1", "\"attempts\":7"),
-    )
-    .unwrap();
-    drop((parcel, heir));
-    worker(&yard, "one", &["two"]).recover().unwrap();
-    assert_eq!(yard.why("one", &id).unwrap().unwrap().reason, "odd");
+    let outbox = heir.outbox(std::slice::from_ref(&parcel));
+    commit(&mut heir, parcel, outbox);
+    let passed = yard.stage("two").ready().join(format!("{id}~0"));
+    assert!(!passed.join("trouble.json").exists());
+
+    // An earlier version put it beside the parcel.
+    let held = stage.held();
+    fs::create_dir(held.join("old~7")).unwrap();
+    fs::write(held.join("old.why.json"), &reason).unwrap();
+    let old = ParcelId::new("old").unwrap();
+    assert_eq!(why(&yard, "one", &old).unwrap().reason, "odd");
+    let place = yard.locate(&["one".to_owned()], &old).unwrap().remove(0);
+    yard.release(&place).unwrap();
+    assert!(names(&held).is_empty());
 }
 
 #[test]
@@ -706,7 +706,7 @@ fn an_operator_moves_parcels_by_verb_or_by_hand() {
     assert!(yard.hold(&place(), "again", "amel").is_err());
     yard.release(&place()).unwrap();
     assert_eq!(place().state, State::Ready);
-    assert!(yard.why("one", &id).unwrap().is_none());
+    assert!(why(&yard, "one", &id).is_none());
     fs::rename(
         place().path,
         yard.stage("one").held().join(format!("{id}~0")),
@@ -716,10 +716,10 @@ fn an_operator_moves_parcels_by_verb_or_by_hand() {
     let to = yard.discard(&place(), "not ours", "amel").unwrap();
     assert!(to.join("parcel.json").exists());
     assert_eq!(place().state, State::Discarded);
-    let why = yard.why_discarded(&place()).unwrap();
-    assert_eq!((why.reason.as_str(), why.by.as_str()), ("not ours", "amel"));
+    let reason = yard.why(&place()).unwrap().unwrap();
+    assert_eq!((&*reason.reason, &*reason.by), ("not ours", "amel"));
     yard.release(&place()).unwrap();
-    assert!(yard.why_discarded(&place()).is_none());
+    assert!(yard.why(&place()).unwrap().is_none());
     let mut one = worker(&yard, "one", &["two"]);
     let before = place();
     let parcel = claim_one(&mut one);

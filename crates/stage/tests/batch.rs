@@ -128,8 +128,9 @@ fn one_bad_parcel_is_held_and_the_rest_of_its_batch_passes() {
         assert_eq!(ended.exit(), Exit::Held, "{word}: {ended:?}");
         assert_eq!(ended.held, 1, "{word}: {ended:?}");
         assert_eq!(members(&yard), ["a", "b", "c", "d"], "{word}");
-        let why = yard.why("gather", &ParcelId::new("bad").unwrap()).unwrap();
-        let why = why.unwrap().reason;
+        let bad = ParcelId::new("bad").unwrap();
+        let places = yard.locate(&["gather".into()], &bad).unwrap();
+        let why = yard.why(&places[0]).unwrap().unwrap().reason;
         assert!(why.contains(reason), "{word}: {why}");
         let depths = yard.depths("gather").unwrap();
         assert_eq!((depths.ready, depths.working, depths.held), (0, 0, 1));

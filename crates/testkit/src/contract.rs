@@ -206,9 +206,7 @@ impl Contract<'_> {
     }
 
     fn held(&self, root: &Root) -> Vec<String> {
-        let mut held = root.list(self.stage, "held");
-        held.retain(|name| !name.ends_with(".why.json"));
-        held
+        root.list(self.stage, "held")
     }
 
     /// Every parcel has its receipt and nothing is left in the stage.

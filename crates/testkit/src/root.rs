@@ -188,7 +188,11 @@ impl Root {
     /// Returns why a parcel is held.
     pub fn why(&self, stage: &str, id: &str) -> String {
         let id = ParcelId::new(id).expect("a test names its parcels well");
-        let why = self.yard().why(stage, &id).expect("held/ can be read");
+        let yard = self.yard();
+        let places = yard.locate(&[stage.to_owned()], &id);
+        let places = places.expect("the stage can be read");
+        let why = |place| yard.why(place).expect("held/ can be read");
+        let why = places.iter().find_map(why);
         why.map(|why| why.reason).unwrap_or_default()
     }
 

@@ -129,9 +129,9 @@ fn a_reason_that_is_gone_is_missed() {
     let left = Left::new();
     let held = left.work("relay/held");
     for entry in RealFs.list(&held).unwrap() {
-        if entry.0.to_str().unwrap().ends_with(".why.json") {
-            RealFs.unlink(&held.join(entry.0)).unwrap();
-        }
+        RealFs
+            .unlink(&held.join(entry.0).join("trouble.json"))
+            .unwrap();
     }
     let verdict = left.check();
     assert_eq!(counts(&verdict), (0, 0, 1), "{:#?}", verdict.findings);
@@ -207,10 +207,9 @@ fn a_parcel_held_before_it_used_up_its_attempts_is_seen() {
     let held = left.work("relay/held");
     for (name, _) in RealFs.list(&held).unwrap() {
         let name = name.into_string().unwrap();
-        let Some(id) = name.strip_suffix(".why.json") else {
-            continue;
-        };
-        fs::write(held.join(&name), r#"{"reason":"its worker died, 1 times"}"#).unwrap();
+        let (id, _) = name.rsplit_once('~').unwrap();
+        let trouble = held.join(&name).join("trouble.json");
+        fs::write(trouble, r#"{"held":{"reason":"its worker died, 1 times"}}"#).unwrap();
         assert_eq!(counts(&left.check()), (0, 0, 1), "held after one death");
         let (from, to) = (format!("{id}~1"), format!("{id}~{RELAY_ATTEMPTS}"));
         RealFs.rename(&held.join(from), &held.join(to)).unwrap();

@@ -87,11 +87,9 @@ fn held(root: &Root) -> Vec<String> {
     let held = root.part("ingest", "held");
     let mut reasons = Vec::new();
     for name in root.list("ingest", "held") {
-        if name.ends_with(".why.json") {
-            let why = fs::read(held.join(name)).unwrap();
-            let why: serde_json::Value = serde_json::from_slice(&why).unwrap();
-            reasons.push(why["reason"].as_str().unwrap().to_owned());
-        }
+        let trouble = fs::read(held.join(name).join("trouble.json")).unwrap();
+        let trouble: serde_json::Value = serde_json::from_slice(&trouble).unwrap();
+        reasons.push(trouble["held"]["reason"].as_str().unwrap().to_owned());
     }
     reasons.sort();
     reasons

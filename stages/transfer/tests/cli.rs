@@ -47,9 +47,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 fn held(root: &Root) -> Vec<String> {
-    let mut held = root.list("transfer", "held");
-    held.retain(|name| !name.ends_with(".why.json"));
-    held
+    root.list("transfer", "held")
 }
 
 fn run(root: &Root, wanted: i32) -> String {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ecluse_spool::{Fate, Filed, MANIFEST, Manifest, Receipt, Why, parse_sheet};
+use ecluse_spool::{Fate, Filed, MANIFEST, Manifest, Receipt, TROUBLE, Trouble, parse_sheet};
 use sha2::{Digest, Sha256};
 
 use super::chain::{End, Job, Scenario, WORK};
@@ -108,23 +108,24 @@ impl Case {
         let dir = Path::new(WORK).join(stage).join("held");
         let mut found = self.names(&dir);
         for (_, id, reason) in scenario.held.iter().filter(|held| held.0 == stage) {
-            let why = dir.join(format!("{id}.why.json"));
-            let text = self.bytes(&why).unwrap_or_default();
-            match serde_json::from_slice::<Why>(&text) {
-                Ok(why) if why.reason == *reason => {}
-                other => self.complain(format!("{id} is held for no reason: {other:?}")),
-            }
             let entries: Vec<String> = found
                 .iter()
                 .filter(|name| name.starts_with(&format!("{id}~")))
                 .cloned()
                 .collect();
+            for entry in &entries {
+                let text = self.bytes(&dir.join(entry).join(TROUBLE));
+                match serde_json::from_slice::<Trouble>(&text.unwrap_or_default()) {
+                    Ok(trouble) if trouble.held.as_ref().is_some_and(|w| w.reason == *reason) => {}
+                    other => self.complain(format!("{id} is held for no reason: {other:?}")),
+                }
+            }
             // What an operator gave twice may be held twice.
             let offers = disk.outside.offered.iter().filter(|(o, _)| o == id).count();
             if !(1..=offers).contains(&entries.len()) {
                 self.complain(format!("{id} is held {} times: {entries:?}", entries.len()));
             }
-            found.retain(|name| !entries.contains(name) && *name != format!("{id}.why.json"));
+            found.retain(|name| !entries.contains(name));
         }
         if !found.is_empty() {
             let whys: Vec<String> = found

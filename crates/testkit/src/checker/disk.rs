@@ -112,11 +112,13 @@ fn read_stage(name: &'static str, dir: &Path, verdict: &mut Verdict) -> io::Resu
         lies(&mut stage, entry, path, "deferred", name, verdict);
     }
     for (entry, path) in list(&dir.join("held"))? {
-        if let Some(id) = entry.strip_suffix(".why.json") {
-            stage.why.insert(id.to_owned(), reason(&path, verdict)?);
-        } else {
-            lies(&mut stage, &entry, path, "held", name, verdict);
+        if let Some((id, _)) = entry.rsplit_once('~') {
+            let reason = reason(&path.join("trouble.json"));
+            stage
+                .why
+                .extend(reason.map(|reason| (id.to_owned(), reason)));
         }
+        lies(&mut stage, &entry, path, "held", name, verdict);
     }
     for place in ["claim", "reap"] {
         for (worker, path) in list(&dir.join(place))? {
@@ -134,15 +136,6 @@ fn read_stage(name: &'static str, dir: &Path, verdict: &mut Verdict) -> io::Resu
     for place in places {
         for (entry, _) in list(&dir.join(place))? {
             verdict.bad(format!("left in {name}/{place}: {entry}"));
-        }
-    }
-    for id in stage.why.keys() {
-        if !stage
-            .lying
-            .get(id)
-            .is_some_and(|lying| lying.iter().any(|l| l.place == "held"))
-        {
-            verdict.bad(format!("{name} says why {id} is held, but it is not"));
         }
     }
     Ok(stage)
@@ -171,19 +164,17 @@ fn lies(
     }
 }
 
-fn reason(path: &Path, verdict: &mut Verdict) -> io::Result<String> {
+fn reason(path: &Path) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Trouble {
+        held: Why,
+    }
     #[derive(Deserialize)]
     struct Why {
         reason: String,
     }
-    let bytes = fs::read(path)?;
-    match serde_json::from_slice::<Why>(&bytes) {
-        Ok(why) if !why.reason.is_empty() => Ok(why.reason),
-        _ => {
-            verdict.bad(format!("no reason in {}", path.display()));
-            Ok(String::new())
-        }
-    }
+    let trouble: Trouble = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    Some(trouble.held.reason).filter(|reason| !reason.is_empty())
 }
 
 fn read_receipts(

@@ -1,0 +1,136 @@
+//! A person and a worker, or two persons, at one parcel at the same time: nothing is ever held or
+//! discarded without a reason, and no newer reason is lost.
+
+use std::sync::{Arc, Mutex};
+
+use ecluse_spool::{Limits, ParcelId, Place, Result, SpoolError, State, Verdict, Worker, Yard};
+
+use super::chain::yard;
+use super::disk::Disk;
+use super::fs::{Process, Shared, Turns};
+
+const STAGE: &str = "one";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Act {
+    Hold,
+    Release,
+    Discard,
+    /// A worker claims what waits and holds it.
+    Work,
+}
+
+fn id() -> ParcelId {
+    ParcelId::new("a").unwrap()
+}
+
+fn place(yard: &Yard) -> Place {
+    let places = yard.locate(&[STAGE.to_owned()], &id()).unwrap();
+    assert_eq!(places.len(), 1, "{places:?}");
+    places.into_iter().next().unwrap()
+}
+
+fn act(yard: &Yard, place: &Place, act: Act) -> Result<()> {
+    match act {
+        Act::Hold => yard.hold(place, "a person holds", "amel"),
+        Act::Release => yard.release(place),
+        Act::Discard => yard.discard(place, "a person discards", "amel").map(drop),
+        Act::Work => {
+            let mut worker = Worker::open(yard, STAGE, &[], Limits::default(), "test")?;
+            worker.undefer()?;
+            for waiting in worker.scan()?.waiting {
+                if let Some(parcel) = worker.claim(&waiting)? {
+                    let reason = "a worker holds".into();
+                    worker.fail(parcel, &Verdict::Hold { reason })?;
+                }
+            }
+            worker.close()
+        }
+    }
+}
+
+/// Returns a disk with a parcel in one of the states.
+fn disk(state: State) -> Disk {
+    let process = Process::new(Disk::new(None));
+    let yard = yard(&process, "setup");
+    yard.init(STAGE).unwrap();
+    assert!(yard.ticket(STAGE, &id(), "text", ("text", b"a")).unwrap());
+    match state {
+        State::Held => act(&yard, &place(&yard), Act::Work).unwrap(),
+        State::Deferred => {
+            let mut worker = Worker::open(&yard, STAGE, &[], Limits::default(), "test").unwrap();
+            let waiting = worker.scan().unwrap().waiting.remove(0);
+            let parcel = worker.claim(&waiting).unwrap().unwrap();
+            let reason = "503".into();
+            worker.fail(parcel, &Verdict::Defer { reason }).unwrap();
+            worker.close().unwrap();
+        }
+        _ => {}
+    }
+    let disk = process.disk().clone();
+    disk
+}
+
+/// Lets two act, the first paused before its call `stops[0]`, the second before `stops[1]`.
+fn race(before: &Disk, acts: [Act; 2], stops: [Option<usize>; 2]) {
+    let shared: Shared = Arc::new(Mutex::new(before.clone()));
+    let seen = place(&yard(&Process::on(&shared), "look"));
+    let turns = Turns::new(stops);
+    std::thread::scope(|scope| {
+        for (me, host) in ["alpha", "beta"].into_iter().enumerate() {
+            let process = Process::on(&shared).taking_turns(&turns, me);
+            let (turns, seen) = (Arc::clone(&turns), &seen);
+            scope.spawn(move || {
+                turns.begin(me);
+                let done = act(&yard(&process, host), seen, acts[me]);
+                turns.end(me);
+                match done {
+                    Ok(()) | Err(SpoolError::Refused(_)) => {}
+                    Err(e) => panic!("{acts:?} {stops:?}: {e}"),
+                }
+            });
+        }
+    });
+    let yard = yard(&Process::on(&shared), "look");
+    let place = place(&yard);
+    let why = yard.why(&place).unwrap();
+    let told = format!("{acts:?} {stops:?} {} {why:?}", place.state.word());
+    match place.state {
+        State::Held | State::Discarded => assert!(why.is_some(), "without a reason: {told}"),
+        _ => assert_eq!(why, None, "{told}"),
+    }
+    let reason = why.map(|why| (why.reason, why.held_for));
+    if acts == [Act::Release, Act::Work] && place.state == State::Held {
+        assert_eq!(reason, Some(("a worker holds".into(), None)), "{told}");
+    }
+    if acts == [Act::Discard, Act::Work] && place.state == State::Discarded {
+        let held_for = (seen.state == State::Held).then(|| "a worker holds".to_owned());
+        assert_eq!(
+            reason,
+            Some(("a person discards".into(), held_for)),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn no_two_acts_leave_a_parcel_aside_without_its_reason() {
+    for (state, acts) in [
+        (State::Held, [Act::Release, Act::Work]),
+        (State::Held, [Act::Discard, Act::Work]),
+        (State::Held, [Act::Release, Act::Discard]),
+        (State::Held, [Act::Release, Act::Release]),
+        (State::Ready, [Act::Hold, Act::Work]),
+        (State::Ready, [Act::Discard, Act::Work]),
+        (State::Ready, [Act::Hold, Act::Discard]),
+        (State::Deferred, [Act::Hold, Act::Release]),
+    ] {
+        let before = disk(state);
+        for first in 0..30 {
+            race(&before, acts, [Some(first), None]);
+            for second in (0..30).step_by(2) {
+                race(&before, acts, [Some(first), Some(second)]);
+            }
+        }
+    }
+}

@@ -2,7 +2,7 @@
 //!
 //! * **Reads** the stored copy that `<file>.path` names; without one, the file in the parcel.
 //! * **Writes** a copy into each target, and `<file>.backup.json` into the parcel: the proofs.
-//! * **Never** calls a copy good that was neither read back nor vouched for by its target, and never
+//! * **Never** calls a copy good that was not read back, or taken by an operator's command, and never
 //!   writes over another file.
 //! * **Defers** when a target does not answer, is full, or its command fails. **Holds** a file that is
 //!   not the one ingest took, and one whose name another file has in a target.
@@ -13,7 +13,6 @@ mod command;
 mod directory;
 mod s3;
 mod settings;
-mod sign;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -22,7 +21,7 @@ use ecluse_holding::{Fixity, Going, Proof, Source, payload, stored_places};
 use ecluse_manifest::{Copy, CopyKind, Manifest};
 use ecluse_stage::{Blame, Failure, Home, Outbox, Parcel, Stage};
 
-pub use settings::{Command, Directory, Kind, S3, Settings, Target, Targets, Verify};
+pub use settings::{Command, Directory, Kind, S3, Settings, Target, Targets};
 
 /// The stage.
 pub struct Backup {
@@ -34,7 +33,7 @@ pub struct Backup {
 /// A target, with what this worker keeps for it.
 enum Open {
     Directory(directory::Vault),
-    S3(Box<s3::Store>),
+    S3(Box<s3::Bucket>),
     Command(Command),
 }
 
@@ -64,7 +63,7 @@ impl Stage for Backup {
         for target in settings.targets.into_vec() {
             let open = match target.kind {
                 Kind::Directory(directory) => Open::Directory(directory::Vault::new(directory)),
-                Kind::S3(s3) => Open::S3(Box::new(s3::Store::open(s3, home)?)),
+                Kind::S3(s3) => Open::S3(Box::new(s3::Bucket::open(s3, home)?)),
                 Kind::Command(command) => Open::Command(command),
             };
             targets.push((target.name, open));
@@ -157,7 +156,7 @@ impl Backup {
         let (target, open) = &mut self.targets[number];
         let (kind, made) = match open {
             Open::Directory(vault) => ("directory", vault.keep(&self.root, errand)?),
-            Open::S3(store) => ("s3", store.keep(errand)?),
+            Open::S3(bucket) => ("s3", bucket.keep(errand)?),
             Open::Command(command) => {
                 // What a command has taken cannot be read again: its proof is what there is.
                 if let Some(proof) = known_proof(&self.manifest, target, errand)? {

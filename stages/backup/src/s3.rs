@@ -1,102 +1,109 @@
 //! An object store that speaks S3.
 //!
-//! Every body is signed with its digest and sent with its checksum, so the service refuses what was
-//! altered on the way. A file that is larger than a part is sent part by part. Nothing is written over:
-//! what lies under the key already is read, and counts or is refused.
+//! The requests and their signatures are the crate `object_store`'s. Every body is sent with its digest, so the service
+//! refuses what was altered on the way. A file that is larger than a part is sent part by part, one part in memory at a
+//! time. Nothing is written over: what lies under the key already is read, and counts or is refused. An upload that does
+//! not end well is ended, by this attempt or by the next.
 
 use std::io::Read;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
 
 use ecluse_holding::Fixity;
 use ecluse_stage::{Failure, Home};
+use futures_util::StreamExt;
+use object_store::aws::AmazonS3;
+use object_store::multipart::{MultipartStore, PartId};
+use object_store::path::Path as Key;
+use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use sha2::{Digest, Sha256};
+use tokio::runtime::{Builder, Runtime};
 
-use crate::settings::{S3, Verify};
-use crate::sign::{base64, encode, hex};
+use crate::settings::S3;
 use crate::{Errand, Made};
 
 mod client;
+mod words;
 
-use client::{Answer, Call, Client, element};
+use client::Client;
+use words::refused;
 
 /// So many parts an upload may have.
 const MOST_PARTS: u64 = 10_000;
+/// How often a request under way asks whether to go on.
+const LOOK: Duration = Duration::from_millis(100);
+/// An upload that is given up is ended within this time, or by the next attempt.
+const LAST_WORD: Duration = Duration::from_secs(5);
 
 /// An object store.
-pub(crate) struct Store {
+pub(crate) struct Bucket {
     settings: S3,
     client: Client,
+    runtime: Arc<Runtime>,
 }
 
-/// What was sent.
-struct Sent {
-    /// The checksum the service should state: of the whole, or of the parts' digests.
-    checksum: String,
-}
-
-impl Store {
+impl Bucket {
     pub(crate) fn open(settings: S3, home: &Home) -> Result<Self, Failure> {
         let client = Client::open(&settings, home)?;
-        Ok(Self { settings, client })
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        Ok(Self {
+            settings,
+            client,
+            runtime: Arc::new(runtime),
+        })
     }
 
     /// Puts the file under its key and proves it, unless it is there already; then that is proved.
     pub(crate) fn keep(&self, errand: &Errand<'_>) -> Result<Made, Failure> {
         let key = format!("{}{}", self.settings.prefix, errand.name);
-        let place = self.client.url(&key);
-        if let Some(size) = self.size_of(&key, errand)? {
-            self.must_be_the_same(&key, size, errand)?;
-            return Ok(made(place, "read back"));
-        }
-        let Some(sent) = self.send(&key, errand)? else {
-            // Somebody was faster: the same file, or another one of that name.
-            let size = self.size_of(&key, errand)?.unwrap_or_default();
-            self.must_be_the_same(&key, size, errand)?;
-            return Ok(made(place, "read back"));
+        let key = Key::parse(&key)
+            .map_err(|error| Failure::hold(format!("{key} is no key of an object: {error}")))?;
+        let upload = Upload {
+            store: &self.client.store,
+            client: &self.client,
+            part_bytes: self.settings.part.0,
+            key,
+            errand,
         };
-        if self.settings.verify == Verify::Checksum
-            && let Some(stated) = self.stated_checksum(&key)?
-        {
-            if stated == sent.checksum {
-                return Ok(made(place, "checksum stated by the service"));
-            }
-            return Err(Failure::defer(format!(
-                "{place} has checksum {stated}, sent was {}",
-                sent.checksum
-            )));
+        self.runtime.clone().block_on(upload.keep())
+    }
+}
+
+/// One file on its way to its key.
+struct Upload<'a> {
+    store: &'a AmazonS3,
+    client: &'a Client,
+    part_bytes: u64,
+    key: Key,
+    errand: &'a Errand<'a>,
+}
+
+impl Upload<'_> {
+    async fn keep(&self) -> Result<Made, Failure> {
+        if !self.is_there().await? {
+            // Who finds the key taken meanwhile was slower: it is the same file, or another one of that name.
+            self.send().await?;
         }
-        self.must_be_the_same(&key, errand.wanted.bytes, errand)?;
-        Ok(made(place, "read back"))
+        self.must_be_the_same().await?;
+        Ok(Made {
+            place: self.client.url(&self.key).await?,
+            how: "read back",
+        })
     }
 
-    /// Returns the size of what lies under the key.
-    fn size_of(&self, key: &str, errand: &Errand<'_>) -> Result<Option<u64>, Failure> {
-        must_go_on(errand)?;
-        let answer = self.client.call(&Call::of("HEAD", key))?;
-        match answer.status {
-            404 => Ok(None),
-            200 => {
-                let size = answer.header("content-length");
-                Ok(Some(size.and_then(|size| size.parse().ok()).unwrap_or(0)))
-            }
-            _ => Err(answer.refused("look for", key)),
-        }
-    }
-
-    fn stated_checksum(&self, key: &str) -> Result<Option<String>, Failure> {
-        let headers = [("x-amz-checksum-mode", "ENABLED".to_owned())];
-        let answer = self.client.call(&Call {
-            headers: &headers,
-            ..Call::of("HEAD", key)
-        })?;
-        match answer.status {
-            200 => Ok(answer.header("x-amz-checksum-sha256").map(str::to_owned)),
-            _ => Err(answer.refused("ask for the checksum of", key)),
+    async fn is_there(&self) -> Result<bool, Failure> {
+        match self.watch(self.store.head(&self.key)).await? {
+            Ok(_) => Ok(true),
+            Err(Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(self.refused("look for", &error)),
         }
     }
 
     /// Reads what lies under the key, and holds the parcel when it is another file.
-    fn must_be_the_same(&self, key: &str, size: u64, errand: &Errand<'_>) -> Result<(), Failure> {
-        let found = self.read(key, size, errand)?;
+    async fn must_be_the_same(&self) -> Result<(), Failure> {
+        let found = self.read().await?;
+        let errand = self.errand;
         if found == *errand.wanted {
             return Ok(());
         }
@@ -105,128 +112,96 @@ impl Store {
         errand.source.verify(errand.wanted, errand.going)?;
         Err(Failure::hold(format!(
             "{} has {found}, ingest took {}",
-            self.client.url(key),
+            self.client.url(&self.key).await?,
             errand.wanted
         )))
     }
 
-    /// Reads an object part by part, so that every request is over within its time.
-    fn read(&self, key: &str, size: u64, errand: &Errand<'_>) -> Result<Fixity, Failure> {
+    async fn read(&self) -> Result<Fixity, Failure> {
+        let refused = |error| self.refused("read", &error);
+        let object = self.watch(self.store.get(&self.key)).await?;
+        let mut pieces = object.map_err(refused)?.into_stream();
         let mut hash = Sha256::new();
         let mut bytes = 0;
-        while bytes < size {
-            must_go_on(errand)?;
-            let last = (bytes + self.settings.part.0).min(size) - 1;
-            let headers = [("range", format!("bytes={bytes}-{last}"))];
-            let mut answer = self.client.call(&Call {
-                headers: &headers,
-                ..Call::of("GET", key)
-            })?;
-            if !is_range(&answer, bytes, last, size) {
-                return Err(answer.refused("read", key));
-            }
-            let part = answer.body(last + 1 - bytes)?;
-            if part.len() as u64 != last + 1 - bytes {
-                return Err(Failure::defer(format!(
-                    "{} ended at byte {}, not at {}",
-                    self.client.url(key),
-                    bytes + part.len() as u64,
-                    last + 1
-                )));
-            }
-            hash.update(&part);
-            bytes += part.len() as u64;
+        while let Some(piece) = self.watch(pieces.next()).await? {
+            let piece = piece.map_err(refused)?;
+            hash.update(&piece);
+            bytes += piece.len() as u64;
         }
-        let sha256 = hex(&hash.finalize());
-        Ok(Fixity { bytes, sha256 })
+        Ok(Fixity {
+            bytes,
+            sha256: hex(&hash.finalize()),
+        })
     }
 
-    /// Sends the file; `None` when the key was taken meanwhile.
-    fn send(&self, key: &str, errand: &Errand<'_>) -> Result<Option<Sent>, Failure> {
-        if errand.wanted.bytes <= self.settings.part.0 {
-            return self.send_whole(key, errand);
+    /// Sends the file, unless its key is taken meanwhile.
+    async fn send(&self) -> Result<(), Failure> {
+        if self.errand.wanted.bytes <= self.part_bytes {
+            return self.send_whole().await;
         }
-        self.abort_leftovers(key)?;
-        let headers = [("x-amz-checksum-algorithm", "SHA256".to_owned())];
-        let mut answer = self.client.call(&Call {
-            query: &[("uploads", "")],
-            headers: &headers,
-            body: Some(b""),
-            ..Call::of("POST", key)
-        })?;
-        let text = answer.text()?;
-        let upload = match answer.status {
-            200 => element(&text, "UploadId").unwrap_or_default(),
-            _ => return Err(answer.refused("begin", key)),
+        let leftovers = self
+            .watch(self.client.unfinished_uploads(&self.key))
+            .await?;
+        for upload in leftovers.map_err(|why| Failure::defer(format!("cannot list: {why}")))? {
+            self.abort(&upload).await;
+        }
+        let upload = self.watch(self.store.create_multipart(&self.key)).await?;
+        let upload = upload.map_err(|error| self.refused("begin", &error))?;
+        let sent = async {
+            let parts = self.send_parts(&upload).await?;
+            self.complete(&upload, parts).await
         };
-        if upload.is_empty() {
-            return Err(Failure::defer(format!(
-                "no upload id for {key}: {text:.200}"
-            )));
+        let sent = sent.await;
+        if !matches!(sent, Ok(true)) {
+            self.abort(&upload).await;
         }
-        let sent = self
-            .send_parts(key, &upload, errand)
-            .and_then(|parts| self.complete(key, &upload, &parts));
-        if !matches!(sent, Ok(Some(_))) {
-            self.abort(key, &upload);
-        }
-        sent
+        sent.map(drop)
     }
 
-    fn send_whole(&self, key: &str, errand: &Errand<'_>) -> Result<Option<Sent>, Failure> {
-        must_go_on(errand)?;
-        let mut body = Vec::new();
+    async fn send_whole(&self) -> Result<(), Failure> {
+        let errand = self.errand;
         let mut source = errand.source.open()?;
-        fill(&mut *source, &mut body, errand.wanted.bytes + 1)?;
-        let digest = Sha256::digest(&body);
-        if hex(&digest) != errand.wanted.sha256 {
+        let body = take(&mut *source, errand.wanted.bytes + 1)?;
+        if hex(&Sha256::digest(&body)) != errand.wanted.sha256 {
             return Err(differs(errand));
         }
-        let checksum = base64(&digest);
-        let headers = [
-            ("x-amz-checksum-sha256", checksum.clone()),
-            ("if-none-match", "*".to_owned()),
-        ];
-        let answer = self.client.call_new(&Call {
-            headers: &headers,
-            body: Some(&body),
-            ..Call::of("PUT", key)
-        })?;
-        match answer.status {
-            200 => Ok(Some(Sent { checksum })),
-            412 => Ok(None),
-            _ => Err(answer.refused("put", key)),
+        let body = PutPayload::from(body);
+        let new = PutOptions::from(PutMode::Create);
+        let put = self.store.put_opts(&self.key, body.clone(), new);
+        let mut put = self.watch(put).await?;
+        if put.as_ref().is_err_and(words::knows_no_condition) {
+            // The key was free a moment ago.
+            put = self.watch(self.store.put(&self.key, body)).await?;
+        }
+        match put {
+            Ok(_) => Ok(()),
+            Err(Error::AlreadyExists { .. }) => Ok(()),
+            Err(error) => Err(self.refused("put", &error)),
         }
     }
 
-    /// Sends the parts, and returns the tag and checksum of each.
-    fn send_parts(
-        &self,
-        key: &str,
-        upload: &str,
-        errand: &Errand<'_>,
-    ) -> Result<Vec<(String, [u8; 32])>, Failure> {
+    async fn send_parts(&self, upload: &String) -> Result<Vec<PartId>, Failure> {
+        let errand = self.errand;
         let part_bytes = self
-            .settings
-            .part
-            .0
+            .part_bytes
             .max(errand.wanted.bytes.div_ceil(MOST_PARTS));
         let mut source = errand.source.open()?;
         let mut whole = Sha256::new();
         let mut parts = Vec::new();
-        let mut body = Vec::new();
         let mut bytes = 0;
         loop {
-            must_go_on(errand)?;
-            body.clear();
-            fill(&mut *source, &mut body, part_bytes)?;
+            let body = take(&mut *source, part_bytes)?;
             bytes += body.len() as u64;
             if body.is_empty() || bytes > errand.wanted.bytes {
                 break;
             }
             // Once more than the parts: what is not the file must never become an object.
             whole.update(&body);
-            parts.push(self.send_part(key, upload, parts.len() + 1, &body)?);
+            let number = parts.len();
+            let put = self.store.put_part(&self.key, upload, number, body.into());
+            let put = self.watch(put).await?;
+            let what = format!("put part {} of", number + 1);
+            parts.push(put.map_err(|error| self.refused(&what, &error))?);
         }
         if bytes != errand.wanted.bytes || hex(&whole.finalize()) != errand.wanted.sha256 {
             return Err(differs(errand));
@@ -234,122 +209,43 @@ impl Store {
         Ok(parts)
     }
 
-    fn send_part(
-        &self,
-        key: &str,
-        upload: &str,
-        number: usize,
-        body: &[u8],
-    ) -> Result<(String, [u8; 32]), Failure> {
-        let digest: [u8; 32] = Sha256::digest(body).into();
-        let headers = [("x-amz-checksum-sha256", base64(&digest))];
-        let number = number.to_string();
-        let answer = self.client.call(&Call {
-            query: &[("partNumber", &number), ("uploadId", upload)],
-            headers: &headers,
-            body: Some(body),
-            ..Call::of("PUT", key)
-        })?;
-        match (answer.status, answer.header("etag")) {
-            (200, Some(tag)) => Ok((tag.to_owned(), digest)),
-            _ => Err(answer.refused(&format!("put part {number} of"), key)),
+    /// Makes an object of the parts; `false` when the key was taken meanwhile.
+    async fn complete(&self, upload: &String, parts: Vec<PartId>) -> Result<bool, Failure> {
+        let done = self.store.complete_multipart(&self.key, upload, parts);
+        match self.watch(done).await? {
+            Ok(_) => Ok(true),
+            Err(Error::Precondition { .. } | Error::AlreadyExists { .. }) => Ok(false),
+            Err(error) => Err(self.refused("complete", &error)),
         }
     }
 
-    fn complete(
-        &self,
-        key: &str,
-        upload: &str,
-        parts: &[(String, [u8; 32])],
-    ) -> Result<Option<Sent>, Failure> {
-        let mut body = String::from("<CompleteMultipartUpload>");
-        let mut digests = Sha256::new();
-        for (number, (tag, digest)) in parts.iter().enumerate() {
-            let tag = tag.replace('&', "&amp;").replace('<', "&lt;");
-            body.push_str(&format!(
-                "<Part><PartNumber>{}</PartNumber><ETag>{tag}</ETag>\
-                 <ChecksumSHA256>{}</ChecksumSHA256></Part>",
-                number + 1,
-                base64(digest)
-            ));
-            digests.update(digest);
-        }
-        body.push_str("</CompleteMultipartUpload>");
-        let headers = [("if-none-match", "*".to_owned())];
-        let mut answer = self.client.call_new(&Call {
-            query: &[("uploadId", upload)],
-            headers: &headers,
-            body: Some(body.as_bytes()),
-            ..Call::of("POST", key)
-        })?;
-        let text = answer.text()?;
-        match answer.status {
-            // A failure may come after the headers, in the body.
-            200 if !text.contains("<Error>") => Ok(Some(Sent {
-                checksum: format!("{}-{}", base64(&digests.finalize()), parts.len()),
-            })),
-            412 => Ok(None),
-            _ => Err(answer.refused("complete", key)),
-        }
+    /// Ends an upload: one without an end is kept, and paid for, for ever.
+    async fn abort(&self, upload: &String) {
+        let abort = self.store.abort_multipart(&self.key, upload);
+        let why = match tokio::time::timeout(LAST_WORD, abort).await {
+            Ok(Ok(()) | Err(Error::NotFound { .. })) => return,
+            Ok(Err(error)) => self.refused("end", &error).reason,
+            Err(_) => "no answer".to_owned(),
+        };
+        tracing::warn!(key = %self.key, why, "an unfinished upload could not be ended; the next attempt will try");
     }
 
-    /// Ends what a killed attempt began: an upload without an end is kept, and paid for, for ever.
-    fn abort_leftovers(&self, key: &str) -> Result<(), Failure> {
-        let mut answer = self.client.call(&Call {
-            query: &[("uploads", ""), ("prefix", key)],
-            ..Call::of("GET", "")
-        })?;
-        let text = answer.text()?;
-        // Not every store lists them; then an operator's life-cycle rule must.
-        if answer.status != 200 {
-            tracing::debug!(
-                status = answer.status,
-                "unfinished uploads cannot be listed"
-            );
-            return Ok(());
-        }
-        for upload in text.split("<Upload>").skip(1) {
-            let found = (element(upload, "Key"), element(upload, "UploadId"));
-            if let (Some(named), Some(id)) = found
-                && named == key
-            {
-                self.abort(key, &id);
+    /// Waits for a request, and drops it when the stage is to stop.
+    async fn watch<T>(&self, request: impl Future<Output = T>) -> Result<T, Failure> {
+        let mut request = pin!(request);
+        loop {
+            if !(self.errand.going)() {
+                return Err(Failure::give_back());
+            }
+            if let Ok(done) = tokio::time::timeout(LOOK, &mut request).await {
+                return Ok(done);
             }
         }
-        Ok(())
     }
 
-    fn abort(&self, key: &str, upload: &str) {
-        let answer = self.client.call(&Call {
-            query: &[("uploadId", upload)],
-            ..Call::of("DELETE", key)
-        });
-        if let Err(failure) = answer {
-            tracing::warn!(key, %failure, "an unfinished upload could not be ended");
-        }
+    fn refused(&self, what: &str, error: &Error) -> Failure {
+        refused(what, &self.key, &self.client.bucket, error)
     }
-}
-
-/// Tells whether an answer holds the bytes that were asked for. rclone says 200 of a part, and names
-/// the part all the same.
-fn is_range(answer: &Answer, first: u64, last: u64, size: u64) -> bool {
-    let named = format!("bytes {first}-{last}/");
-    match (answer.status, answer.header("content-range")) {
-        (200 | 206, Some(range)) => range.starts_with(&named),
-        (200, None) => first == 0 && last + 1 == size,
-        _ => false,
-    }
-}
-
-fn made(place: String, how: &'static str) -> Made {
-    Made { place, how }
-}
-
-fn must_go_on(errand: &Errand<'_>) -> Result<(), Failure> {
-    if (errand.going)() {
-        return Ok(());
-    }
-    Err(Failure::give_back())
 }
 
 /// The source is not what ingest took: it is read once more to say what it is.
@@ -361,39 +257,15 @@ fn differs(errand: &Errand<'_>) -> Failure {
 }
 
 /// Reads up to `bytes`, or to the end.
-fn fill(source: &mut dyn Read, body: &mut Vec<u8>, bytes: u64) -> Result<(), Failure> {
+fn take(source: &mut dyn Read, bytes: u64) -> Result<Vec<u8>, Failure> {
+    let mut body = Vec::new();
     source
         .take(bytes)
-        .read_to_end(body)
+        .read_to_end(&mut body)
         .map_err(|error| Failure::halt(format!("cannot read the source: {error}")))?;
-    Ok(())
+    Ok(body)
 }
 
-/// Returns the path of a key as it is sent.
-fn path_of(bucket: Option<&str>, key: &str) -> String {
-    match bucket {
-        Some(bucket) => encode(&format!("/{bucket}/{key}"), true),
-        None => encode(&format!("/{key}"), true),
-    }
-}
-
-impl Answer {
-    /// The service did not do what it was asked: the world's fault, with its own words.
-    fn refused(mut self, what: &str, key: &str) -> Failure {
-        let status = self.status;
-        let text = self.text().unwrap_or_default();
-        let words: Vec<String> = ["Code", "Message"]
-            .iter()
-            .filter_map(|name| element(&text, name))
-            .collect();
-        let words: String = words
-            .join(": ")
-            .chars()
-            .filter(|c| !c.is_control())
-            .take(300)
-            .collect();
-        Failure::defer(format!(
-            "cannot {what} {key}: the service says {status} {words}"
-        ))
-    }
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

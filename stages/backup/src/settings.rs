@@ -103,22 +103,10 @@ pub struct S3 {
     pub path_style: bool,
     /// So much is sent, and held in memory, at a time.
     pub part: Bytes,
-    /// How a copy is proved.
-    pub verify: Verify,
-    /// How long one request may take.
+    /// How long a part may take to be sent, and a piece that is read to come.
     pub timeout: Duration,
-    /// Certificate authorities to trust instead of the well-known ones, in PEM.
+    /// Certificate authorities to trust instead of the machine's, in PEM.
     pub ca_file: Option<PathBuf>,
-}
-
-/// How a copy in an object store is proved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verify {
-    /// It is read back.
-    Read,
-    /// The service states its checksum.
-    Checksum,
 }
 
 /// An operator's command.
@@ -146,7 +134,6 @@ struct Words {
     secret_file: Option<PathBuf>,
     path_style: Option<bool>,
     part: Option<Bytes>,
-    verify: Option<Verify>,
     ca_file: Option<PathBuf>,
     command: Option<Vec<String>>,
     timeout: Option<Span>,
@@ -194,7 +181,6 @@ impl Words {
             ("secret-file", self.secret_file.is_some(), &[S3]),
             ("path-style", self.path_style.is_some(), &[S3]),
             ("part", self.part.is_some(), &[S3]),
-            ("verify", self.verify.is_some(), &[S3]),
             ("ca-file", self.ca_file.is_some(), &[S3]),
             ("command", self.command.is_some(), &[Command]),
             ("timeout", self.timeout.is_some(), &[S3, Command]),
@@ -239,7 +225,7 @@ impl Words {
             return Err(format!("{bucket:?} is no name of a bucket"));
         }
         let is_step = |step: &str| step.bytes().all(is_plain) && step != "." && step != "..";
-        if prefix.starts_with('/') || !prefix.split('/').all(is_step) {
+        if prefix.starts_with('/') || prefix.contains("//") || !prefix.split('/').all(is_step) {
             return Err(format!(
                 "{prefix:?} is no prefix; write letters, digits and '/', such as \"warc/\""
             ));
@@ -263,7 +249,6 @@ impl Words {
                 .ok_or("an object store needs a secret-file")?,
             path_style: self.path_style.unwrap_or(true),
             part,
-            verify: self.verify.unwrap_or(Verify::Read),
             timeout: self
                 .timeout
                 .map_or(Duration::from_secs(300), |timeout| timeout.0),
@@ -343,6 +328,7 @@ mod tests {
             ),
             (&format!("{{ {S3_WORDS}, part = \"1 MiB\" }}"), "between"),
             (&format!("{{ {S3_WORDS}, prefix = \"../x\" }}"), "prefix"),
+            (&format!("{{ {S3_WORDS}, prefix = \"a//b\" }}"), "prefix"),
             (&format!("{{ {S3_WORDS}, path = \"x\" }}"), "path"),
             (
                 &format!("{{ {} }}", S3_WORDS.replace("https", "ftp")),

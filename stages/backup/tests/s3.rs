@@ -6,15 +6,16 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use ecluse_holding::Proof;
 use ecluse_spool::digest;
 use ecluse_testkit::machine::{kill_at, newcomer};
-use ecluse_testkit::root::{Root, until, until_so};
+use ecluse_testkit::root::{Root, until_so};
+use rcgen::{CertificateParams, KeyPair};
 use tempfile::TempDir;
 
 const BACKUP: &str = env!("CARGO_BIN_EXE_ecluse-backup");
@@ -33,10 +34,10 @@ impl Service {
     fn start(port: Option<u16>) -> Self {
         let data = tempfile::tempdir().unwrap();
         fs::create_dir(data.path().join("vault")).unwrap();
-        Self::start_with(data, port)
+        Self::start_with(data, port, &[])
     }
 
-    fn start_with(data: TempDir, port: Option<u16>) -> Self {
+    fn start_with(data: TempDir, port: Option<u16>, more: &[&Path]) -> Self {
         let port = port.unwrap_or_else(free_port);
         let child = Command::new(ecluse_peers::program("rclone"))
             .args([
@@ -49,6 +50,7 @@ impl Service {
             ])
             .arg("--addr")
             .arg(format!("127.0.0.1:{port}"))
+            .args(more)
             .arg(data.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -64,6 +66,20 @@ impl Service {
 
     fn object(&self, key: &str) -> PathBuf {
         self.data.path().join("vault").join(key)
+    }
+
+    /// Returns what the service lists as uploads without an end, by another client's word.
+    fn unfinished_uploads(&self) -> String {
+        let output = Command::new(ecluse_peers::program("rclone"))
+            .args(["--config", "/dev/null", "backend", "list-multipart-uploads"])
+            .arg(format!(
+                ":s3,provider=Other,access_key_id=operator,secret_access_key=secret-words,endpoint='http://127.0.0.1:{}':vault",
+                self.port
+            ))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
     }
 
     fn objects(&self) -> Vec<String> {
@@ -98,8 +114,12 @@ fn root(port: u16, more: &str) -> Root {
 }
 
 fn configure(root: &Root, port: u16, more: &str) {
+    configure_at(root, &format!("http://127.0.0.1:{port}"), more);
+}
+
+fn configure_at(root: &Root, endpoint: &str, more: &str) {
     let target = format!(
-        "{{ name = \"store\", kind = \"s3\", endpoint = \"http://127.0.0.1:{port}\", bucket = \"vault\", \
+        "{{ name = \"store\", kind = \"s3\", endpoint = \"{endpoint}\", bucket = \"vault\", \
          prefix = \"warc/\", key-file = \"key\", secret-file = \"secret\", part = \"5 MiB\"{more} }}"
     );
     let table = format!("[stage.backup]\n{SOON}\nattempts = 1000\ntargets = [{target}]\n");
@@ -202,6 +222,7 @@ fn a_service_that_is_down_or_refuses_is_waited_for() {
     root.put_files("backup", "p", &[(NAME, b"bytes")]);
     let said = run(&root, 75);
     assert!(said.contains("the service says 403"), "{said}");
+    assert!(said.contains("look at key-file, secret-file"), "{said}");
     assert!(!said.contains("other-words"), "a secret is never told");
     fs::write(root.path().join("secret"), "secret-words").unwrap();
     drop(service);
@@ -219,13 +240,8 @@ fn a_service_that_is_down_or_refuses_is_waited_for() {
 #[test]
 fn a_file_that_is_not_what_ingest_took_is_held() {
     let service = Service::start(None);
-    for (more, bytes) in [
-        ("", 100),
-        (", verify = \"checksum\"", 100),
-        ("", PART + 9),
-        (", verify = \"checksum\"", PART + 9),
-    ] {
-        let root = root(service.port, more);
+    for bytes in [100, PART + 9] {
+        let root = root(service.port, "");
         let good = noise(bytes, 1);
         root.put_files("backup", "p", &[(NAME, &good)]);
         let mut bad = good.clone();
@@ -239,6 +255,7 @@ fn a_file_that_is_not_what_ingest_took_is_held() {
         );
         assert_eq!(service.objects(), [""; 0]);
     }
+    assert!(!service.unfinished_uploads().contains("UploadId"));
 }
 
 #[test]
@@ -272,13 +289,167 @@ fn deaths_leave_one_object_of_each() {
     }
 }
 
-/// A service of this test's own that answers from a list, for what a good one never says.
-fn canned(answers: Vec<&str>) -> (u16, Arc<AtomicUsize>) {
+#[test]
+fn an_upload_that_is_killed_between_two_parts_is_ended_by_the_next_attempt() {
+    let service = Service::start(None);
+    let way = Way::to(service.port);
+    let root = root(way.port, "");
+    let bytes = noise(3 * PART + 5, 7);
+    root.put_files("backup", "p", &[(NAME, &bytes)]);
+    way.close_at("partNumber=2");
+    let mut program = root.start(BACKUP, &[]);
+    until_so("the second part", || way.is_closed());
+    program.signal(rustix::process::Signal::KILL);
+    program.wait();
+    let left = service.unfinished_uploads();
+    assert_eq!(left.matches("UploadId").count(), 1, "{left}");
+    assert!(!service.object(&format!("warc/{NAME}")).exists());
+    way.open();
+    run(&root, 0);
+    assert_eq!(proof(&root, "p", NAME).sha256, digest(&bytes));
+    let left = service.unfinished_uploads();
+    assert!(!left.contains("UploadId"), "{left}");
+    assert!(fs::read(service.object(&format!("warc/{NAME}"))).unwrap() == bytes);
+}
+
+#[test]
+fn a_stop_in_the_middle_of_a_part_ends_the_upload_at_once() {
+    let service = Service::start(None);
+    let way = Way::to(service.port);
+    let root = root(way.port, ", timeout = \"1h\"");
+    root.put_files("backup", "p", &[(NAME, &noise(3 * PART, 8))]);
+    way.close_at("partNumber=2");
+    let mut program = root.start(BACKUP, &[]);
+    until_so("the second part", || way.is_closed());
+    // Only the connection of that part stays as it is.
+    way.open();
+    assert_eq!(program.stop(), 0, "{}", program.log());
+    let left = service.unfinished_uploads();
+    assert!(!left.contains("UploadId"), "{left}");
+    assert_eq!(root.list("backup", "ready"), ["p~0"]);
+}
+
+#[test]
+fn a_service_that_does_not_answer_in_time_is_waited_for() {
+    let service = Service::start(None);
+    let way = Way::to(service.port);
+    let root = root(way.port, ", timeout = \"300ms\"");
+    root.put_files("backup", "p", &[(NAME, b"bytes")]);
+    way.close_at("HEAD /vault/warc/");
+    let said = run(&root, 75);
+    assert!(said.contains("cannot reach http://127.0.0.1"), "{said}");
+    assert!(said.contains("timed out"), "{said}");
+}
+
+#[test]
+fn a_bucket_that_is_missing_is_named() {
+    let service = Service::start_with(tempfile::tempdir().unwrap(), None, &[]);
+    let root = root(service.port, "");
+    root.put_files("backup", "p", &[(NAME, b"bytes")]);
+    root.put_files("backup", "q", &[("q.warc.gz", &noise(PART + 1, 2))]);
+    let said = run(&root, 75);
+    let named = format!("there is no bucket http://127.0.0.1:{}/vault", service.port);
+    assert_eq!(said.matches(&named).count(), 2, "{said}");
+}
+
+#[test]
+fn a_certificate_is_trusted_by_the_ca_file_alone() {
+    let data = tempfile::tempdir().unwrap();
+    fs::create_dir(data.path().join("vault")).unwrap();
+    let keys = tempfile::tempdir().unwrap();
+    let (certificate, key) = (keys.path().join("cert.pem"), keys.path().join("key.pem"));
+    let pair = KeyPair::generate().unwrap();
+    let parameters = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    fs::write(&certificate, parameters.self_signed(&pair).unwrap().pem()).unwrap();
+    fs::write(&key, pair.serialize_pem()).unwrap();
+    let flags = [Path::new("--cert"), &certificate, Path::new("--key"), &key];
+    let service = Service::start_with(data, None, &flags);
+    let root = root(service.port, "");
+    let endpoint = format!("https://localhost:{}", service.port);
+    configure_at(&root, &endpoint, "");
+    root.put_files("backup", "p", &[(NAME, b"bytes")]);
+    let said = run(&root, 75);
+    assert!(said.contains("certificate"), "{said}");
+    let root = self::root(service.port, "");
+    root.put_files("backup", "p", &[(NAME, b"bytes")]);
+    configure_at(&root, &endpoint, &format!(", ca-file = {certificate:?}"));
+    run(&root, 0);
+    assert_eq!(proof(&root, "p", NAME).sha256, digest(b"bytes"));
+    fs::write(&certificate, "no certificate").unwrap();
+    let said = run(&root, 78);
+    assert!(said.contains("cert.pem"), "{said}");
+}
+
+/// A way to a service that can be closed: the request in which a text comes gets no further, and no answer.
+struct Way {
+    port: u16,
+    closing: Arc<Mutex<Option<&'static str>>>,
+    closed: Arc<AtomicBool>,
+}
+
+impl Way {
+    fn to(service: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let way = Self {
+            port: listener.local_addr().unwrap().port(),
+            closing: Arc::default(),
+            closed: Arc::default(),
+        };
+        let (closing, closed) = (Arc::clone(&way.closing), Arc::clone(&way.closed));
+        std::thread::spawn(move || {
+            for from in listener.incoming() {
+                let Ok(mut from) = from else { return };
+                let Ok(mut to) = TcpStream::connect(("127.0.0.1", service)) else {
+                    continue;
+                };
+                let (mut back, mut answers) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                std::thread::spawn(move || std::io::copy(&mut answers, &mut back));
+                let (closing, closed) = (Arc::clone(&closing), Arc::clone(&closed));
+                std::thread::spawn(move || {
+                    let mut buffer = vec![0; 64 << 10];
+                    while let Ok(read) = from.read(&mut buffer)
+                        && read > 0
+                    {
+                        let piece = &buffer[..read];
+                        let text = String::from_utf8_lossy(piece);
+                        let closes = closing.lock().unwrap().is_some_and(|at| text.contains(at));
+                        if closes {
+                            closed.store(true, Ordering::SeqCst);
+                            // Until the other side has gone.
+                            while from.read(&mut buffer).is_ok_and(|read| read > 0) {}
+                        } else if to.write_all(piece).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = to.shutdown(std::net::Shutdown::Both);
+                });
+            }
+        });
+        way
+    }
+
+    fn close_at(&self, text: &'static str) {
+        *self.closing.lock().unwrap() = Some(text);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    fn open(&self) {
+        *self.closing.lock().unwrap() = None;
+    }
+}
+
+/// A service of this test's own, for what a good one never says: it is asked for each answer with the head of the
+/// request and its number.
+fn canned(
+    answer: impl Fn(&str, usize) -> String + Send + 'static,
+) -> (u16, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
-    let answers: Vec<String> = answers.into_iter().map(str::to_owned).collect();
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&heads);
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
@@ -287,56 +458,46 @@ fn canned(answers: Vec<&str>) -> (u16, Arc<AtomicUsize>) {
             while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|n| n == 1) {
                 request.push(byte[0]);
             }
-            let head = String::from_utf8_lossy(&request).to_lowercase();
+            let head = String::from_utf8_lossy(&request).into_owned();
             let length = head
+                .to_lowercase()
                 .split("content-length: ")
                 .nth(1)
                 .and_then(|rest| rest.split("\r\n").next()?.parse::<usize>().ok());
             let mut body = vec![0; length.unwrap_or(0)];
             let _ = stream.read_exact(&mut body);
-            let number = count.fetch_add(1, Ordering::SeqCst);
-            let answer = &answers[number.min(answers.len() - 1)];
-            let _ = stream.write_all(answer.as_bytes());
+            let mut log = log.lock().unwrap();
+            let _ = stream.write_all(answer(&head, log.len()).as_bytes());
+            log.push(head);
         }
     });
-    (port, asked)
+    (port, heads)
 }
 
-const NOT_FOUND: &str = "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-const DONE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-const BUSY: &str = "HTTP/1.1 503 Slow Down\r\ncontent-length: 74\r\nconnection: close\r\n\r\n<Error><Code>SlowDown</Code><Message>reduce \x1b[2J your rate</Message></Error>";
+/// An answer that ends its connection.
+fn answer(status: &str, body: &str) -> String {
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-length: {}\r\netag: \"tag\"\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+const BUSY: &str =
+    "<Error><Code>SlowDown</Code><Message>reduce \x1b[2J your rate</Message></Error>";
+
+/// Answers to one request after the other, the last for ever.
+fn listed(answers: Vec<String>) -> impl Fn(&str, usize) -> String + Send + 'static {
+    move |_, number| answers[number.min(answers.len() - 1)].clone()
+}
 
 #[test]
-fn a_checksum_that_the_service_states_is_a_proof() {
-    const WRONG: &str = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\nx-amz-checksum-sha256: AAAA8R4Xeba8sbJa1CwcAHpmf1pbXsnoZUXvS7Gv3VE=\r\nconnection: close\r\n\r\n";
-    let right = format!(
-        "HTTP/1.1 200 OK\r\ncontent-length: 5\r\nx-amz-checksum-sha256: {}\r\nconnection: close\r\n\r\n",
-        sum_of(b"bytes")
-    );
-    let (port, _) = canned(vec![NOT_FOUND, DONE, &right]);
-    let root = root(port, ", verify = \"checksum\"");
-    root.put_files("backup", "p", &[(NAME, b"bytes")]);
-    run(&root, 0);
-    assert_eq!(
-        proof(&root, "p", NAME).how,
-        "checksum stated by the service"
-    );
-    let (port, _) = canned(vec![NOT_FOUND, DONE, WRONG]);
-    configure(&root, port, ", verify = \"checksum\"");
-    root.put_files("backup", "q", &[(NAME, b"bytes")]);
-    let said = run(&root, 75);
-    assert!(said.contains("has checksum AAAA"), "{said}");
-    // A service that states none is read.
-    const BODY: &str = "HTTP/1.1 206 Partial Content\r\ncontent-length: 5\r\ncontent-range: bytes 0-4/5\r\nconnection: close\r\n\r\nbytes";
-    let (port, _) = canned(vec![NOT_FOUND, DONE, DONE, BODY]);
-    let root = self::root(port, ", verify = \"checksum\"");
-    root.put_files("backup", "p", &[(NAME, b"bytes")]);
-    run(&root, 0);
-    assert_eq!(proof(&root, "p", NAME).how, "read back");
-    // One that gives back other bytes than it took is found out.
-    const OTHER: &str = "HTTP/1.1 206 Partial Content\r\ncontent-length: 5\r\ncontent-range: bytes 0-4/5\r\nconnection: close\r\n\r\nBYTES";
-    let (port, _) = canned(vec![NOT_FOUND, DONE, OTHER]);
-    let root = self::root(port, "");
+fn a_service_that_gives_back_other_bytes_than_it_took_is_found_out() {
+    let (port, _) = canned(listed(vec![
+        answer("404 Not Found", ""),
+        answer("200 OK", ""),
+        answer("200 OK", "BYTES"),
+    ]));
+    let root = root(port, "");
     root.put_files("backup", "p", &[(NAME, b"bytes")]);
     run(&root, 65);
     assert!(root.why("backup", "p").contains(&digest(b"BYTES")));
@@ -344,7 +505,8 @@ fn a_checksum_that_the_service_states_is_a_proof() {
 
 #[test]
 fn a_busy_service_is_asked_three_times_and_then_waited_for() {
-    let (port, asked) = canned(vec![NOT_FOUND, BUSY]);
+    let busy = answer("503 Slow Down", BUSY);
+    let (port, asked) = canned(listed(vec![answer("404 Not Found", ""), busy.clone()]));
     let root = root(port, "");
     root.put_files("backup", "p", &[(NAME, b"bytes")]);
     let said = run(&root, 75);
@@ -353,35 +515,81 @@ fn a_busy_service_is_asked_three_times_and_then_waited_for() {
         !said.contains('\u{1b}') && !said.contains("\\u001b"),
         "{said}"
     );
-    assert_eq!(asked.load(Ordering::SeqCst), 4);
+    assert_eq!(asked.lock().unwrap().len(), 4);
     // One bad moment costs nothing.
-    const BODY: &str = "HTTP/1.1 206 Partial Content\r\ncontent-length: 5\r\ncontent-range: bytes 0-4/5\r\nconnection: close\r\n\r\nbytes";
-    let (port, _) = canned(vec![BUSY, NOT_FOUND, BUSY, DONE, BODY]);
+    let (port, _) = canned(listed(vec![
+        busy.clone(),
+        answer("404 Not Found", ""),
+        busy,
+        answer("200 OK", ""),
+        answer("200 OK", "bytes"),
+    ]));
     configure(&root, port, "");
     let mut program = root.start(BACKUP, &[]);
-    until("the parcel", || {
-        (root.list("sink", "ready").len() == 1).then_some(())
-    });
+    root.await_count("sink", "ready", 1);
     assert_eq!(program.stop(), 0);
 }
 
-/// The checksum as the service writes it.
-fn sum_of(bytes: &[u8]) -> String {
-    const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let hex = digest(bytes);
-    let bytes: Vec<u8> = (0..hex.len() / 2)
-        .map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap())
-        .collect();
-    let mut text = String::new();
-    for three in bytes.chunks(3) {
-        let number = three
-            .iter()
-            .fold(0_u32, |number, byte| number << 8 | u32::from(*byte));
-        let number = number << (8 * (3 - three.len()));
-        for at in 0..4 {
-            let letter = LETTERS[(number >> (18 - 6 * at) & 63) as usize] as char;
-            text.push(if at <= three.len() { letter } else { '=' });
+/// A service in which somebody was faster: the key is taken when the upload is to become an object.
+fn taken(knows_condition: bool) -> impl Fn(&str, usize) -> String + Send + 'static {
+    move |head, number| {
+        let is_new = head.to_lowercase().contains("if-none-match: *");
+        let refusal = if knows_condition {
+            answer("412 Precondition Failed", "")
+        } else {
+            answer("501 Not Implemented", "")
+        };
+        let line = head.lines().next().unwrap();
+        match line.split(' ').next().unwrap() {
+            "HEAD" => answer("404 Not Found", ""),
+            "POST" if line.contains("?uploads") => answer(
+                "200 OK",
+                "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>",
+            ),
+            "PUT" if line.contains("partNumber=") => answer("200 OK", ""),
+            "PUT" | "POST" if is_new => refusal,
+            "POST" => answer(
+                "200 OK",
+                "<CompleteMultipartUploadResult><ETag>tag</ETag></CompleteMultipartUploadResult>",
+            ),
+            "GET" if line.contains("?uploads") || line.contains("&uploads") => {
+                answer("501 Not Implemented", "")
+            }
+            "GET" => answer("200 OK", "somebody else's"),
+            "DELETE" => answer("204 No Content", ""),
+            _ => answer("200 OK", &format!("request {number}")),
         }
     }
-    text
+}
+
+#[test]
+fn a_key_that_is_taken_meanwhile_is_never_written_over() {
+    for bytes in [100, PART + 1] {
+        let (port, heads) = canned(taken(true));
+        let root = root(port, "");
+        root.put_files("backup", "p", &[(NAME, &noise(bytes, 3))]);
+        run(&root, 65);
+        let why = root.why("backup", "p");
+        assert!(why.contains(&digest(b"somebody else's")), "{why}");
+        let heads = heads.lock().unwrap();
+        let aborts = heads.iter().filter(|head| head.starts_with("DELETE"));
+        assert_eq!(aborts.count(), usize::from(bytes > PART), "{heads:#?}");
+    }
+}
+
+#[test]
+fn a_service_without_conditions_is_written_to_all_the_same() {
+    for bytes in [100, PART + 1] {
+        let (port, heads) = canned(taken(false));
+        let root = root(port, "");
+        root.put_files("backup", "p", &[(NAME, &noise(bytes, 3))]);
+        run(&root, 65);
+        let heads = heads.lock().unwrap();
+        let plain = heads.iter().filter(|head| {
+            let is_last = head.starts_with("POST /vault/warc/a%2Bb.warc.gz?uploadId=u")
+                || head.starts_with("PUT /vault/warc/a%2Bb.warc.gz HTTP");
+            is_last && !head.to_lowercase().contains("if-none-match")
+        });
+        assert_eq!(plain.count(), 1, "{heads:#?}");
+    }
 }

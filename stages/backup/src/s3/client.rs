@@ -1,224 +1,211 @@
-//! Signed requests.
+//! The way to one bucket, and the two things that `object_store` leaves to its users: an upload of parts that becomes an
+//! object only where none is, and the list of uploads without an end.
 
-use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use ecluse_stage::{Failure, Home};
-use sha2::{Digest, Sha256};
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
-use ureq::{Agent, Body, http};
+use futures_util::StreamExt;
+use http::header::{HeaderValue, IF_NONE_MATCH};
+use http::{Method, StatusCode};
+use object_store::aws::{AmazonS3, AmazonS3Builder, Checksum};
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpRequest, HttpRequestBody, HttpResponse, HttpService,
+    ReqwestConnector,
+};
+use object_store::path::Path as Key;
+use object_store::signer::{SignedUrlOptions, Signer};
+use object_store::{BackoffConfig, Certificate, ClientOptions, RetryConfig};
+use serde::Deserialize;
 
-use super::path_of;
+use super::words::unreachable;
 use crate::settings::S3;
-use crate::sign::{Request, Signer, hex, query_text};
 
-/// A request that failed on its way is sent so often.
-const TRIES: u32 = 3;
+/// A request that failed on its way is sent again so often.
+const RETRIES: usize = 2;
 /// The pause after the first try.
 const PAUSE: Duration = Duration::from_millis(200);
-/// More than any list or message of the service.
-const TEXT_BYTES: u64 = 8 << 20;
+/// The longest pause.
+const LONG_PAUSE: Duration = Duration::from_secs(2);
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(30);
+/// How long a signed address is good for.
+const SIGNED_FOR: Duration = Duration::from_secs(300);
+/// More than any list of the service.
+const LIST_BYTES: usize = 8 << 20;
 
 /// A connection to one bucket.
 pub(super) struct Client {
-    agent: Agent,
-    signer: Signer,
-    /// With scheme, and with the bucket unless that is in the path.
-    origin: String,
-    host: String,
-    bucket_in_path: Option<String>,
-}
-
-/// One request.
-#[derive(Clone, Copy)]
-pub(super) struct Call<'a> {
-    pub(super) method: &'static str,
-    pub(super) key: &'a str,
-    pub(super) query: &'a [(&'a str, &'a str)],
-    pub(super) headers: &'a [(&'a str, String)],
-    pub(super) body: Option<&'a [u8]>,
-}
-
-impl<'a> Call<'a> {
-    pub(super) fn of(method: &'static str, key: &'a str) -> Self {
-        Self {
-            method,
-            key,
-            query: &[],
-            headers: &[],
-            body: None,
-        }
-    }
-}
-
-/// What came back.
-pub(super) struct Answer {
-    pub(super) status: u16,
-    response: http::Response<Body>,
-}
-
-impl Answer {
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
-        self.response.headers().get(name)?.to_str().ok()
-    }
-
-    /// Reads the body, up to `bytes`.
-    pub(super) fn body(&mut self, bytes: u64) -> Result<Vec<u8>, Failure> {
-        let mut body = Vec::new();
-        let reader = self.response.body_mut().with_config().limit(bytes + 1);
-        let read = reader.reader().take(bytes).read_to_end(&mut body);
-        read.map_err(|error| Failure::defer(format!("cannot read the answer: {error}")))?;
-        Ok(body)
-    }
-
-    pub(super) fn text(&mut self) -> Result<String, Failure> {
-        let body = self.body(TEXT_BYTES)?;
-        Ok(String::from_utf8_lossy(&body).into_owned())
-    }
+    pub(super) store: AmazonS3,
+    http: HttpClient,
+    /// Its address, for messages.
+    pub(super) bucket: String,
 }
 
 impl Client {
     pub(super) fn open(settings: &S3, home: &Home) -> Result<Self, Failure> {
-        let tls = match &settings.ca_file {
-            Some(path) => TlsConfig::builder()
-                .root_certs(RootCerts::from(authorities(&home.path(path))?))
-                .build(),
-            None => TlsConfig::default(),
-        };
-        let agent = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .timeout_per_call(Some(settings.timeout))
-            .timeout_connect(Some(settings.timeout.min(Duration::from_secs(30))))
-            .user_agent(concat!("ecluse/", env!("CARGO_PKG_VERSION")))
-            .tls_config(tls)
+        // The HTTP client asks for the process's own choice; whoever made one before is right too.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let options = options(settings, home)?;
+        let (endpoint, bucket) = addresses(settings)?;
+        let store = AmazonS3Builder::new()
+            .with_endpoint(endpoint)
+            .with_virtual_hosted_style_request(!settings.path_style)
+            .with_bucket_name(&settings.bucket)
+            .with_region(&settings.region)
+            .with_access_key_id(secret(&home.path(&settings.key_file))?)
+            .with_secret_access_key(secret(&home.path(&settings.secret_file))?)
+            .with_checksum_algorithm(Checksum::SHA256)
+            .with_client_options(options.clone())
+            .with_retry(RetryConfig {
+                max_retries: RETRIES,
+                backoff: BackoffConfig {
+                    init_backoff: PAUSE,
+                    max_backoff: LONG_PAUSE,
+                    base: 2.0,
+                },
+                ..RetryConfig::default()
+            })
+            .with_http_connector(NewObjectsOnly)
             .build()
-            .new_agent();
-        let signer = Signer {
-            key: secret(&home.path(&settings.key_file))?,
-            secret: secret(&home.path(&settings.secret_file))?,
-            region: settings.region.clone(),
-        };
-        let (scheme, host) = settings
-            .endpoint
-            .split_once("://")
-            .ok_or_else(|| Failure::config(format!("{} is no endpoint", settings.endpoint)))?;
-        let (host, bucket_in_path) = if settings.path_style {
-            (host.to_owned(), Some(settings.bucket.clone()))
-        } else {
-            (format!("{}.{host}", settings.bucket), None)
-        };
+            .map_err(Failure::config)?;
+        let http = ReqwestConnector::default()
+            .connect(&options)
+            .map_err(Failure::config)?;
         Ok(Self {
-            agent,
-            signer,
-            origin: format!("{scheme}://{host}"),
-            host: host.to_ascii_lowercase(),
-            bucket_in_path,
+            store,
+            http,
+            bucket,
         })
     }
 
     /// Returns the address of a key.
-    pub(super) fn url(&self, key: &str) -> String {
-        let path = path_of(self.bucket_in_path.as_deref(), key);
-        format!("{}{path}", self.origin)
+    pub(super) async fn url(&self, key: &Key) -> Result<String, Failure> {
+        let signed = self.store.signed_url(Method::GET, key, SIGNED_FOR).await;
+        let mut url = signed.map_err(Failure::config)?;
+        url.set_query(None);
+        Ok(url.into())
     }
 
-    /// Sends a request that must not write over anything. A store that knows no such condition gets it
-    /// without: the key was free a moment ago.
-    pub(super) fn call_new(&self, call: &Call<'_>) -> Result<Answer, Failure> {
-        let answer = self.call(call)?;
-        if answer.status != 501 {
-            return Ok(answer);
+    /// Returns the uploads of a key that have no end: what a killed attempt began.
+    pub(super) async fn unfinished_uploads(&self, key: &Key) -> Result<Vec<String>, Failure> {
+        let query = [("uploads", ""), ("prefix", key.as_ref())];
+        let options = SignedUrlOptions::default().with_query(query);
+        let bucket = Key::default();
+        let url = self
+            .store
+            .signed_url_opts(Method::GET, &bucket, SIGNED_FOR, &options)
+            .await
+            .map_err(Failure::config)?;
+        let request = http::Request::get(url.as_str())
+            .body(HttpRequestBody::empty())
+            .map_err(Failure::config)?;
+        let failed = |error: HttpError| unreachable(&self.bucket, &error);
+        let answer = self.http.execute(request).await.map_err(failed)?;
+        // Not every store lists them; then a life-cycle rule of the operator must end them.
+        if answer.status() != StatusCode::OK {
+            let status = answer.status().as_u16();
+            tracing::debug!(status, "unfinished uploads cannot be listed");
+            return Ok(Vec::new());
         }
-        let headers: Vec<(&str, String)> = call
-            .headers
-            .iter()
-            .filter(|(name, _)| *name != "if-none-match")
-            .cloned()
-            .collect();
-        self.call(&Call {
-            headers: &headers,
-            ..*call
-        })
-    }
-
-    /// Sends a request, again when the way or the service failed for a moment.
-    pub(super) fn call(&self, call: &Call<'_>) -> Result<Answer, Failure> {
-        let mut tried = 1;
-        loop {
-            match self.send(call) {
-                Ok(answer) if answer.status < 500 || answer.status == 501 || tried == TRIES => {
-                    return Ok(answer);
-                }
-                Err(error) if tried == TRIES => {
-                    return Err(Failure::defer(format!(
-                        "cannot reach {}: {error}",
-                        self.origin
-                    )));
-                }
-                Ok(_) | Err(_) => {}
+        let mut text = Vec::new();
+        let mut pieces = answer.into_body().bytes_stream();
+        while let Some(piece) = pieces.next().await {
+            text.extend_from_slice(&piece.map_err(failed)?);
+            if text.len() > LIST_BYTES {
+                return Ok(Vec::new());
             }
-            std::thread::sleep(PAUSE * tried);
-            tried += 1;
         }
-    }
-
-    fn send(&self, call: &Call<'_>) -> Result<Answer, ureq::Error> {
-        let body_sha256 = hex(&Sha256::digest(call.body.unwrap_or_default()));
-        let time = jiff::Timestamp::now()
-            .strftime("%Y%m%dT%H%M%SZ")
-            .to_string();
-        let mut headers = vec![
-            ("host".to_owned(), self.host.clone()),
-            ("x-amz-content-sha256".to_owned(), body_sha256.clone()),
-            ("x-amz-date".to_owned(), time.clone()),
-        ];
-        for (name, value) in call.headers {
-            headers.push(((*name).to_owned(), value.clone()));
-        }
-        let path = path_of(self.bucket_in_path.as_deref(), call.key);
-        let authorization = self.signer.authorization(&Request {
-            method: call.method,
-            path: &path,
-            query: call.query,
-            headers: &headers,
-            body_sha256: &body_sha256,
-            time: &time,
-        });
-        let mut uri = format!("{}{path}", self.origin);
-        if !call.query.is_empty() {
-            uri.push('?');
-            uri.push_str(&query_text(call.query));
-        }
-        let mut request = http::Request::builder().method(call.method).uri(uri);
-        for (name, value) in headers.iter().filter(|(name, _)| name != "host") {
-            request = request.header(name, value);
-        }
-        let request = request.header("authorization", authorization);
-        let response = match call.body {
-            Some(body) => self.agent.run(request.body(body)?)?,
-            None => self.agent.run(request.body(())?)?,
-        };
-        Ok(Answer {
-            status: response.status().as_u16(),
-            response,
-        })
+        let list: UploadList = quick_xml::de::from_reader(text.as_slice()).unwrap_or_default();
+        let of_key = |upload: &ListedUpload| upload.key == key.as_ref();
+        let uploads = list.uploads.into_iter().filter(of_key);
+        Ok(uploads.map(|upload| upload.id).collect())
     }
 }
 
-/// Returns the text of the first element of that name.
-pub(super) fn element(text: &str, name: &str) -> Option<String> {
-    let (_, rest) = text.split_once(&format!("<{name}>"))?;
-    let (value, _) = rest.split_once(&format!("</{name}>"))?;
-    let plain = value
-        .replace("&lt;", "<")
-        .replace("&gt;", ">")
-        .replace("&quot;", "\"")
-        .replace("&#34;", "\"")
-        .replace("&apos;", "'")
-        .replace("&amp;", "&");
-    Some(plain)
+#[derive(Default, Deserialize)]
+struct UploadList {
+    #[serde(rename = "Upload", default)]
+    uploads: Vec<ListedUpload>,
+}
+
+#[derive(Deserialize)]
+struct ListedUpload {
+    #[serde(rename = "Key")]
+    key: String,
+    #[serde(rename = "UploadId")]
+    id: String,
+}
+
+/// Connections over which an upload of parts never becomes an object where there is one already.
+///
+/// `object_store` has the condition for a whole object and for copies, not for parts.
+#[derive(Debug)]
+struct NewObjectsOnly;
+
+impl HttpConnector for NewObjectsOnly {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let client = ReqwestConnector::default().connect(options)?;
+        Ok(HttpClient::new(ConditionalCompletion(client)))
+    }
+}
+
+#[derive(Debug)]
+struct ConditionalCompletion(HttpClient);
+
+#[async_trait]
+impl HttpService for ConditionalCompletion {
+    async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let query = request.uri().query().unwrap_or_default();
+        if request.method() != Method::POST || !query.starts_with("uploadId=") {
+            return self.0.execute(request).await;
+        }
+        let plain = request.clone();
+        let headers = request.headers_mut();
+        headers.insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
+        let answer = self.0.execute(request).await?;
+        // A store that knows no such condition gets it without: the key was free a moment ago.
+        if answer.status() == StatusCode::NOT_IMPLEMENTED {
+            return self.0.execute(plain).await;
+        }
+        Ok(answer)
+    }
+}
+
+/// Returns the address that requests go to, and the bucket's.
+fn addresses(settings: &S3) -> Result<(String, String), Failure> {
+    let endpoint = &settings.endpoint;
+    if settings.path_style {
+        return Ok((endpoint.clone(), format!("{endpoint}/{}", settings.bucket)));
+    }
+    let (scheme, host) = endpoint
+        .split_once("://")
+        .ok_or_else(|| Failure::config(format!("{endpoint} is no endpoint")))?;
+    let address = format!("{scheme}://{}.{host}", settings.bucket);
+    Ok((address.clone(), address))
+}
+
+fn options(settings: &S3, home: &Home) -> Result<ClientOptions, Failure> {
+    let agent = concat!("ecluse/", env!("CARGO_PKG_VERSION"));
+    let is_plain = settings.endpoint.starts_with("http://");
+    let mut options = ClientOptions::new()
+        .with_user_agent(HeaderValue::from_static(agent))
+        .with_allow_http(is_plain)
+        // Of a part that is sent, and of each piece that is read: an object of any size can be read.
+        .with_timeout_disabled()
+        .with_read_timeout(settings.timeout)
+        .with_connect_timeout(settings.timeout.min(CONNECT));
+    if let Some(path) = &settings.ca_file {
+        for certificate in authorities(&home.path(path))? {
+            options = options.with_root_certificate(certificate);
+        }
+    }
+    // Without certificates to look at, a machine that has none will do.
+    if is_plain || settings.ca_file.is_some() {
+        options = options.with_no_system_certificates(true);
+    }
+    Ok(options)
 }
 
 fn secret(path: &Path) -> Result<String, Failure> {
@@ -234,17 +221,12 @@ fn secret(path: &Path) -> Result<String, Failure> {
     Ok(text.to_owned())
 }
 
-fn authorities(path: &Path) -> Result<Vec<Certificate<'static>>, Failure> {
+fn authorities(path: &Path) -> Result<Vec<Certificate>, Failure> {
     let fault = |error: &dyn std::fmt::Display| {
         Failure::config(format!("cannot read {}: {error}", path.display()))
     };
     let pem = std::fs::read(path).map_err(|error| fault(&error))?;
-    let mut certificates = Vec::new();
-    for item in parse_pem(&pem) {
-        if let PemItem::Certificate(certificate) = item.map_err(|error| fault(&error))? {
-            certificates.push(certificate);
-        }
-    }
+    let certificates = Certificate::from_pem_bundle(&pem).map_err(|error| fault(&error))?;
     if certificates.is_empty() {
         return Err(fault(&"it holds no certificate"));
     }
@@ -256,11 +238,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn elements_are_found() {
-        let text = "<Error><Code>NoSuchKey</Code><Message>a &lt;b&gt; &amp;lt;</Message></Error>";
-        assert_eq!(element(text, "Code").unwrap(), "NoSuchKey");
-        assert_eq!(element(text, "Message").unwrap(), "a <b> &lt;");
-        assert_eq!(element(text, "Key"), None);
-        assert_eq!(element("<Code>", "Code"), None);
+    fn uploads_are_listed() {
+        let text = "<?xml version=\"1.0\"?><ListMultipartUploadsResult xmlns=\"x\"><Bucket>b</Bucket>\
+                    <Upload><Key>warc/a&amp;b</Key><UploadId>one</UploadId><Initiated>t</Initiated></Upload>\
+                    <IsTruncated>false</IsTruncated>\
+                    <Upload><UploadId>two</UploadId><Key>c</Key></Upload></ListMultipartUploadsResult>";
+        let list: UploadList = quick_xml::de::from_str(text).unwrap();
+        let found: Vec<(&str, &str)> = list
+            .uploads
+            .iter()
+            .map(|upload| (upload.key.as_str(), upload.id.as_str()))
+            .collect();
+        assert_eq!(found, [("warc/a&b", "one"), ("c", "two")]);
+        let none = "<ListMultipartUploadsResult><Bucket>b</Bucket></ListMultipartUploadsResult>";
+        let list: UploadList = quick_xml::de::from_str(none).unwrap();
+        assert!(list.uploads.is_empty());
     }
 }

@@ -259,14 +259,6 @@ impl Pipeline {
         after.nth(1).map(String::as_str).into_iter().collect()
     }
 
-    /// The earlier stages that a stage's results may go back to.
-    pub fn back_of(&self, stage: &str) -> Vec<&str> {
-        let table = self.stages.get(base_of(stage));
-        table.map_or_else(Vec::new, |table| {
-            table.back.iter().map(String::as_str).collect()
-        })
-    }
-
     /// Every stage there is: those of the chain in its order, then those with a table only.
     pub fn stage_names(&self) -> Vec<&str> {
         let in_chain: BTreeSet<&str> = self.chain.stages.iter().map(String::as_str).collect();

@@ -174,7 +174,6 @@ fn results_go_to_next_or_to_the_stage_after() {
     let pipeline = parse(CHAIN);
     assert_eq!(pipeline.next_of("preload"), ["dns-filter"]);
     assert_eq!(pipeline.next_of("dns-filter"), ["sluice"]);
-    assert_eq!(pipeline.back_of("dns-filter"), ["preload"]);
     assert_eq!(pipeline.next_of("sluice"), ["merge", "package"]);
     assert_eq!(pipeline.next_of("merge"), [""; 0]);
     assert_eq!(pipeline.next_of("package"), [""; 0]);

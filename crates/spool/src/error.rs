@@ -38,13 +38,6 @@ pub enum SpoolError {
     Refused(String),
 }
 
-impl SpoolError {
-    /// Tells whether the machine is at fault (full, read-only, failing), not the caller.
-    pub fn is_machine(&self) -> bool {
-        matches!(self, SpoolError::Io { .. })
-    }
-}
-
 /// The result of a step.
 pub type Result<Value> = std::result::Result<Value, SpoolError>;
 

@@ -243,11 +243,6 @@ impl Outbox {
         self.outputs.push((parcel, stage.to_owned()));
     }
 
-    /// Lets the parcel go on to the next stage: what happens unless told otherwise.
-    pub fn pass_on_to(&mut self, stage: &str) {
-        self.choice = Choice::PassOn(stage.to_owned());
-    }
-
     /// Removes the parcel once the work is committed.
     pub fn consume(&mut self) {
         self.choice = Choice::Consume;
@@ -264,11 +259,6 @@ impl Outbox {
             self.fs.remove_tree(&self.dir).at("remove", &self.dir)?;
         }
         Ok(())
-    }
-
-    /// Returns how many new parcels wait in it.
-    pub fn emitted(&self) -> usize {
-        self.outputs.len()
     }
 
     fn make_dir(&mut self) -> Result<()> {
@@ -340,17 +330,6 @@ impl NewParcel {
         }
         self.add(file)?;
         Ok(false)
-    }
-
-    /// Adds a file of a claimed parcel without copying it.
-    pub fn add_link(&mut self, parcel: &Parcel, name: &str) -> Result<()> {
-        let Some(entry) = parcel.manifest.file(name) else {
-            return Err(parcel.damaged(format!("it has no file {name:?}")));
-        };
-        let to = self.dir.join(name);
-        self.fs.link(&parcel.path.join(name), &to).at("link", &to)?;
-        self.manifest.put(entry.clone());
-        Ok(())
     }
 
     /// Writes the manifest, and gives it the history of the parcel it came from.

@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ecluse_spool::{Manifest, ParcelId};
 use ecluse_testkit::cannot_run;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ecluse_spool::{
-    FileEntry, Fs, Host, Limits, Manifest, Outbox, Parcel, ParcelId, Result, SpoolError, Verdict,
-    Work, Worker, Yard, digest,
+    FileEntry, Fs, Host, Limits, Manifest, NewParcel, Outbox, Parcel, ParcelId, Result, SpoolError,
+    Verdict, Work, Worker, Yard, digest,
 };
 
 use super::disk::{Dice, Disk};
@@ -654,11 +654,8 @@ fn treat(worker: &mut Worker, job: Job, clock_ms: u64, parcel: Parcel) -> Result
         Job::Branch => {
             let text = read(&parcel, "text")?;
             attach(&mut outbox, "length", "5")?;
-            let side = ParcelId::new(&format!("{id}-side")).unwrap();
-            let mut output = outbox.parcel(side, "text")?;
-            output.add_link(&parcel, "text")?;
-            assert_eq!(text, "alpha");
-            outbox.emit_to(output, "side");
+            let side = new_text(&mut outbox, &format!("{id}-side"), &text)?;
+            outbox.emit_to(side, "side");
         }
         Job::Wait => {
             if clock_ms < OPENS_MS {
@@ -709,11 +706,16 @@ fn attach(outbox: &mut Outbox, name: &str, text: &str) -> Result<()> {
 }
 
 fn emit(outbox: &mut Outbox, id: &str, text: &str) -> Result<()> {
+    let output = new_text(outbox, id, text)?;
+    outbox.emit(output)
+}
+
+fn new_text(outbox: &mut Outbox, id: &str, text: &str) -> Result<NewParcel> {
     let mut output = outbox.parcel(ParcelId::new(id).unwrap(), "text")?;
     let mut file = output.create("text")?;
     file.write_all(text.as_bytes()).map_err(broken)?;
     output.add(file)?;
-    outbox.emit(output)
+    Ok(output)
 }
 
 fn read(parcel: &Parcel, name: &str) -> Result<String> {

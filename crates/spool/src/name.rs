@@ -48,7 +48,7 @@ impl ParcelId {
     /// Bytes an id cannot hold become `_`; the digest makes two names that fold together distinct,
     /// by the name as well where it was folded: two names of one content are two files.
     pub fn for_file(name: &OsStr, sha256: &str) -> Self {
-        let mut safe = safe_file_name(name);
+        let safe = safe_file_name(name);
         let mut digest = sha256.to_owned();
         if name != safe.as_str() {
             let mut hash = Sha256::new();
@@ -57,8 +57,7 @@ impl ParcelId {
             digest = hex(&hash.finalize());
         }
         digest.truncate(12);
-        safe.truncate(PARCEL_ID_BYTES - digest.len() - 1);
-        Self(format!("{safe}-{digest}"))
+        Self::of_stem(&safe, &digest)
     }
 
     /// Returns the id of the same work done again on purpose: `X`, `X+2`, `X+3`.
@@ -75,7 +74,8 @@ impl ParcelId {
         Self(format!("{}{suffix}", &stem[..stem.len().min(room)]))
     }
 
-    /// Returns the id of the batch made of `members`, the same for the same members in any order.
+    /// Returns the id of the batch made of `members`, the same for the same members in any order. A stage may be of one
+    /// machine, `merge@alpha`: its batches are `merge_alpha-…`.
     pub fn of_batch(stage: &str, members: &[ParcelId]) -> Self {
         let mut sorted: Vec<&str> = members.iter().map(ParcelId::as_str).collect();
         sorted.sort_unstable();
@@ -84,7 +84,18 @@ impl ParcelId {
             hash.update(member.as_bytes());
             hash.update(b"\n");
         }
-        Self(format!("{stage}-{}", &hex(&hash.finalize())[..20]))
+        Self::of_stem(stage, &hex(&hash.finalize())[..20])
+    }
+
+    /// Returns `<stem>-<digest>`, whatever the stem: bytes an id cannot hold become `_`.
+    fn of_stem(stem: &str, digest: &str) -> Self {
+        let room = PARCEL_ID_BYTES - digest.len() - 1;
+        let id_byte = |b: u8| if is_id_byte(b) { char::from(b) } else { '_' };
+        let mut safe: String = stem.bytes().take(room).map(id_byte).collect();
+        if safe.starts_with('.') {
+            safe.replace_range(..1, "_");
+        }
+        Self(format!("{safe}-{digest}"))
     }
 
     /// Returns the id as text.
@@ -336,7 +347,9 @@ mod tests {
         let (a, b) = (ParcelId::new("a").unwrap(), ParcelId::new("b").unwrap());
         let one = ParcelId::of_batch("merge", &[a.clone(), b.clone()]);
         assert_eq!(one, ParcelId::of_batch("merge", &[b, a.clone()]));
-        assert_ne!(one, ParcelId::of_batch("merge", &[a]));
+        assert_ne!(one, ParcelId::of_batch("merge", std::slice::from_ref(&a)));
+        let machine = ParcelId::of_batch("merge@alpha", &[a]);
+        assert!(machine.as_str().starts_with("merge_alpha-"), "{machine}");
     }
 
     #[test]
@@ -371,6 +384,12 @@ mod tests {
             let id = ParcelId::for_file(OsStr::from_bytes(&bytes), &"ab".repeat(32));
             prop_assert!(ParcelId::new(id.as_str()).is_ok(), "{id}");
             prop_assert!(is_payload_name(&safe_file_name(OsStr::from_bytes(&bytes))));
+        }
+
+        #[test]
+        fn a_batch_of_any_stage_has_a_legal_id(stage in ".{0,300}") {
+            let id = ParcelId::of_batch(&stage, &[ParcelId::new("a").unwrap()]);
+            prop_assert!(ParcelId::new(id.as_str()).is_ok(), "{id}");
         }
 
         #[test]

@@ -22,6 +22,16 @@ use crate::tap::Tap;
 use crate::tls::Tls;
 
 const READ_BYTES: usize = 32 * 1024;
+/// A name may have thousands of addresses, all of somebody else.
+const ADDRESSES_TRIED: usize = 4;
+/// What browsers refuse to connect to ("bad ports" of the Fetch standard): a link must not make us speak to a mail server.
+const REFUSED_PORTS: [u16; 81] = [
+    1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102,
+    103, 104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465,
+    512, 513, 514, 515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993,
+    995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668,
+    6669, 6679, 6697,
+];
 
 /// Fetches, one exchange at a time on each connection. Redirects are not followed: each is a capture of its own.
 #[derive(Debug)]
@@ -124,6 +134,7 @@ impl Client {
         for &peer in peers {
             match self.connect_to(request, peer, clock).await {
                 Ok(connected) => return Ok(connected),
+                Err(error @ FetchError::Exhausted { .. }) => return Err(error),
                 Err(error) => failure = error,
             }
             if clock.is_over() {
@@ -143,6 +154,7 @@ impl Client {
         let begun = Instant::now();
         let socket = match clock.within(limits.connect, TcpStream::connect(peer)).await {
             Ok(Ok(socket)) => socket,
+            Ok(Err(source)) if is_ours(&source) => return Err(FetchError::Exhausted { source }),
             Ok(Err(source)) => return Err(FetchError::Connect { peer, source }),
             Err(_) => return Err(clock.timeout(peer, Limit::Connect, limits.connect)),
         };
@@ -293,6 +305,10 @@ impl Client {
 /// Returns where the request may go.
 fn reachable(request: &Request) -> Result<Vec<SocketAddr>, FetchError> {
     let host = || request.authority.host.clone();
+    let port = request.authority.port;
+    if REFUSED_PORTS.contains(&port) {
+        return Err(FetchError::PortRefused { host: host(), port });
+    }
     let Some(&first) = request.addresses.first() else {
         return Err(FetchError::NoAddress { host: host() });
     };
@@ -305,7 +321,8 @@ fn reachable(request: &Request) -> Result<Vec<SocketAddr>, FetchError> {
         .iter()
         .copied()
         .filter(is_allowed)
-        .map(|address| SocketAddr::new(address, request.authority.port))
+        .take(ADDRESSES_TRIED)
+        .map(|address| SocketAddr::new(address, port))
         .collect();
     if peers.is_empty() {
         return Err(FetchError::AddressRefused {
@@ -314,6 +331,21 @@ fn reachable(request: &Request) -> Result<Vec<SocketAddr>, FetchError> {
         });
     }
     Ok(peers)
+}
+
+/// Tells whether a connection failed for want of something of this machine's, whatever the server may be.
+fn is_ours(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let wants = [
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOBUFS,
+        Errno::NOMEM,
+        Errno::ADDRNOTAVAIL,
+    ];
+    error
+        .raw_os_error()
+        .is_some_and(|code| wants.iter().any(|errno| errno.raw_os_error() == code))
 }
 
 /// An exchange before its connection is let go.
@@ -496,5 +528,50 @@ impl Reception<'_> {
                     .take(count, now)
             });
         own.max(shared)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::request::Authority;
+
+    fn request(port: u16, addresses: &[IpAddr]) -> Request {
+        let authority = Authority {
+            scheme: Scheme::Http,
+            host: "a.example".to_owned(),
+            port,
+        };
+        Request::get(authority, "/", addresses, SystemTime::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn few_of_many_addresses_are_tried_and_no_mail_server() {
+        let many: Vec<IpAddr> = (0..3900_u32)
+            .map(|number| IpAddr::from(0x0808_0000_u32.wrapping_add(number).to_be_bytes()))
+            .collect();
+        assert_eq!(
+            reachable(&request(80, &many)).unwrap().len(),
+            ADDRESSES_TRIED
+        );
+        for port in [25, 6667] {
+            let refused = reachable(&request(port, &many)).unwrap_err();
+            assert!(
+                matches!(refused, FetchError::PortRefused { .. }),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn want_of_descriptors_is_not_the_servers_fault() {
+        let error = |errno: rustix::io::Errno| io::Error::from_raw_os_error(errno.raw_os_error());
+        assert!(is_ours(&error(rustix::io::Errno::MFILE)));
+        assert!(is_ours(&error(rustix::io::Errno::NOBUFS)));
+        assert!(!is_ours(&error(rustix::io::Errno::CONNREFUSED)));
+        let source = error(rustix::io::Errno::NFILE);
+        assert!(FetchError::Exhausted { source }.is_local());
     }
 }

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::head::Head;
 use crate::request::Scheme;
 
+/// A longer `Cookie` field is refused by many servers.
+const LONGEST_FIELD: usize = 8 << 10;
+
 /// What a name and value may have together, and what an attribute may have.
 const PAIR_BYTES: usize = 4096;
 const ATTRIBUTE_BYTES: usize = 1024;
@@ -166,6 +169,11 @@ impl Jar {
         fitting.sort_by_key(|cookie| (std::cmp::Reverse(cookie.path.len()), cookie.created));
         let mut field = Vec::new();
         for cookie in fitting {
+            // A neighbour in the domain may set as many as it likes, and servers refuse longer fields.
+            let bytes = cookie.name.len() + cookie.value.len() + "; =".len();
+            if field.len() + bytes > LONGEST_FIELD {
+                continue;
+            }
             cookie.used = now;
             if !field.is_empty() {
                 field.extend_from_slice(b"; ");

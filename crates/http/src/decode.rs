@@ -47,7 +47,7 @@ impl<'p> Decoded<'p> {
         let mut end = None;
         for coding in codings.iter().rev().take(LAYERS) {
             match undo(coding, reader) {
-                Ok(undone) => reader = undone,
+                Ok(undone) => reader = Box::new(Bounded::new(undone, limit_bytes)),
                 Err(error) => {
                     reader = Box::new(io::empty());
                     end = Some(DecodedEnd::Damaged(error.to_string()));
@@ -100,6 +100,46 @@ impl Read for Decoded<'_> {
                 }
             }
         }
+    }
+}
+
+/// What comes out of one layer, up to a limit: a layer that inflates to nothing but more layers would go on for ever.
+struct Bounded<Inner> {
+    inner: Inner,
+    left: u64,
+}
+
+impl<Inner: BufRead> Bounded<Inner> {
+    /// One byte more than the limit is let through, so that who reads the last layer can tell that there is more.
+    fn new(inner: Inner, limit_bytes: u64) -> Self {
+        let left = limit_bytes.saturating_add(1);
+        Self { inner, left }
+    }
+}
+
+impl<Inner: BufRead> BufRead for Bounded<Inner> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        let bytes = self.inner.fill_buf()?;
+        if self.left == 0 && !bytes.is_empty() {
+            return Err(io::Error::other("it inflates beyond the limit"));
+        }
+        let room = usize::try_from(self.left).map_or(bytes.len(), |left| left.min(bytes.len()));
+        Ok(&bytes[..room])
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.left -= count as u64;
+        self.inner.consume(count);
+    }
+}
+
+impl<Inner: BufRead> Read for Bounded<Inner> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.fill_buf()?;
+        let count = bytes.len().min(out.len());
+        out[..count].copy_from_slice(&bytes[..count]);
+        self.consume(count);
+        Ok(count)
     }
 }
 
@@ -217,6 +257,19 @@ mod tests {
                 "{codings:?}"
             );
         }
+    }
+
+    #[test]
+    fn layers_that_inflate_to_layers_end_at_the_limit() {
+        // A hundred thousand empty members, packed three times: one byte of it becomes millions, of which nothing comes.
+        let mut bytes = gzip(b"").repeat(100_000);
+        for _ in 0..2 {
+            bytes = gzip(&bytes);
+        }
+        bytes = gzip(&bytes.repeat(50));
+        let (out, end) = decode(&["gzip"; 4], &bytes, 100_000);
+        assert_eq!(out, b"");
+        assert!(matches!(end, DecodedEnd::Damaged(_)), "{end:?}");
     }
 
     #[test]

@@ -277,7 +277,7 @@ impl Resolver {
         let mut answers: Vec<&Record> = Vec::new();
         for lookup in [Some(&v4), v6.as_ref()].into_iter().flatten().flatten() {
             for record in lookup.answers() {
-                if !answers.contains(&record) {
+                if is_of_an_address(record) && !answers.contains(&record) {
                     answers.push(record);
                 }
             }
@@ -314,6 +314,12 @@ impl Resolver {
     fn bounded(&self, ttl: Duration) -> Duration {
         ttl.max(self.settings.shortest).min(self.settings.longest)
     }
+}
+
+/// Tells whether a record says what was asked for. A server may send others along, with text of its own in them.
+fn is_of_an_address(record: &Record) -> bool {
+    let kind = record.record_type();
+    matches!(kind, RecordType::A | RecordType::AAAA | RecordType::CNAME)
 }
 
 fn name_server(address: &SocketAddr) -> NameServerConfig {
@@ -493,7 +499,7 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
-    use hickory_resolver::proto::rr::rdata::{A, CNAME};
+    use hickory_resolver::proto::rr::rdata::{A, CNAME, TXT};
 
     use super::*;
 
@@ -522,6 +528,21 @@ mod tests {
             line(&record("www.example.org.", 60, alias)),
             "www.example.org.\t60\tIN\tCNAME\tb.example.org.\n"
         );
+    }
+
+    #[test]
+    fn what_was_not_asked_for_is_not_recorded() {
+        let text = TXT::new(vec![
+            "one\nwww.example.org.\t5\tIN\tA\t192.0.2.9".to_owned(),
+        ]);
+        let answers = [RData::TXT(text), RData::A(A::new(192, 0, 2, 7))];
+        let kept: Vec<Record> = answers
+            .map(|data| record("www.example.org.", 5, data))
+            .into_iter()
+            .filter(is_of_an_address)
+            .collect();
+        assert_eq!(kept.len(), 1);
+        assert_eq!(kept[0].record_type(), RecordType::A);
     }
 
     #[test]

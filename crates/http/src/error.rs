@@ -32,6 +32,20 @@ pub enum FetchError {
         /// The first one.
         address: IpAddr,
     },
+    /// Nothing of the web is on this port.
+    #[error("port {port} of {host} is one that browsers refuse")]
+    PortRefused {
+        /// Whose.
+        host: String,
+        /// Which.
+        port: u16,
+    },
+    /// This machine has no more descriptors, ports or memory for a connection.
+    #[error("this machine cannot open another connection")]
+    Exhausted {
+        /// What the system said.
+        source: io::Error,
+    },
     /// No connection could be made.
     #[error("cannot connect to {peer}")]
     Connect {
@@ -114,15 +128,15 @@ impl FetchError {
             } => -2,
             Self::Lost { .. } => -3,
             Self::Timeout { .. } => -4,
-            Self::Spool { .. } => -5,
+            Self::Spool { .. } | Self::Exhausted { .. } => -5,
             Self::Request { .. } => -7,
-            Self::AddressRefused { .. } => -5001,
+            Self::AddressRefused { .. } | Self::PortRefused { .. } => -5001,
         }
     }
 
     /// Tells whether this machine is at fault and not the world.
     #[must_use]
     pub fn is_local(&self) -> bool {
-        matches!(self, Self::Spool { .. })
+        matches!(self, Self::Spool { .. } | Self::Exhausted { .. })
     }
 }

@@ -4,7 +4,7 @@
 //! all queues in it.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -119,14 +119,24 @@ impl Grouping {
         }
         let name = match (self.by, address) {
             (GroupBy::Queue, _) => Cow::Borrowed(queue),
-            (GroupBy::Address, Some(address)) => {
-                Cow::Owned(format!("ip:{}", address.to_canonical()))
-            }
+            (GroupBy::Address, Some(address)) => Cow::Owned(address_group(address)),
             (GroupBy::Domain, _) | (GroupBy::Address, None) => {
                 Cow::Borrowed(registered_domain(host))
             }
         };
         Assigned { name, number: None }
+    }
+}
+
+/// Returns the group of an address. An IPv6 network of 64 bits is the least that one customer has: its addresses are one
+/// machine's as likely as not.
+fn address_group(address: IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V4(address) => format!("ip:{address}"),
+        IpAddr::V6(address) => {
+            let network = Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64));
+            format!("ip:{network}/64")
+        }
     }
 }
 
@@ -344,6 +354,12 @@ mod tests {
                 "a.lock.example",
                 address("198.51.100.1"),
                 "ip:198.51.100.1",
+                None,
+            ),
+            (
+                "a.lock.example",
+                address("2001:db8:1:2:3:4:5:6"),
+                "ip:2001:db8:1:2::/64",
                 None,
             ),
             ("a.lock.example", None, "lock.example", None),

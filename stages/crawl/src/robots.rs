@@ -117,7 +117,7 @@ impl Robots {
     /// Returns whom an answer from `url` is for.
     pub(crate) fn followers(&mut self, url: &Url) -> Vec<Follower> {
         let mut followers = self.followers.remove(url.as_str()).unwrap_or_default();
-        if url.path() == "/robots.txt" {
+        if is_robots_txt(url) {
             followers.push(Follower {
                 authority: authority_of(url),
                 redirects: 0,
@@ -163,8 +163,13 @@ impl Robots {
 
     /// Tells whether somebody waits for this URL.
     pub(crate) fn is_awaited(&self, url: &Url) -> bool {
-        url.path() == "/robots.txt" || self.followers.contains_key(url.as_str())
+        is_robots_txt(url) || self.followers.contains_key(url.as_str())
     }
+}
+
+/// Tells whether this is the one URL that speaks for its authority: any page may link to `/robots.txt?x`.
+fn is_robots_txt(url: &Url) -> bool {
+    url.path() == "/robots.txt" && url.query().is_none()
 }
 
 /// The authority that a robots.txt speaks for: scheme, host and port.
@@ -212,6 +217,20 @@ mod tests {
                 .standing("https://a.example", Duration::from_secs(11))
                 .is_none()
         );
+    }
+
+    #[test]
+    fn only_the_exact_target_speaks_for_its_authority() {
+        let mut robots = Robots::default();
+        for (text, speaks) in [
+            ("http://a.example/robots.txt", true),
+            ("http://a.example/robots.txt?x", false),
+            ("http://a.example/robots.txt?", false),
+            ("http://a.example/x/robots.txt", false),
+        ] {
+            assert_eq!(robots.is_awaited(&url(text)), speaks, "{text}");
+            assert_eq!(!robots.followers(&url(text)).is_empty(), speaks, "{text}");
+        }
     }
 
     #[test]

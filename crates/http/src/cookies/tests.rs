@@ -307,3 +307,16 @@ proptest! {
         prop_assert!(jar.len() <= 1);
     }
 }
+
+#[test]
+fn a_neighbour_cannot_make_the_field_too_long_for_a_server() {
+    let from = https("evil.example.org", "/");
+    let values: Vec<String> = (0..50)
+        .map(|number| format!("c{number}={}; Domain=example.org", "x".repeat(4000)))
+        .collect();
+    let mut values: Vec<&str> = values.iter().map(String::as_str).collect();
+    values.push("small=1; Domain=example.org");
+    let field = sent(from, &values, https("www.example.org", "/"));
+    assert!(field.len() <= LONGEST_FIELD, "{} bytes", field.len());
+    assert!(field.ends_with("small=1"), "what fits is sent");
+}

@@ -665,8 +665,6 @@ impl Engine<'_> {
             // Asked again after a restart; the answer that is stored still holds.
             return Ok(());
         }
-        let noted = self.frontier.note(notes::DNS, &key, &until.to_be_bytes());
-        noted.map_err(blame)?;
         let part = pack_dns(&mut self.packer, answer, at).map_err(|error| {
             Failure::halt(format!(
                 "cannot record dns:{}: {}",
@@ -676,6 +674,9 @@ impl Engine<'_> {
         })?;
         self.ensure_file()?;
         self.warcs.append(vec![part])?;
+        // Behind the record: a commit between the two would lose it for as long as the answer holds.
+        let noted = self.frontier.note(notes::DNS, &key, &until.to_be_bytes());
+        noted.map_err(blame)?;
         let url = format!("dns:{}", answer.name);
         let hops = format!("{}P", errand.item.hops);
         let digest = ecluse_http::Sha1Digest::of(answer.block().as_bytes()).to_string();

@@ -115,7 +115,7 @@ const KNOWS: [(&str, &[&str]); 18] = [
     ("frontier", &[]),
     ("manifest", &[]),
     ("generation", &["spool"]),
-    ("holding", &["stage", "spool"]),
+    ("holding", &["stage", "spool", "manifest"]),
     ("telemetry", &[]),
     ("config", &[]),
     ("spool", &[]),

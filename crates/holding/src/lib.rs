@@ -5,11 +5,13 @@
 //! behind, and [`payload`] says which file of a parcel all this is about.
 
 mod digest;
+mod freeze;
 mod payload;
 mod proof;
 mod shelf;
 
 pub use digest::{Fixity, Going, ReadFault, drop_cached, is_same_file, open_plain, read_afresh};
+pub use freeze::must_not_be_frozen;
 pub use payload::{Source, payload, read_small, stored_places};
 pub use proof::Proof;
 pub use shelf::{Kept, Room, Shelf, ShelfFault, TEMPORARY};

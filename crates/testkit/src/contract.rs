@@ -47,7 +47,8 @@ impl Contract<'_> {
     }
 
     fn configure(&self, root: &Root, more: &str) {
-        let table = format!("[stage.{}]\n{}\n{more}", self.stage, self.settings);
+        // The settings come last: they may begin another table.
+        let table = format!("[stage.{}]\n{more}\n{}", self.stage, self.settings);
         root.settings(&[self.stage, SINK], &table);
     }
 

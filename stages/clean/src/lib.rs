@@ -20,6 +20,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ecluse_config::Span;
+use ecluse_holding::must_not_be_frozen;
 use ecluse_manifest::{FileRow, Manifest, State};
 use ecluse_stage::{
     Collected, Doorstep, Failure, Home, Intake, Outbox, Parcel, ParcelId, Stage, Ticket,
@@ -122,7 +123,7 @@ impl Stage for Clean {
     /// One sweep, however many generations and tickets ask for it.
     fn process_batch(&mut self, _batch: &[Parcel], outbox: &mut Outbox) -> Result<(), Failure> {
         outbox.consume();
-        self.must_not_be_frozen()?;
+        must_not_be_frozen(&self.manifest)?;
         let sweep = self.sweep(outbox)?;
         outbox.fact("removed", self.settings.remove);
         outbox.fact("files", sweep.files);
@@ -144,16 +145,6 @@ impl Stage for Clean {
 }
 
 impl Clean {
-    fn must_not_be_frozen(&self) -> Result<(), Failure> {
-        match self.manifest.frozen().map_err(Failure::halt)? {
-            Some(frozen) => Err(Failure::defer(format!(
-                "frozen since {}: {}; `ecluse verify --release` lifts it",
-                frozen.since, frozen.why
-            ))),
-            None => Ok(()),
-        }
-    }
-
     fn sweep(&mut self, outbox: &Outbox) -> Result<Sweep, Failure> {
         let mut sweep = Sweep::default();
         let mut after = String::new();
@@ -185,7 +176,7 @@ impl Clean {
             match self.judge(&row, &published, outbox)? {
                 Ok(sources) => {
                     // Long reads lie between: a check may have found something since.
-                    self.must_not_be_frozen()?;
+                    must_not_be_frozen(&self.manifest)?;
                     self.act(&row, &sources, sweep)?;
                 }
                 Err(reason) => {

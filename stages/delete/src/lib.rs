@@ -5,14 +5,16 @@
 //! * **Writes** nothing: the parcel goes on without `<file>`.
 //! * **Never** takes it out unless every stored copy and every proof have the digest taken at ingest.
 //! * **Defers** while the archive is frozen: a check found a copy that is not what it should be.
-//!   **Holds** a parcel with a copy or a proof that is missing or differs.
+//!   **Holds** a parcel with a copy or a proof that is missing or differs, and one the manifest does not know.
 //! * **Again**: the same proofs are asked for, and the parcel is the same without the file.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use ecluse_holding::{Fixity, Going, Proof, Source, payload, read_small, stored_places};
+use ecluse_holding::{
+    Fixity, Going, Proof, Source, must_not_be_frozen, payload, read_small, stored_places,
+};
 use ecluse_manifest::Manifest;
 use ecluse_stage::{Failure, Home, Outbox, Parcel, Stage};
 use serde::Deserialize;
@@ -50,7 +52,7 @@ impl Stage for Delete {
     }
 
     fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {
-        self.must_not_be_frozen()?;
+        must_not_be_frozen(&self.manifest)?;
         let file = payload(parcel.manifest())?;
         let wanted = Fixity::from(file);
         self.must_be_the_ingested(&file.name, &wanted)?;
@@ -62,7 +64,7 @@ impl Stage for Delete {
         };
         must_be_stored(parcel, &file.name, &wanted, &going)?;
         // A long read lies between: a check may have found something since.
-        self.must_not_be_frozen()?;
+        must_not_be_frozen(&self.manifest)?;
         if self.settings.working_copy {
             outbox.detach(&file.name);
             self.manifest.deleted(&file.name).map_err(Failure::halt)?;
@@ -72,25 +74,19 @@ impl Stage for Delete {
 }
 
 impl Delete {
-    fn must_not_be_frozen(&self) -> Result<(), Failure> {
-        match self.manifest.frozen().map_err(Failure::halt)? {
-            Some(frozen) => Err(Failure::defer(format!(
-                "nothing is removed since {}: {}",
-                frozen.since, frozen.why
-            ))),
-            None => Ok(()),
-        }
-    }
-
-    /// The parcel must speak of the same bytes as the manifest, where that knows the file.
+    /// The parcel must speak of the same bytes as the manifest.
     fn must_be_the_ingested(&self, name: &str, wanted: &Fixity) -> Result<(), Failure> {
         let row = self.manifest.file(name).map_err(Failure::halt)?;
         match row.and_then(|row| row.sha256) {
-            Some(sha256) if sha256 != wanted.sha256 => Err(Failure::hold(format!(
+            Some(sha256) if sha256 == wanted.sha256 => Ok(()),
+            Some(sha256) => Err(Failure::hold(format!(
                 "the manifest has {name} with sha256 {sha256}, the parcel with {}",
                 wanted.sha256
             ))),
-            _ => Ok(()),
+            // Every stage before this one has told the manifest: this is another's, or it was lost.
+            None => Err(Failure::hold(format!(
+                "the manifest does not know {name}: is it the manifest of this archive?"
+            ))),
         }
     }
 

@@ -30,6 +30,18 @@ fn proof(target: &str, bytes: &[u8]) -> String {
     )
 }
 
+/// Tells a manifest of the stored copy, as the stages before do.
+fn tell(manifest: &Path, place: &Path, bytes: &[u8]) {
+    let copy = Copy {
+        target: "node",
+        place: place.to_str().unwrap(),
+        bytes: bytes.len() as u64,
+        sha256: &digest(bytes),
+    };
+    let mut manifest = Manifest::open(manifest).unwrap();
+    manifest.stored(NAME, &copy).unwrap();
+}
+
 impl Case {
     fn new(more: &str) -> Self {
         let root = Root::new();
@@ -40,6 +52,9 @@ impl Case {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(NAME), b"bytes").unwrap();
         let place = dir.path().join(NAME);
+        if !more.contains("manifest") {
+            tell(&root.path().join("manifest.sqlite"), &place, b"bytes");
+        }
         Self {
             root,
             path: format!("{NAME}\t{}\n", place.display()),
@@ -84,10 +99,11 @@ impl Case {
 #[test]
 fn delete_keeps_the_contract() {
     let case = Case::new("");
+    let manifest = case.root.path().join("manifest.sqlite");
     Contract {
         stage: "delete",
         binary: Path::new(DELETE),
-        settings: "",
+        settings: &format!("[archive]\nmanifest = {manifest:?}"),
         good: &[
             (NAME, b"bytes"),
             ("a.warc.gz.path", case.path.as_bytes()),
@@ -218,17 +234,22 @@ fn a_proof_that_differs_or_is_missing_is_held() {
 
 #[test]
 fn a_parcel_that_speaks_of_other_bytes_than_the_manifest_is_held() {
-    let case = Case::new("");
-    let mut manifest = Manifest::open(&case.root.path().join("manifest.sqlite")).unwrap();
-    let copy = Copy {
-        target: "node",
-        place: "/x",
-        bytes: 6,
-        sha256: &digest(b"others"),
-    };
-    manifest.stored(NAME, &copy).unwrap();
+    let case = Case::new("[archive]\nmanifest = \"other.sqlite\"");
+    tell(
+        &case.root.path().join("other.sqlite"),
+        Path::new("/x"),
+        b"others",
+    );
     case.put();
     case.must_hold(&["manifest", &digest(b"others")]);
+}
+
+#[test]
+fn a_file_that_the_manifest_does_not_know_is_held() {
+    // Another archive's manifest, or a new and empty one.
+    let case = Case::new("[archive]\nmanifest = \"other.sqlite\"");
+    case.put();
+    case.must_hold(&["the manifest does not know a.warc.gz"]);
 }
 
 #[test]

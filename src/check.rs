@@ -131,17 +131,23 @@ fn look(desk: &Desk, offline: bool, report: &mut Report) -> (String, String) {
 }
 
 fn configuration(desk: &Desk, report: &mut Report) {
-    for problem in desk.pipeline.check() {
+    let mut problems = desk.pipeline.check();
+    let names = desk.pipeline.stage_names();
+    for entry in desk.entries {
+        // The built-in settings of a stage that this chain does not have are nobody's concern.
+        if names.contains(&entry.name) {
+            problems.extend((entry.check)(&desk.pipeline, &desk.root));
+        }
+    }
+    // Several stages ask for the same directory.
+    problems.sort_by(|one, other| (one.line, &one.key).cmp(&(other.line, &other.key)));
+    problems.dedup();
+    for problem in problems {
         let grade = match problem.level {
             Level::Error => Grade::Critical,
             Level::Warning => Grade::Warning,
         };
         report.add(grade, problem.to_string());
-    }
-    for entry in desk.entries {
-        if let Err(failure) = (entry.check)(&desk.pipeline) {
-            report.add(Grade::Critical, failure.reason);
-        }
     }
     let chain = &desk.pipeline.chain.stages;
     if chain.is_empty() {

@@ -179,7 +179,7 @@ fn entries(desk: &Desk) -> Result<Vec<Entry>, Trouble> {
         ));
     }
     for entry in &entries {
-        (entry.check)(&desk.pipeline)?;
+        entry.must_be_sound(&desk.pipeline, &desk.root)?;
     }
     Ok(entries)
 }

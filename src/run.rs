@@ -25,7 +25,7 @@ pub(crate) fn run(desk: &Desk, options: &RunOptions) -> Result<ExitCode, Trouble
     }
     let entries = chosen(desk, &options.stages)?;
     for entry in &entries {
-        (entry.check)(&desk.pipeline)?;
+        entry.must_be_sound(&desk.pipeline, &desk.root)?;
     }
     if options.processes {
         return processes::run(desk, options, &entries);

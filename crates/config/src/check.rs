@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Component;
 
+use crate::node::Value;
 use crate::pipeline::{Pipeline, base_of};
 use crate::problem::{Level, Problem, join, nearest, shown};
 use crate::settings::{Limits, Location, ShellSettings};
@@ -15,6 +16,27 @@ const LONGEST_NAME: usize = 48;
 const MOST_WORKERS: u32 = 1_024;
 
 impl Pipeline {
+    /// Returns a problem with the value at a path such as `stage.backup.targets[0].path`, at its line or at that of the
+    /// nearest thing around it in the file.
+    pub fn problem(&self, level: Level, path: &str, message: &str) -> Problem {
+        let mut node = Some(&self.tree);
+        let mut line = None;
+        for step in path.split(['.', '[']) {
+            node = node.and_then(|node| match step.strip_suffix(']') {
+                Some(index) => node.item(index.parse().ok()?),
+                None => node.as_table()?.get(step),
+            });
+            line = node.and_then(|node| node.line).or(line);
+        }
+        Problem {
+            level,
+            file: self.file.clone(),
+            line,
+            key: path.to_owned(),
+            message: format!("'{}': {}", shown(path), shown(message)),
+        }
+    }
+
     /// Returns what does not fit together, errors and warnings.
     ///
     /// A parsed pipeline has no errors left; one that was put together in Rust may.
@@ -28,6 +50,8 @@ impl Pipeline {
         check_shells(self, &mut findings);
         check_links(self, &mut findings);
         check_loops(self, &mut findings);
+        check_backups(self, &mut findings);
+        check_batches(self, &mut findings);
         check_alerts(self, &mut findings);
         check_metrics(self, &mut findings);
         findings.problems
@@ -220,6 +244,14 @@ fn broken_rules(shell: &ShellSettings) -> Vec<(&'static str, String)> {
             shell.lease, shell.heartbeat
         ),
     );
+    rule(
+        shell.keep_receipts > shell.lease,
+        "keep-receipts",
+        format!(
+            "{} must be longer than lease, {}: a dead worker is settled by its receipts",
+            shell.keep_receipts, shell.lease
+        ),
+    );
     let retry = &shell.retry;
     rule(
         retry.factor.is_finite() && (1.0..=1_000.0).contains(&retry.factor),
@@ -325,6 +357,47 @@ fn report_loop(around: &[&str], place: &BTreeMap<&str, usize>, findings: &mut Fi
         shown(&join(&join("stage", from), "back"))
     );
     findings.error(&["stage", from, "next"], message);
+}
+
+/// No file would ever pass a stage that asks for more proofs than there are backups.
+fn check_backups(pipeline: &Pipeline, findings: &mut Findings<'_>) {
+    let find = |stage: &str, key: &str| {
+        let table = pipeline.stages.contains_key(stage);
+        let keys = ["stage", stage, key].map(str::to_owned);
+        table.then(|| pipeline.tree.find(&keys)).flatten()
+    };
+    let Some(Value::Array(targets)) = find("backup", "targets").map(|node| &node.value) else {
+        return;
+    };
+    for stage in ["delete", "clean"] {
+        if let Some(Value::Integer(asked)) = find(stage, "backups").map(|node| &node.value)
+            && usize::try_from(*asked).is_ok_and(|asked| asked > targets.len())
+        {
+            let message = format!(
+                "'stage.{stage}.backups': {asked} backups are asked for, 'stage.backup.targets' has {}",
+                targets.len()
+            );
+            findings.error(&["stage", stage, "backups"], message);
+        }
+    }
+}
+
+/// A stage that stops before the batch of the next one is full lets it wait for its time.
+fn check_batches(pipeline: &Pipeline, findings: &mut Findings<'_>) {
+    for stage in pipeline.stage_names() {
+        let high = pipeline.shell(stage).high_mark;
+        for next in pipeline.next_of(stage) {
+            let keys = ["stage", base_of(next), "batch"].map(str::to_owned);
+            let parcels = u64::from(pipeline.shell(next).batch.parcels);
+            if pipeline.tree.find(&keys).is_some() && parcels >= high {
+                let message = format!(
+                    "'{}.batch.parcels': {parcels} must be below the high-mark of {stage}, {high}: it stops before a batch is full",
+                    keys[..2].join("."),
+                );
+                findings.warning(&["stage", base_of(next), "batch", "parcels"], message);
+            }
+        }
+    }
 }
 
 fn check_alerts(pipeline: &Pipeline, findings: &mut Findings<'_>) {

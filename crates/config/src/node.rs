@@ -86,6 +86,14 @@ impl Node {
         }
     }
 
+    /// One item of an array.
+    pub(crate) fn item(&self, index: usize) -> Option<&Node> {
+        match &self.value {
+            Value::Array(items) => items.get(index),
+            _ => None,
+        }
+    }
+
     /// Follows a path of keys.
     pub(crate) fn find<'a>(&'a self, path: &[String]) -> Option<&'a Node> {
         path.iter()

@@ -101,6 +101,32 @@ fn an_archive_that_cannot_be_is_refused() {
 }
 
 #[test]
+fn settings_of_several_stages_must_fit_together() {
+    assert_eq!(
+        complaints("[stage.delete]\nbackups = 2\n[stage.clean]\nbackups = 3\n"),
+        [
+            "pipeline.toml:2: 'stage.delete.backups': 2 backups are asked for, 'stage.backup.targets' has 1",
+            "pipeline.toml:4: 'stage.clean.backups': 3 backups are asked for, 'stage.backup.targets' has 1",
+        ]
+    );
+    parse("[chain]\nstages = ['delete']\n[stage.delete]\nbackups = 2\n");
+    assert_eq!(
+        complaints("[stage.index]\nkeep-receipts = '5m'\n"),
+        [
+            "pipeline.toml:2: 'stage.index.keep-receipts': 5m must be longer than lease, 5m: a dead worker is settled by its receipts"
+        ]
+    );
+    let warned = parse("[stage.delete]\nhigh-mark = 5000\nlow-mark = 10\n").check();
+    let warned: Vec<String> = warned.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warned,
+        [
+            "pipeline.toml: warning: 'stage.merge.batch.parcels': 5000 must be below the high-mark of delete, 5000: it stops before a batch is full"
+        ]
+    );
+}
+
+#[test]
 fn a_file_says_only_what_differs() {
     assert_eq!(parse(""), Pipeline::default());
     let pipeline = parse(

@@ -11,6 +11,7 @@ use ecluse_spool::{Floor, Limits, Marks, Signs, SpoolError, Worker, WorkerId, Ya
 use ecluse_telemetry::Metrics;
 
 use crate::bell;
+use crate::check::{check_settings, must_be_sound};
 use crate::control::{Bell, Control};
 use crate::failure::Failure;
 use crate::home::Home;
@@ -124,7 +125,7 @@ pub struct Crew {
 impl Crew {
     /// Starts the workers of a stage: each is born and has scanned once when this returns.
     pub fn start<Kind: Stage + 'static>(post: Post) -> Result<Self, Failure> {
-        check_settings::<Kind>(&post.control.pipeline())?;
+        must_be_sound(check_settings::<Kind>(&post.control.pipeline(), &post.root))?;
         let yard = post.yard();
         // No parcel is at fault yet: a work directory that is refused is the machine's.
         let dir = yard.init(post.name).map_err(Failure::halt)?;
@@ -337,14 +338,6 @@ fn watched<Kind: Stage>(post: &Post) -> Vec<PathBuf> {
 
 /// The version that stands in leases and receipts.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// Reads a stage's settings and says what is wrong with them.
-pub(crate) fn check_settings<Kind: Stage>(pipeline: &Pipeline) -> Result<(), Failure> {
-    pipeline
-        .stage_settings::<Kind::Settings>(Kind::NAME)
-        .map(drop)
-        .map_err(Failure::config)
-}
 
 pub(crate) fn nexts(pipeline: &Pipeline, stage: &str) -> Vec<String> {
     let next = pipeline.next_of(stage);

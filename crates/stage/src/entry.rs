@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ecluse_config::Pipeline;
+use ecluse_config::{Pipeline, Problem};
 
+use crate::check::{check_settings, must_be_sound};
 use crate::crew::{Crew, Post};
 use crate::failure::Failure;
 use crate::home::Home;
@@ -27,8 +28,8 @@ pub struct Entry {
     pub writes: fn(&Pipeline, &Path) -> Vec<PathBuf>,
     /// It opens connections to other machines.
     pub needs_network: fn(&Pipeline) -> bool,
-    /// Reads its settings and says what is wrong with them.
-    pub check: fn(&Pipeline) -> Result<(), Failure>,
+    /// Reads its settings and says what is wrong with them under this root.
+    pub check: fn(&Pipeline, &Path) -> Vec<Problem>,
     /// Starts its workers.
     pub start: fn(Post) -> Result<Crew, Failure>,
     /// Its own program, with these arguments: its name, then options.
@@ -46,7 +47,7 @@ impl Entry {
             filter: Kind::FILTER,
             writes: writes::<Kind>,
             needs_network: needs_network::<Kind>,
-            check: crate::crew::check_settings::<Kind>,
+            check: check_settings::<Kind>,
             start: Crew::start::<Kind>,
             main_with: crate::program::main_with::<Kind>,
         }
@@ -54,6 +55,14 @@ impl Entry {
 }
 
 impl Entry {
+    /// Fails when the stage could not start with these settings.
+    ///
+    /// # Errors
+    /// The settings are at fault.
+    pub fn must_be_sound(&self, pipeline: &Pipeline, root: &Path) -> Result<(), Failure> {
+        must_be_sound((self.check)(pipeline, root))
+    }
+
     /// Returns this stage as one machine's copy of it, with a work directory of its own:
     /// `index@alpha`. Settings are the stage's.
     ///

@@ -5,6 +5,7 @@
 //! watchdog, metrics, `--once`, `--dry-run` and exit codes.
 
 mod bell;
+mod check;
 mod control;
 mod crew;
 mod doorstep;
@@ -18,6 +19,7 @@ mod stage;
 mod supervise;
 mod thread;
 
+pub use check::SettingsCheck;
 pub use control::Control;
 pub use crew::{Crew, Post, Tally, marks_of};
 pub use doorstep::{Collected, Doorstep, News, Ticket};

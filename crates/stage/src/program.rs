@@ -46,7 +46,7 @@ pub(crate) fn main_with<Kind: Stage + 'static>(arguments: Vec<String>) -> ExitCo
         Ok(pipeline) => pipeline,
         Err(error) => return complain(Exit::Config, &error.to_string()),
     };
-    if let Err(failure) = (entry.check)(&pipeline) {
+    if let Err(failure) = entry.must_be_sound(&pipeline, &root) {
         return complain(failure.exit(), &failure.reason);
     }
     if let Some(machine) = matches.get_one::<String>("instance") {
@@ -56,6 +56,9 @@ pub(crate) fn main_with<Kind: Stage + 'static>(arguments: Vec<String>) -> ExitCo
         };
     }
     if matches.get_flag("check") {
+        for problem in (entry.check)(&pipeline, &root) {
+            complain(Exit::Done, &problem.to_string());
+        }
         return Exit::Done.into();
     }
     if let Ok(Some(files)) = matches.try_get_many::<PathBuf>("files") {
@@ -160,7 +163,7 @@ fn plain_command(entry: &Entry) -> Command {
             Arg::new("check")
                 .long("check")
                 .action(ArgAction::SetTrue)
-                .help("Reads the settings, says what is wrong with them, and touches nothing"),
+                .help("Says what is wrong with the settings on this machine, and touches nothing"),
         )
         .arg(
             Arg::new("dry-run")

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use ecluse_spool::{Outbox, Parcel, ParcelId};
 use serde::de::DeserializeOwned;
 
+use crate::check::SettingsCheck;
 use crate::doorstep::{Collected, Doorstep};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -36,6 +37,12 @@ pub trait Stage: Sized {
     const SPREADS: bool = false;
     /// What it does with files named on its command line, when it is a Unix filter too.
     const FILTER: Option<&'static str> = None;
+
+    /// Says what is wrong with its settings on this machine: everything that [`Stage::open`] would stumble over. Asked
+    /// at the start and for `--check`; touches nothing.
+    fn check(settings: &Self::Settings, home: &Home, check: &mut SettingsCheck<'_>) {
+        let _ = (settings, home, check);
+    }
 
     /// Opens what outlives one parcel: clients, indexes, locks. Each worker opens its own.
     fn open(settings: Self::Settings, home: &Home) -> Result<Self, Failure>;

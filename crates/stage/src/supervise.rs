@@ -229,7 +229,7 @@ impl Watch<'_> {
             .and_then(|pipeline| {
                 // All or nothing: a stage's own keys are looked at before anything changes.
                 for entry in self.starts {
-                    (entry.check)(&pipeline)?;
+                    entry.must_be_sound(&pipeline, &self.plan.root)?;
                 }
                 Ok(pipeline)
             });

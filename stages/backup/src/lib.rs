@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 use ecluse_holding::{Fixity, Going, Proof, Source, payload, stored_places};
 use ecluse_manifest::{Copy, CopyKind, Manifest};
-use ecluse_stage::{Blame, Failure, Home, Outbox, Parcel, Stage};
+use ecluse_stage::{Blame, Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
 
 pub use settings::{Command, Directory, Kind, S3, Settings, Target, Targets};
 
@@ -56,6 +56,34 @@ impl Stage for Backup {
     const ABOUT: &'static str =
         "Makes a copy of a stored file in every backup target, and proves each";
     type Settings = Settings;
+
+    fn check(settings: &Settings, home: &Home, check: &mut SettingsCheck<'_>) {
+        check.manifest(home);
+        for (number, target) in settings.targets.as_slice().iter().enumerate() {
+            let key = |key: &str| format!("stage.backup.targets[{number}].{key}");
+            match &target.kind {
+                Kind::Directory(directory) => {
+                    check.directory(&key("path"), &directory.path);
+                    let mut stored = home.archive.repository.iter();
+                    if stored.any(|location| location.path == directory.path) {
+                        let message = "files are stored there: a second copy belongs elsewhere";
+                        check.warning(&key("path"), message);
+                    }
+                }
+                Kind::S3(s3) => {
+                    check.file(&key("key-file"), &home.path(&s3.key_file));
+                    check.secret_file(&key("secret-file"), &home.path(&s3.secret_file));
+                    if let Some(file) = &s3.ca_file {
+                        check.file(&key("ca-file"), &home.path(file));
+                    }
+                }
+                Kind::Command(command) => {
+                    let program = command.command.first().map_or("", String::as_str);
+                    check.program(&key("command"), program);
+                }
+            }
+        }
+    }
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
         let root = std::path::absolute(&home.root)?;

@@ -109,6 +109,8 @@ fn root(port: u16, more: &str) -> Root {
     let root = Root::new();
     fs::write(root.path().join("key"), "operator\n").unwrap();
     fs::write(root.path().join("secret"), "secret-words\n").unwrap();
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    fs::set_permissions(root.path().join("secret"), private).unwrap();
     configure(&root, port, more);
     root
 }

@@ -24,7 +24,7 @@ use ecluse_generation::{
     BuilderLock, FLAT, IndexDirectory, IndexError, IndexMember, LastGeneration, PATHS,
 };
 use ecluse_manifest::Manifest;
-use ecluse_stage::{Failure, Home, Intake, Outbox, Parcel, ParcelId, Stage};
+use ecluse_stage::{Failure, Home, Intake, Outbox, Parcel, ParcelId, SettingsCheck, Stage};
 use serde::Deserialize;
 
 use building::{Building, bytes_of, cannot, join, member_of, pieces_of};
@@ -70,6 +70,11 @@ impl Stage for Bigmerge {
         "Merges the days of all machines into the next generation of the big index";
     const INTAKE: Intake = Intake::Batch;
     type Settings = Settings;
+
+    fn check(_settings: &Settings, home: &Home, check: &mut SettingsCheck<'_>) {
+        check.manifest(home);
+        check.directory("archive.index", &home.archive.index);
+    }
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
         Ok(Self {

@@ -23,7 +23,8 @@ use ecluse_config::Span;
 use ecluse_holding::must_not_be_frozen;
 use ecluse_manifest::{FileRow, Manifest, State};
 use ecluse_stage::{
-    Collected, Doorstep, Failure, Home, Intake, Outbox, Parcel, ParcelId, Stage, Ticket,
+    Collected, Doorstep, Failure, Home, Intake, Outbox, Parcel, ParcelId, SettingsCheck, Stage,
+    Ticket,
 };
 use ecluse_telemetry::printable;
 use serde::Deserialize;
@@ -69,6 +70,11 @@ impl Stage for Clean {
         "Removes from harvested/ what is provably safe elsewhere; as shipped it only says so";
     const INTAKE: Intake = Intake::Batch;
     type Settings = Settings;
+
+    fn check(_settings: &Settings, home: &Home, check: &mut SettingsCheck<'_>) {
+        check.manifest(home);
+        check.harvested(home);
+    }
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
         let manifest = Manifest::open(&home.manifest()).map_err(Failure::halt)?;

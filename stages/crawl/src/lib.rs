@@ -31,7 +31,7 @@ mod warcs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ecluse_stage::{Failure, Home, Outbox, Parcel, ParcelId, Stage};
+use ecluse_stage::{Failure, Home, Outbox, Parcel, ParcelId, SettingsCheck, Stage};
 
 use crate::engine::{Engine, Left, Surroundings};
 use crate::job::Job;
@@ -58,6 +58,10 @@ impl Stage for Crawl {
 
     fn urgency(&mut self, parcel: &ParcelId, path: &Path) -> u8 {
         self.urgencies.of(parcel.as_str(), path) as u8
+    }
+
+    fn check(_settings: &Settings, home: &Home, check: &mut SettingsCheck<'_>) {
+        check.directory("archive.harvested[0]", home.archive.crawled());
     }
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {

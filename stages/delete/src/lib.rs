@@ -16,7 +16,7 @@ use ecluse_holding::{
     Fixity, Going, Proof, Source, must_not_be_frozen, payload, read_small, stored_places,
 };
 use ecluse_manifest::Manifest;
-use ecluse_stage::{Failure, Home, Outbox, Parcel, Stage};
+use ecluse_stage::{Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
 use serde::Deserialize;
 
 /// The stage.
@@ -39,6 +39,10 @@ impl Stage for Delete {
     const NAME: &'static str = "delete";
     const ABOUT: &'static str = "Takes the working copy out of a parcel once two proofs agree";
     type Settings = Settings;
+
+    fn check(_settings: &Settings, home: &Home, check: &mut SettingsCheck<'_>) {
+        check.manifest(home);
+    }
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
         Ok(Self {

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use ecluse_cdx::MergeError;
 use ecluse_holding::payload;
 use ecluse_manifest::{Damage, Manifest};
-use ecluse_stage::{Blame, Exit, Failure, Home, Outbox, Parcel, Stage};
+use ecluse_stage::{Blame, Exit, Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
 use ecluse_telemetry::printable;
 use ecluse_warc::{Limits, WarcReader};
 
@@ -48,6 +48,10 @@ impl Stage for Index {
         "Writes one sorted CDXJ file for each WARC file, and what was seen in it";
     const FILTER: Option<&'static str> = Some("(W)ARC files whose sorted lines are printed");
     type Settings = Settings;
+
+    fn check(_settings: &Settings, home: &Home, check: &mut SettingsCheck<'_>) {
+        check.manifest(home);
+    }
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
         Ok(Self {

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ecluse_manifest::{Ingested, Manifest, NewFile};
-use ecluse_stage::{Collected, Doorstep, Failure, Home, Outbox, Parcel, Stage};
+use ecluse_stage::{Collected, Doorstep, Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
 use serde::Deserialize;
 
 use crate::harvested::Harvested;
@@ -73,8 +73,25 @@ impl Stage for Ingest {
     const SPREADS: bool = true;
     type Settings = Settings;
 
+    fn check(settings: &Settings, home: &Home, check: &mut SettingsCheck<'_>) {
+        check.manifest(home);
+        check.harvested(home);
+        if home.next.is_empty() {
+            check.error("stage.ingest.next", "ingest has no stage after it");
+        }
+        for (key, fault) in Names::read(settings).err().unwrap_or_default() {
+            check.error(&key, fault);
+        }
+    }
+
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
-        let names = Names::read(&settings).map_err(Failure::config)?;
+        let names = Names::read(&settings).map_err(|faults| {
+            let faults = faults.into_iter();
+            let lines: Vec<String> = faults
+                .map(|(key, fault)| format!("{key}: {fault}"))
+                .collect();
+            Failure::config(lines.join("\n"))
+        })?;
         let directories = home.harvested();
         for directory in &directories {
             // The one under the root is ours to make; any other that is missing may not be mounted.

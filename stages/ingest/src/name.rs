@@ -3,7 +3,7 @@
 use regex::Regex;
 use serde::Deserialize;
 
-use crate::Settings;
+use crate::{Collection, Settings};
 
 /// The name of a file is one word in an index line and in a PATH line.
 const LONGEST: usize = 200;
@@ -36,27 +36,49 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    pub(crate) fn read(settings: &Settings) -> Result<Self, String> {
-        let all = |patterns: &[String]| -> Result<Vec<Regex>, String> {
-            let read = patterns.iter().map(|pattern| read(pattern));
-            read.collect()
-        };
-        let mut collections = Vec::new();
-        for collection in &settings.collections {
-            if !ecluse_config::is_stage_name(&collection.name)
-                || ["current", "generations"].contains(&collection.name.as_str())
-            {
-                return Err(format!(
-                    "stage.ingest.collections: {:?} cannot name an index",
-                    collection.name
-                ));
+    /// Reads the patterns; what is wrong with them is told with its key, all of it.
+    pub(crate) fn read(settings: &Settings) -> Result<Self, Vec<(String, String)>> {
+        let mut faults = Vec::new();
+        let mut read = |key: String, pattern: &str| match Regex::new(pattern) {
+            Ok(pattern) => Some(pattern),
+            Err(error) => {
+                // The last line says what is wrong, those before it where.
+                let error = error.to_string();
+                let why = error.lines().last().unwrap_or_default();
+                faults.push((key, format!("bad pattern {pattern:?}: {why}")));
+                None
             }
+        };
+        let mut all = |key: &str, patterns: &[String]| -> Vec<Regex> {
+            let patterns = patterns.iter().enumerate();
+            patterns
+                .filter_map(|(n, pattern)| read(format!("stage.ingest.{key}[{n}]"), pattern))
+                .collect()
+        };
+        let files = all("names", &settings.names);
+        let metadata = all("metadata-names", &settings.metadata_names);
+        let mut collections = Vec::new();
+        for (n, collection) in settings.collections.iter().enumerate() {
+            let key = format!("stage.ingest.collections[{n}].harvests");
             let whole = format!("^(?:{})$", collection.harvests);
-            collections.push((collection.name.clone(), read(&whole)?));
+            if let Some(pattern) = read(key, &whole) {
+                collections.push((collection.name.clone(), pattern));
+            }
+        }
+        for (n, Collection { name, .. }) in settings.collections.iter().enumerate() {
+            if !ecluse_config::is_stage_name(name)
+                || ["current", "generations"].contains(&name.as_str())
+            {
+                let key = format!("stage.ingest.collections[{n}].name");
+                faults.push((key, format!("{name:?} cannot name an index")));
+            }
+        }
+        if !faults.is_empty() {
+            return Err(faults);
         }
         Ok(Self {
-            files: all(&settings.names)?,
-            metadata: all(&settings.metadata_names)?,
+            files,
+            metadata,
             other: settings.other_names,
             collections,
         })
@@ -97,10 +119,6 @@ impl Names {
         let (name, _) = collections.find(|(_, pattern)| pattern.is_match(harvest))?;
         Some(name.clone())
     }
-}
-
-fn read(pattern: &str) -> Result<Regex, String> {
-    Regex::new(pattern).map_err(|error| format!("stage.ingest: bad pattern {pattern:?}: {error}"))
 }
 
 /// Says what keeps a name out of an index, if anything.
@@ -231,7 +249,9 @@ mod tests {
             names: vec!["(".into()],
             ..shipped()
         };
-        assert!(Names::read(&bad).err().unwrap().contains("bad pattern"));
+        let faults = Names::read(&bad).err().unwrap();
+        assert_eq!(faults[0].0, "stage.ingest.names[0]");
+        assert!(faults[0].1.starts_with("bad pattern"), "{faults:?}");
         for name in ["current", "../x", "A b"] {
             let bad = Settings {
                 collections: vec![crate::Collection {
@@ -240,7 +260,9 @@ mod tests {
                 }],
                 ..shipped()
             };
-            assert!(Names::read(&bad).err().unwrap().contains(name), "{name}");
+            let faults = Names::read(&bad).err().unwrap();
+            assert_eq!(faults[0].0, "stage.ingest.collections[0].name");
+            assert!(faults[0].1.contains(name), "{name}: {faults:?}");
         }
     }
 

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use ecluse_cdx::{LineShape, MergeError, MergeOptions, ReadError, Source, merge_pieces};
 use ecluse_config::Bytes;
-use ecluse_stage::{Exit, Failure, Home, Intake, Outbox, Parcel, Stage};
+use ecluse_stage::{Exit, Failure, Home, Intake, Outbox, Parcel, SettingsCheck, Stage};
 use serde::Deserialize;
 
 /// The stage.
@@ -56,12 +56,15 @@ impl Stage for Merge {
     const FILTER: Option<&'static str> =
         Some("Sorted CDXJ files: they are merged to standard output, equal lines once");
 
-    fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
+    fn check(_settings: &Settings, home: &Home, check: &mut SettingsCheck<'_>) {
+        check.manifest(home);
         if home.next.is_empty() {
-            return Err(Failure::config(
-                "merge has no stage after it: its days would go nowhere",
-            ));
+            let message = "merge has no stage after it: its days would go nowhere";
+            check.error("stage.merge.next", message);
         }
+    }
+
+    fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
         Ok(Self {
             manifest: home.manifest(),
             settings,

@@ -19,7 +19,7 @@ use ecluse_cdx::path::{self, PathLine};
 use ecluse_config::{Free, Location};
 use ecluse_holding::{Fixity, Room, Shelf, ShelfFault, Source, payload};
 use ecluse_manifest::{Copy, Manifest};
-use ecluse_stage::{Failure, Home, Outbox, Parcel, Stage};
+use ecluse_stage::{Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
 
 use errand::{Errand, Open, Stored, order};
 pub use layout::{Layout, Words};
@@ -40,6 +40,14 @@ impl Stage for Transfer {
     const NAME: &'static str = "transfer";
     const ABOUT: &'static str = "Stores a file at its final place and proves the copy";
     type Settings = Settings;
+
+    fn check(_settings: &Settings, home: &Home, check: &mut SettingsCheck<'_>) {
+        check.manifest(home);
+        for (number, location) in home.archive.repository.iter().enumerate() {
+            let key = format!("archive.repository[{number}].path");
+            check.directory(&key, &location.path);
+        }
+    }
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
         let locations = home.archive.repository.clone();

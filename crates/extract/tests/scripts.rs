@@ -3,6 +3,9 @@
 //! The corpus is a handful of scripts written to look like what sites serve: a minified bundle, a jQuery plug-in, a tag manager, a
 //! map, a player, a single-page application. Every URL that a browser would really ask for is listed; all else that is found is a false
 //! positive. One test prints the figures and holds them.
+//!
+//! Those were written beside the code. The others are somebody else's: the scripts and strings that Heritrix tries its own extractor
+//! with (`ExtractorJSTest`, `UriUtilsTest` of heritrix3), with what it expects. Where we differ, the table says how and why.
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 use std::collections::BTreeSet;
@@ -150,4 +153,322 @@ fn few_strings_are_wrongly_taken_for_urls_and_few_are_missed() {
     // What is left is the root of a statistics server, to which a name is added later.
     assert!(wrong <= 1, "{wrong} false");
     assert_eq!(missed, 0);
+}
+
+/// What is found in a script at `http://www.archive.org/foo/dummy.js`.
+fn found_in(script: &str) -> Vec<String> {
+    let url = Url::parse("http://www.archive.org/foo/dummy.js").unwrap();
+    let mut found = BTreeSet::new();
+    let context = Context::new(&url, Some("text/javascript"));
+    extract(&mut script.as_bytes(), &context, &mut |link| {
+        found.insert(link.url);
+    })
+    .unwrap();
+    found.into_iter().collect()
+}
+
+/// A script, what Heritrix finds in it, and what we find.
+type Vector = (&'static str, &'static [&'static str], Finds);
+
+enum Finds {
+    Same,
+    /// What we find, and why that is better or borne.
+    Other(&'static [&'static str], &'static str),
+}
+
+use Finds::{Other, Same};
+
+const HERITRIX_SCRIPTS: &[Vector] = &[
+    (
+        r#"var foo = "http://www.example.com/outlink";"#,
+        &["http://www.example.com/outlink"],
+        Same,
+    ),
+    (
+        r#"var foo = "<a href=\"http://www.example.com/outlink\">link in html in string</a>";"#,
+        &["http://www.example.com/outlink"],
+        Same,
+    ),
+    (
+        r#"var foo = "<a href=\"http:\/\/www.example.com\/outlink\">gratuitous escaping</a>";"#,
+        &["http://www.example.com/outlink"],
+        Same,
+    ),
+    (
+        r#"'string with spaces','http://example.com/outlink'"#,
+        &["http://example.com/outlink"],
+        Same,
+    ),
+    (
+        r#"'string_with_\'nested/quoted/relative/url.html\'_inside_of_it'"#,
+        &["http://www.archive.org/foo/nested/quoted/relative/url.html"],
+        Other(&[], "a quoted string inside a string is not looked into"),
+    ),
+    (
+        r#"scheme-less_\\\'example.org/outlink\\\'_with_extra_escaping on the quotes"#,
+        &["http://example.org/outlink"],
+        Other(&[], "no string of a script, and no scheme"),
+    ),
+    (
+        r#"var h1=Math.max.apply(null, $('.ro1 div.box').map(function(){return $(this).height()}).get());"#,
+        &[],
+        Same,
+    ),
+    (
+        r#"if(window.archive_analytics) { window.archive_analytics.values['server_ms'] = 114; window.archive_analytics.values['server_name'] = "www26.us.archive.org"};"#,
+        &["http://www26.us.archive.org/"],
+        Other(&[], "a bare host name is a name, not an address"),
+    ),
+    (
+        r#""layoutAction" : "https:\/\/example.com\/rest\/dashboards\/1.0\/10000\/layout""#,
+        &["https://example.com/rest/dashboards/1.0/10000/layout"],
+        Same,
+    ),
+    (
+        r#"ga.src = ('https:' == document.location.protocol ? 'https://ssl' : 'http://www"#,
+        &[],
+        Same,
+    ),
+    (
+        r#"_gaq.push(['_setDomainName', '.example.com']);"#,
+        &[],
+        Same,
+    ),
+    (
+        r#"_gaq.push(['_setDomainName', 'example.com']);"#,
+        &["http://example.com/"],
+        Other(&[], "a bare host name is a name, not an address"),
+    ),
+    (
+        r#"document.write(unescape("%3Cscript src='" + cdJsHost + "j.example.com/cr.js' type='text/javascript'%3E%3C/script%3E"));"#,
+        &[],
+        Same,
+    ),
+    (
+        r#"scr.src = host + "/j/roundtrip.js";"#,
+        &["http://www.archive.org/j/roundtrip.js"],
+        Other(
+            &[],
+            "the part of a sum is not taken for a whole: the host in front is unknown",
+        ),
+    ),
+    (
+        r#"c+'" width="'+b+'" border="0" src="'+a+'" />'};return 0==a.x&&a.y==f?'<a href="'+(r(b)+"//services.example.com/sitestats/"+({ar:1,bg:1,cs:1,"#,
+        &["http://services.example.com/sitestats/"],
+        Other(&[], "the part of a sum is not taken for a whole"),
+    ),
+    (
+        r#"_CN:1,zh_TW:1}[a.language]?a.language+".html":"en_US.html")+"?cid="+i(a.id))+"#,
+        &["http://www.archive.org/foo/en_US.html"],
+        Same,
+    ),
+    (
+        r#"var blah='/question/mark/but/no/query/string.html?';"#,
+        &[],
+        Same,
+    ),
+    (
+        r#"var blah='/query/string/without/equals.html?foo';"#,
+        &[],
+        Other(
+            &["http://www.archive.org/query/string/without/equals.html?foo"],
+            "a query needs no equals sign",
+        ),
+    ),
+    (
+        r#"var blah='/query/string/without/value.html?foo=';"#,
+        &["http://www.archive.org/query/string/without/value.html?foo="],
+        Other(&[], "ends in '=': a value is added later"),
+    ),
+    (
+        r#"var blah='/query/string/without/double/equals.html?foo==bar';"#,
+        &[],
+        Other(
+            &["http://www.archive.org/query/string/without/double/equals.html?foo==bar"],
+            "a value may hold '=', as base64 does",
+        ),
+    ),
+    (
+        r#"var blah='/good/query/string.html?foo=bar';"#,
+        &["http://www.archive.org/good/query/string.html?foo=bar"],
+        Same,
+    ),
+    (
+        r#"var blah='/good/query/string.html?foo=bar#with-good-hash-fragment';"#,
+        &["http://www.archive.org/good/query/string.html?foo=bar"],
+        Same,
+    ),
+    (
+        r#"var blah='/good/query/string.html?foo=bar#with!bad!hash-fragment';"#,
+        &[],
+        Other(
+            &["http://www.archive.org/good/query/string.html?foo=bar"],
+            "the fragment is not sent",
+        ),
+    ),
+    (
+        r#"var blah='/bad!/path/segment.html?foo=bar';"#,
+        &[],
+        Other(
+            &["http://www.archive.org/bad!/path/segment.html?foo=bar"],
+            "'!' is allowed in a path",
+        ),
+    ),
+    (
+        r#"var blah='/good/query/value/with/url-escaping.html?foo=bar%20bar';"#,
+        &["http://www.archive.org/good/query/value/with/url-escaping.html?foo=bar%20bar"],
+        Same,
+    ),
+    (
+        r#"\u0027project_detail.aspx?guid=unicodesinglequote\u0027"#,
+        &["http://www.archive.org/foo/project_detail.aspx?guid=unicodesinglequote"],
+        Other(&[], "an escaped quote outside a string is no script"),
+    ),
+    (
+        r#"\u0022project_detail.aspx?guid=unicodedoublequote\u0022"#,
+        &["http://www.archive.org/foo/project_detail.aspx?guid=unicodedoublequote"],
+        Other(&[], "an escaped quote outside a string is no script"),
+    ),
+    (
+        r#"{url: '/static/0000/2683/good_filename_with.two_dots.jpg',caption:'blah blah' }"#,
+        &["http://www.archive.org/static/0000/2683/good_filename_with.two_dots.jpg"],
+        Same,
+    ),
+    (
+        r#"{nonUrl: 'non-filename.with_two.dots',etc:'foo foo' }"#,
+        &[],
+        Same,
+    ),
+    (
+        r#""FileRef": "\u002fsites\u002fprb\u002fPublic Comment Emails PDF\u002fOpen Records Law_1r71vq4i.pdf",""#,
+        &[
+            "http://www.archive.org/sites/prb/Public%20Comment%20Emails%20PDF/Open%20Records%20Law_1r71vq4i.pdf",
+        ],
+        Other(&[], "wrong today: a path with spaces is not taken"),
+    ),
+    (
+        r#""FileRef": "\u002fsites\u002fprb\u002fPublic Comment Emails PDF\u002fOpen Records Law_1r71vq4i.bad",""#,
+        &[],
+        Same,
+    ),
+    (
+        r#""FileRef": "\u002fsites\u002fprb\u002fPublic Comment Emails PDF\u002fOpenRecordsLaw_1r71vq4i",""#,
+        &[],
+        Same,
+    ),
+];
+
+#[test]
+fn heritrixs_scripts_give_what_heritrix_finds_or_what_we_say() {
+    let mut wrong = Vec::new();
+    for (script, theirs, ours) in HERITRIX_SCRIPTS {
+        let (wanted, why) = match ours {
+            Same => (*theirs, "as Heritrix"),
+            Other(ours, why) => (*ours, *why),
+        };
+        let found = found_in(script);
+        if found != wanted {
+            wrong.push(format!(
+                "{script}\n  found {found:?}\n  not   {wanted:?} ({why})"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Strings that Heritrix takes for a URL, with the way in which we differ.
+const HERITRIX_URLS: &[(&str, Option<&str>)] = &[
+    ("photo.jpg", None),
+    ("./photo.jpg", None),
+    ("../photo.jpg", None),
+    ("images/photo.jpg", None),
+    ("../../images/photo.jpg", None),
+    ("/photo.jpg", None),
+    ("/images/photo.jpg", None),
+    ("http://example.com", None),
+    ("http://www.example.com/about", None),
+    ("http://www.example.com/about/index.html", None),
+    ("https://example.com/", None),
+    ("https://www.example.com/about/", None),
+    (
+        "ftp://example.com/public/report.pdf",
+        Some("only http and https are crawled"),
+    ),
+    (
+        "http://a.example.com/combiner/c?js=analytics/sOmni.js,analytics/analytics.js,analytics/zf.js",
+        None,
+    ),
+    (
+        "http://l.example.com/jn/util/anysize/74*74c-86400,http%3A%2F%2Fl.example.com%2Fa%2F74.upallnight.jpg",
+        Some("wrong today: '*' in an absolute URL"),
+    ),
+    ("default.asp?type=1", None),
+    (
+        "\\/add\\/page?.crumb=O2.eArRHJUUWRkVHN6L0Y.&frompg=p1",
+        None,
+    ),
+    (
+        "/wiki/Ficheiro:Wikiversity-logo.svg",
+        Some("wrong today: ':' in a path"),
+    ),
+    (
+        "cssp!gelui-1/overlay",
+        Some("neither a path nor a name with a known ending"),
+    ),
+    (
+        "/wiki/%E0%B4%B8%E0%B4%B9%E0%B4%BE:To_Read_in_Malayalam",
+        Some("wrong today: ':' in a path"),
+    ),
+    (
+        "/wiki/Wikiversity:Why_create_an_account%3F",
+        Some("wrong today: ':' in a path"),
+    ),
+];
+
+/// Strings that Heritrix does not take for a URL, with the way in which we differ.
+const HERITRIX_NOT_URLS: &[(&str, Option<&str>)] = &[
+    ("0.99", None),
+    ("3.14157", None),
+    ("foo bar", None),
+    ("<script>foo=bar</script>", None),
+    ("item\\t$0.99\\tred", None),
+    ("),f=document.getElementsByTagName(", None),
+    ("window.location.href='/'", None),
+    (
+        "http://example.com/intent/user?screen_name='+p.user+'",
+        None,
+    ),
+    (").append(", None),
+    ("[\\x3cb\\x3e-\\x3c/b\\x3e]", None),
+    ("text/javascript", None),
+    ("text/css", None),
+    ("application/x-shockwave-flash", None),
+    ("text/javaScript", None),
+    ("text/html", None),
+    ("application/x-www-form-urlencoded", None),
+    ("text/xml", None),
+    ("application/x-mplayer2", None),
+    ("application/json", None),
+    ("image/jpeg", None),
+    ("image/x-icon", None),
+    ("audio/mpeg", None),
+    ("video/quicktime", None),
+    ("audio/x-pn-realaudio-plugin", None),
+    ("+resp.result+", None),
+    (";overlay.style.width=viewport_dimensions.width+", None),
+    ("+_ti;bb.src=", None),
+];
+
+#[test]
+fn heritrixs_strings_are_urls_or_not_as_heritrix_says_or_as_we_do() {
+    let mut wrong = Vec::new();
+    for (texts, theirs) in [(HERITRIX_URLS, true), (HERITRIX_NOT_URLS, false)] {
+        for (text, differs) in texts {
+            let found = found_in(&format!("var x = \"{text}\";"));
+            if found.is_empty() != (theirs == differs.is_some()) {
+                wrong.push(format!("{text}: {found:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -149,34 +149,40 @@ fn killed_while_it_ends_it_ends_once() {
             status.is_some_and(|status| status.state == JobState::Finishing)
         }),
     ];
-    let mut hit = 0;
     for (what, moment) in moments {
-        let (web, _names, order) = web_of(2, Duration::ZERO);
-        let job = Job::give(&order);
-        let mut program = job.start();
-        until(what, || {
-            (moment(&job) || job.root.receipts("crawl") > 0).then_some(())
-        });
-        program.signal(Signal::KILL);
-        program.wait();
-        hit += usize::from(job.root.receipts("crawl") == 0);
-        job.finish();
-        let harvested = job.root.path().join("harvested");
-        let entries = fs::read_dir(&harvested).unwrap();
-        let metadata = entries.filter(|entry| {
-            let name = entry.as_ref().unwrap().file_name();
-            name.to_string_lossy().contains("-metadata-")
-        });
-        assert_eq!(metadata.count(), 1, "{what}");
-        for report in ["crawl-report.txt", "seeds-report.txt", "hosts-report.txt"] {
-            assert!(
-                job.dir().join("reports").join(report).is_file(),
-                "{what}: {report}"
-            );
-        }
-        complete(job, &web, 2);
+        // A slow look finds the job over; then another is killed.
+        let hit = (0..20).any(|_| ends_once_when_killed_at(what, moment));
+        assert!(hit, "{what}: every kill came after the receipt");
     }
-    eprintln!("measured: {hit} of 4 kills before the receipt");
+}
+
+/// Kills a job at a moment of its end and lets another worker end it; tells whether the kill came before the receipt.
+fn ends_once_when_killed_at(what: &str, moment: &dyn Fn(&Job) -> bool) -> bool {
+    let (web, _names, order) = web_of(2, Duration::ZERO);
+    let job = Job::give(&order);
+    let mut program = job.start();
+    until(what, || {
+        (moment(&job) || job.root.receipts("crawl") > 0).then_some(())
+    });
+    program.signal(Signal::KILL);
+    program.wait();
+    let hit = job.root.receipts("crawl") == 0;
+    job.finish();
+    let harvested = job.root.path().join("harvested");
+    let entries = fs::read_dir(&harvested).unwrap();
+    let metadata = entries.filter(|entry| {
+        let name = entry.as_ref().unwrap().file_name();
+        name.to_string_lossy().contains("-metadata-")
+    });
+    assert_eq!(metadata.count(), 1, "{what}");
+    for report in ["crawl-report.txt", "seeds-report.txt", "hosts-report.txt"] {
+        assert!(
+            job.dir().join("reports").join(report).is_file(),
+            "{what}: {report}"
+        );
+    }
+    complete(job, &web, 2);
+    hit
 }
 
 #[test]

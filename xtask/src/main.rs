@@ -3,6 +3,7 @@
 //! Each verb is a module with one function that takes the rest of the command line and says whether
 //! what it looked for holds.
 
+mod deny;
 mod dice;
 mod feed;
 mod flags;
@@ -30,6 +31,11 @@ const VERBS: &[Verb] = &[
         "tidy",
         "checks the lists that stand in two places, and prints the longest files",
         tidy::main,
+    ),
+    (
+        "deny",
+        "holds deny.toml: licences, bans and sources of what is built in",
+        deny::main,
     ),
     (
         "torture",

@@ -2,7 +2,7 @@
 //!
 //! Stages (folders, the driver, `pipeline.toml`, the unit that opens sockets), the headings of a stage's
 //! contract, the edges between crates, exit codes, metrics (code, alerts, dashboard), the runbook's
-//! headings, fixtures, the test command (README and CI), and the words a test may not have.
+//! headings, fixtures, the test command (README and CI), what CI must do, and the words a test may not have.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -362,6 +362,17 @@ fn commands(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
         Some(command) if ci.lines().any(|line| line == command) => {}
         Some(command) => wrong.push(format!(".ci/run does not run {command:?}")),
         None => wrong.push("README.md has no test command".to_owned()),
+    }
+    for wanted in [
+        "export ECLUSE_MUST=1",
+        "cargo fmt --all --check",
+        "cargo clippy --workspace --all-targets -- -D warnings",
+        "cargo xtask tidy",
+        "cargo xtask deny",
+    ] {
+        if !ci.lines().any(|line| line == wanted) {
+            wrong.push(format!(".ci/run has no line {wanted:?}"));
+        }
     }
     Ok(())
 }

@@ -213,7 +213,7 @@ fn exit_help() -> String {
 }
 
 fn dry_run(entry: &Entry, root: &std::path::Path, pipeline: &Pipeline) -> ExitCode {
-    let yard = Yard::open(&root.join("work"));
+    let yard = Yard::open(&root.join("work")).only_looking();
     let depths = match yard.depths(entry.name) {
         Ok(depths) => depths,
         Err(error) => return complain(Exit::Machine, &error.to_string()),

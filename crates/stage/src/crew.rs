@@ -1,13 +1,16 @@
 //! The workers of one stage in this process: started together, watched, stopped in good order.
 
+use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ecluse_config::{Free, Pipeline, ShellSettings};
-use ecluse_spool::{Floor, Limits, Marks, Signs, SpoolError, Worker, WorkerId, Yard};
+use ecluse_spool::{Floor, Limits, Marks, Signs, Worker, WorkerId, Yard};
 use ecluse_telemetry::Metrics;
 
 use crate::bell;
@@ -47,6 +50,11 @@ impl Post {
         }
         yard
     }
+
+    /// Returns how many workers the crew has.
+    pub(crate) fn size(&self, settings: &ShellSettings) -> u32 {
+        self.workers.unwrap_or(settings.workers).max(1)
+    }
 }
 
 /// What became of the parcels of a crew.
@@ -58,46 +66,57 @@ pub struct Tally {
     pub deferred: AtomicU64,
     /// Held.
     pub held: AtomicU64,
-    /// Given up because the machine failed; only with `--once`.
-    pub halted: AtomicBool,
-    /// Why, the first time.
-    pub halt_reason: Mutex<String>,
+    /// Why it gave up, the first time; only with `--once`.
+    halt: Mutex<Option<Failure>>,
+    /// Workers that wait for the machine to get well, by number, and why.
+    halted: Mutex<BTreeMap<u32, String>>,
     /// Parcels waiting, as last scanned.
     pub waiting: AtomicU64,
     /// Files outside that are not at rest yet, as last looked at.
     pub settling: AtomicU64,
-    /// What the crew waits for, if anything.
-    pub blocked: Mutex<Option<String>>,
+    /// What keeps the crew from claiming, if anything.
+    blocked: Mutex<Option<String>>,
     /// The last ring of the bell after which the directories were read.
     pub(crate) looked: AtomicU64,
 }
 
 impl Tally {
-    pub(crate) fn halt(&self, reason: &str) {
-        if !self.halted.swap(true, Ordering::SeqCst) {
-            *self
-                .halt_reason
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner) = reason.to_owned();
-        }
+    pub(crate) fn halt(&self, failure: Failure) {
+        lock(&self.halt).get_or_insert(failure);
+    }
+
+    /// Returns why the crew gave up, if it did.
+    pub(crate) fn halt_failure(&self) -> Option<Failure> {
+        lock(&self.halt).clone()
+    }
+
+    pub(crate) fn set_halted(&self, worker: u32, why: Option<&str>) {
+        let mut halted = lock(&self.halted);
+        match why {
+            Some(why) => halted.insert(worker, format!("halted: {why}")),
+            None => halted.remove(&worker),
+        };
+    }
+
+    /// Returns why a worker waits for the machine to get well, if one does.
+    pub(crate) fn halted(&self) -> Option<String> {
+        lock(&self.halted).values().next().cloned()
     }
 
     pub(crate) fn set_blocked(&self, why: Option<String>) {
-        *self.blocked.lock().unwrap_or_else(PoisonError::into_inner) = why;
+        *lock(&self.blocked) = why;
     }
 
-    /// Returns what the crew waits for, if anything.
+    /// Returns what keeps the crew from claiming, if anything.
     pub fn blocked(&self) -> Option<String> {
-        self.blocked
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.blocked).clone()
     }
 }
 
 /// A worker of this process, as those who watch over it know it.
 #[derive(Clone)]
 pub(crate) struct Member {
+    pub(crate) number: u32,
     pub(crate) id: WorkerId,
     pub(crate) signs: Signs,
     pub(crate) thread: Thread,
@@ -113,7 +132,11 @@ pub struct Crew {
     pub tally: Arc<Tally>,
     post: Post,
     watched: fn(&Post) -> Vec<PathBuf>,
-    threads: Vec<JoinHandle<()>>,
+    spawn: fn(Hands, Option<Birth>) -> io::Result<JoinHandle<()>>,
+    /// The threads of the workers, by number.
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// The number of the settings that the crew has the size of.
+    sized: AtomicU64,
     members: Arc<Mutex<Vec<Member>>>,
     bell: Arc<Bell>,
     hurry: Arc<AtomicBool>,
@@ -134,55 +157,99 @@ impl Crew {
         }
         let bell = Arc::new(Bell::default());
         let wire = bell::wire(&dir, &watched::<Kind>(&post), &bell);
+        let sized = post.control.settings_number();
         let settings = post.control.pipeline().shell(post.name);
-        let crew = post.workers.unwrap_or(settings.workers).max(1);
-        let mut started = Self {
+        let started = Self {
             name: post.name,
             intake: Kind::INTAKE,
             tally: Arc::default(),
-            post: post.clone(),
             watched: watched::<Kind>,
-            threads: Vec::new(),
+            spawn: spawn::<Kind>,
+            threads: Mutex::default(),
+            sized: AtomicU64::new(sized),
             members: Arc::default(),
-            bell: Arc::clone(&bell),
+            bell,
             hurry: Arc::default(),
             seen: Mutex::default(),
             has_bell: Arc::new(AtomicBool::new(wire.is_some())),
             wire: Mutex::new(wire),
+            post,
         };
-        for number in 0..crew {
+        for number in 0..started.post.size(&settings) {
             let (sender, born) = std::sync::mpsc::channel();
-            let hands = Hands {
-                post: post.clone(),
-                yard: yard.clone(),
-                bell: Arc::clone(&bell),
-                has_bell: Arc::clone(&started.has_bell),
-                tally: Arc::clone(&started.tally),
-                members: Arc::clone(&started.members),
-                hurry: Arc::clone(&started.hurry),
-                number,
-            };
-            let thread = std::thread::Builder::new()
-                .name(format!("{}-{number}", post.name))
-                .spawn(move || Labour::<Kind>::run(hands, sender))
-                .map_err(Failure::halt)?;
-            started.threads.push(thread);
+            let thread = started.hire(number, Some(sender)).map_err(Failure::halt)?;
+            lock(&started.threads).push(thread);
             match born.recv() {
                 Ok(Ok(())) => {}
                 Ok(Err(failure)) => {
-                    post.control.stop();
+                    started.post.control.stop();
                     started.wake();
                     return Err(failure);
                 }
                 Err(_) => {
                     return Err(Failure::halt(format!(
                         "a worker of {} ended before it began",
-                        post.name
+                        started.name
                     )));
                 }
             }
         }
         Ok(started)
+    }
+
+    fn hire(&self, number: u32, born: Option<Birth>) -> io::Result<JoinHandle<()>> {
+        let hands = Hands {
+            post: self.post.clone(),
+            yard: self.post.yard(),
+            bell: Arc::clone(&self.bell),
+            has_bell: Arc::clone(&self.has_bell),
+            tally: Arc::clone(&self.tally),
+            members: Arc::clone(&self.members),
+            hurry: Arc::clone(&self.hurry),
+            number,
+        };
+        (self.spawn)(hands, born)
+    }
+
+    /// Has as many workers as the settings say: starts what is missing. What is too many ends by itself, when its work in
+    /// hand is done.
+    pub(crate) fn keep_size(&self) {
+        let control = &self.post.control;
+        let settings = control.settings_number();
+        if self.sized.load(Ordering::SeqCst) == settings || control.stopping() {
+            return;
+        }
+        let size = self.post.size(&control.pipeline().shell(self.name));
+        let mut threads = lock(&self.threads);
+        for number in 0..size {
+            let index = number as usize;
+            if threads
+                .get(index)
+                .is_some_and(|thread| !thread.is_finished())
+            {
+                continue;
+            }
+            match self.hire(number, None) {
+                Ok(thread) if index < threads.len() => threads[index] = thread,
+                Ok(thread) => threads.push(thread),
+                Err(error) => return tracing::error!(%error, "no thread for another worker"),
+            }
+        }
+        // One that was about to end when the settings changed again has left the list: it is missing soon.
+        let members = lock(&self.members);
+        let is_there = |number: u32| members.iter().any(|member| member.number == number);
+        let too_many = threads.iter().skip(size as usize);
+        if (0..size).all(is_there) && too_many.into_iter().all(JoinHandle::is_finished) {
+            threads.truncate(size as usize);
+            self.sized.store(settings, Ordering::SeqCst);
+        }
+    }
+
+    /// Returns why the crew is not ready, if it is not.
+    pub(crate) fn unwell(&self) -> Option<String> {
+        let lives = !lock(&self.members).is_empty();
+        let halted = self.tally.halted();
+        halted.or_else(|| (!lives).then(|| "no worker lives".to_owned()))
     }
 
     /// Wakes the workers, so that they see what changed.
@@ -214,7 +281,7 @@ impl Crew {
         }
         let wire = bell::wire(&dir, &(self.watched)(&self.post), &self.bell);
         self.has_bell.store(wire.is_some(), Ordering::SeqCst);
-        *self.wire.lock().unwrap_or_else(PoisonError::into_inner) = wire;
+        *lock(&self.wire) = wire;
         // Something may have come while nothing was wired.
         self.wake();
     }
@@ -234,8 +301,8 @@ impl Crew {
 
     /// Tells whether every worker has gone forward since this was last asked, or waits for the disk.
     pub fn goes_forward(&self) -> bool {
-        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let members = lock(&self.members);
+        let mut seen = lock(&self.seen);
         let now: Vec<(WorkerId, u64)> = members
             .iter()
             .map(|member| (member.id.clone(), member.signs.ticks()))
@@ -257,12 +324,12 @@ impl Crew {
 
     /// Tells whether all workers have ended.
     pub fn ended(&self) -> bool {
-        self.threads.iter().all(JoinHandle::is_finished)
+        lock(&self.threads).iter().all(JoinHandle::is_finished)
     }
 
     /// Asks the work in hand to end soon.
     pub fn ask_to_stop(&self) {
-        for member in &*self.members.lock().unwrap_or_else(PoisonError::into_inner) {
+        for member in &*lock(&self.members) {
             member.signs.ask_to_stop();
         }
         self.wake();
@@ -276,7 +343,7 @@ impl Crew {
             std::thread::sleep(Duration::from_millis(5));
         }
         if self.ended() {
-            for thread in self.threads {
+            for thread in lock(&self.threads).drain(..) {
                 let _ = thread.join();
             }
             return Ok(());
@@ -295,16 +362,26 @@ impl Crew {
             limits,
             VERSION,
         )?;
-        let members = self
-            .members
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let members = lock(&self.members).clone();
         for member in members {
             bailiff.evict(&member.id)?;
         }
         Ok(bailiff.close()?)
     }
+}
+
+/// Where a worker says how its birth went.
+pub(crate) type Birth = Sender<Result<(), Failure>>;
+
+fn spawn<Kind: Stage + 'static>(hands: Hands, born: Option<Birth>) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new()
+        .name(format!("{}-{}", hands.post.name, hands.number))
+        .spawn(move || Labour::<Kind>::run(hands, born))
+}
+
+/// Takes a lock; what is behind ours is whole whatever happened to its last holder.
+fn lock<Value>(mutex: &Mutex<Value>) -> MutexGuard<'_, Value> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What one worker's thread starts with.
@@ -369,9 +446,4 @@ pub fn marks_of(settings: &ShellSettings) -> Marks {
             Free::Percent(share) => Floor::Share(share.share_of(10_000) as u16),
         },
     }
-}
-
-/// Tells a fenced worker from a sick machine.
-pub(crate) fn is_fenced(error: &SpoolError) -> bool {
-    matches!(error, SpoolError::Fenced { .. })
 }

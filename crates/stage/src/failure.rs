@@ -21,7 +21,7 @@ pub enum Blame {
 }
 
 /// Why a piece of work did not succeed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Failure {
     /// Who is at fault.

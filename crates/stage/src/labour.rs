@@ -5,6 +5,7 @@ mod pressure;
 
 use std::any::Any;
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -18,7 +19,7 @@ use ecluse_spool::{
 };
 use ecluse_telemetry::{Cause, ResultKind};
 
-use crate::crew::{Hands, Member, VERSION, home, is_fenced, limits_of, marks_of, nexts};
+use crate::crew::{Hands, Member, VERSION, home, limits_of, marks_of, nexts};
 use crate::doorstep::Doorstep;
 use crate::failure::{Blame, Failure};
 use crate::stage::{Intake, Stage};
@@ -32,6 +33,8 @@ const PRESSURE_EVERY: Duration = Duration::from_millis(500);
 const SCAN_WITHOUT_BELL: Duration = Duration::from_secs(2);
 /// How long a worker rests after the machine was sick.
 const AFTER_HALT: Duration = Duration::from_millis(500);
+/// With `--once`, how often the machine is tried after failures with nothing finished between them.
+const TRIES_OF_ONCE: u32 = 3;
 /// After so many lost claims the listing is stale.
 const LOSSES: u32 = 8;
 /// A parcel larger than this is no company for small ones: what is finished is committed first.
@@ -66,8 +69,36 @@ pub(crate) struct Labour<Kind: Stage> {
     housekeeping_at: Instant,
     pressure_at: Instant,
     blocked: Option<Blocked>,
+    /// How often the machine was tried since something was finished.
+    tries: u32,
     noted: Note,
     beating: Arc<AtomicBool>,
+}
+
+/// Why a step failed.
+#[derive(Debug, thiserror::Error)]
+enum StepError {
+    /// The work directories did not do what they were asked.
+    #[error(transparent)]
+    Spool(#[from] SpoolError),
+    /// The stage says that the machine or the configuration is at fault.
+    #[error(transparent)]
+    Stage(Failure),
+}
+
+impl StepError {
+    /// Tells a fenced worker from a sick machine.
+    fn is_fenced(&self) -> bool {
+        matches!(self, Self::Spool(SpoolError::Fenced { .. }))
+    }
+
+    fn failure(self) -> Failure {
+        match self {
+            // Whatever it is, no parcel is at fault: none is in hand.
+            Self::Spool(error) => Failure::halt(error),
+            Self::Stage(failure) => failure,
+        }
+    }
 }
 
 /// Why the loop was left.
@@ -81,11 +112,10 @@ enum Left {
 }
 
 impl<Kind: Stage> Labour<Kind> {
-    /// Lives until stopped; says on `born` how its first birth went.
-    pub(crate) fn run(hands: Hands, born: Sender<Result<(), Failure>>) {
+    /// Lives until stopped; says on `born` how its first birth went. Where nobody listens, it is tried again.
+    pub(crate) fn run(hands: Hands, mut born: Option<Sender<Result<(), Failure>>>) {
         let span = tracing::info_span!("worker", stage = hands.post.name);
         let _inside = span.enter();
-        let mut born = Some(born);
         let mut hands = Some(hands);
         loop {
             let Some(taken) = hands.take() else { return };
@@ -99,7 +129,7 @@ impl<Kind: Stage> Labour<Kind> {
                     }
                     tracing::error!(reason = %failure, "cannot start again");
                     if taken.post.once {
-                        taken.tally.halt(&failure.reason);
+                        taken.tally.halt(failure);
                     }
                     if taken.post.control.stopping() || taken.post.once {
                         return;
@@ -119,8 +149,8 @@ impl<Kind: Stage> Labour<Kind> {
             let left = match first {
                 Ok(()) => labour.live(),
                 Err(error) => match labour.settle_error(error) {
-                    Left::Stopped if !labour.stopping() => labour.live(),
-                    left => left,
+                    ControlFlow::Continue(()) => labour.live(),
+                    ControlFlow::Break(left) => left,
                 },
             };
             match left {
@@ -161,6 +191,7 @@ impl<Kind: Stage> Labour<Kind> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(Member {
+                number: hands.number,
                 id: worker.name().clone(),
                 signs: worker.signs().clone(),
                 thread: Thread::current(),
@@ -190,6 +221,7 @@ impl<Kind: Stage> Labour<Kind> {
             housekeeping_at: now,
             pressure_at: now,
             blocked: None,
+            tries: 0,
             noted: Note::default(),
             beating,
         })
@@ -200,10 +232,11 @@ impl<Kind: Stage> Labour<Kind> {
             match self.step() {
                 Ok(true) => {}
                 Ok(false) => return Left::Stopped,
-                Err(error) => match self.settle_error(error) {
-                    Left::Stopped if !self.stopping() => {}
-                    left => return left,
-                },
+                Err(error) => {
+                    if let ControlFlow::Break(left) = self.settle_error(error) {
+                        return left;
+                    }
+                }
             }
         }
     }
@@ -218,13 +251,14 @@ impl<Kind: Stage> Labour<Kind> {
     }
 
     /// One round. `false`: asked to stop, and nothing is left in hand.
-    fn step(&mut self) -> Result<bool, SpoolError> {
+    fn step(&mut self) -> Result<bool, StepError> {
         self.worker.signs().tick();
-        if self.stopping() {
+        self.follow_settings();
+        // The settings may want fewer workers than there are.
+        if self.stopping() || self.hands.number >= self.hands.post.size(&self.settings) {
             self.commit()?;
             return Ok(false);
         }
-        self.follow_settings();
         if self.hold_back()? {
             return Ok(true);
         }
@@ -242,7 +276,7 @@ impl<Kind: Stage> Labour<Kind> {
         Ok(true)
     }
 
-    fn upkeep_if_due(&mut self) -> Result<(), SpoolError> {
+    fn upkeep_if_due(&mut self) -> Result<(), StepError> {
         // Settling the dead loses nothing and frees what others wait for, blocked or not.
         if Instant::now() >= self.upkeep_at {
             self.recover()?;
@@ -252,7 +286,7 @@ impl<Kind: Stage> Labour<Kind> {
     }
 
     /// What is done at the start and at every scan: settle the dead, wake the deferred, adopt.
-    fn upkeep(&mut self) -> Result<(), SpoolError> {
+    fn upkeep(&mut self) -> Result<(), StepError> {
         self.recover()?;
         self.look()?;
         self.upkeep_at = Instant::now() + self.scan_every();
@@ -287,7 +321,7 @@ impl<Kind: Stage> Labour<Kind> {
     }
 
     /// Reads the directories: what is due, what was dropped, what waits.
-    fn look(&mut self) -> Result<(), SpoolError> {
+    fn look(&mut self) -> Result<(), StepError> {
         self.heard = self.hands.bell.rings();
         let outside = self.collect()?;
         self.next_due = self.worker.undefer()?;
@@ -326,7 +360,7 @@ impl<Kind: Stage> Labour<Kind> {
     }
 
     /// Brings in what lies outside; returns how much of it is not at rest yet.
-    fn collect(&mut self) -> Result<usize, SpoolError> {
+    fn collect(&mut self) -> Result<usize, StepError> {
         // One worker is enough; others would find the same.
         if self.hands.number != 0 {
             return Ok(0);
@@ -343,16 +377,7 @@ impl<Kind: Stage> Labour<Kind> {
                 self.hands.tally.settling.store(settling, Ordering::SeqCst);
                 Ok(collected.settling)
             }
-            Err(failure) => Err(SpoolError::Io {
-                step: "collect for",
-                path: self
-                    .hands
-                    .yard
-                    .stage(self.hands.post.name)
-                    .root()
-                    .to_owned(),
-                source: std::io::Error::other(failure.reason),
-            }),
+            Err(failure) => Err(StepError::Stage(failure)),
         }
     }
 
@@ -374,7 +399,7 @@ impl<Kind: Stage> Labour<Kind> {
         self.refused = refused;
     }
 
-    fn take_one(&mut self) -> Result<(), SpoolError> {
+    fn take_one(&mut self) -> Result<(), StepError> {
         let Some(waiting) = self.queue.pop() else {
             if self.finished.is_empty() {
                 self.idle();
@@ -421,13 +446,13 @@ impl<Kind: Stage> Labour<Kind> {
         waiting.entry.attempts > 0 || self.finished.iter().any(in_hand)
     }
 
-    fn claim(&mut self, waiting: &Waiting) -> Result<Option<Parcel>, SpoolError> {
+    fn claim(&mut self, waiting: &Waiting) -> Result<Option<Parcel>, StepError> {
         let claimed = self.worker.claim(waiting);
         self.tell_held();
-        claimed
+        Ok(claimed?)
     }
 
-    fn recover(&mut self) -> Result<(), SpoolError> {
+    fn recover(&mut self) -> Result<(), StepError> {
         let recovered = self.worker.recover();
         self.tell_held();
         self.count_reaped(recovered?.workers);
@@ -443,7 +468,7 @@ impl<Kind: Stage> Labour<Kind> {
         }
     }
 
-    fn work_on(&mut self, parcel: Parcel) -> Result<(), SpoolError> {
+    fn work_on(&mut self, parcel: Parcel) -> Result<(), StepError> {
         let span = tracing::info_span!("parcel", parcel = %parcel.id());
         let _inside = span.enter();
         let began = Instant::now();
@@ -455,7 +480,7 @@ impl<Kind: Stage> Labour<Kind> {
         };
         match worked {
             Ok(Ok(())) => self.finish_later(vec![parcel], outbox, began),
-            Ok(Err(failure)) => self.refuse(vec![parcel], &failure)?,
+            Ok(Err(failure)) => self.refuse(vec![parcel], failure)?,
             Err(panic) => {
                 let reason = panic_text(&*panic);
                 let setback = self.worker.give_back_crashed(parcel, &reason)?;
@@ -474,7 +499,7 @@ impl<Kind: Stage> Labour<Kind> {
     }
 
     /// Commits everything that is finished.
-    fn commit(&mut self) -> Result<(), SpoolError> {
+    fn commit(&mut self) -> Result<(), StepError> {
         if self.finished.is_empty() {
             return Ok(());
         }
@@ -492,6 +517,7 @@ impl<Kind: Stage> Labour<Kind> {
         for (finish, (began, bytes, parcels)) in finishes.iter().zip(began) {
             match finish {
                 Finish::Committed => {
+                    self.tries = 0;
                     self.hands.post.metrics.done(bytes, began.elapsed());
                     self.hands
                         .tally
@@ -508,7 +534,7 @@ impl<Kind: Stage> Labour<Kind> {
     }
 
     /// Sets parcels aside as the blame says.
-    fn refuse(&mut self, parcels: Vec<Parcel>, failure: &Failure) -> Result<(), SpoolError> {
+    fn refuse(&mut self, parcels: Vec<Parcel>, failure: Failure) -> Result<(), StepError> {
         let reason = failure.reason.clone();
         let verdict = match failure.blame {
             Blame::Parcel => Verdict::Hold { reason },
@@ -527,16 +553,7 @@ impl<Kind: Stage> Labour<Kind> {
                 for parcel in parcels {
                     self.worker.give_back(parcel)?;
                 }
-                return Err(SpoolError::Io {
-                    step: "work in",
-                    path: self
-                        .hands
-                        .yard
-                        .stage(self.hands.post.name)
-                        .root()
-                        .to_owned(),
-                    source: std::io::Error::other(failure.reason.clone()),
-                });
+                return Err(StepError::Stage(failure));
             }
         };
         for parcel in parcels {
@@ -591,67 +608,70 @@ impl<Kind: Stage> Labour<Kind> {
         }
     }
 
-    /// After an error: puts everything back, and waits until the machine is well.
-    fn settle_error(&mut self, error: SpoolError) -> Left {
+    /// After an error: puts everything back, and waits until the machine is well. `--once` waits for a few tries only.
+    fn settle_error(&mut self, error: StepError) -> ControlFlow<Left> {
         self.finished.clear();
         self.first_finished = None;
         self.queue.clear();
         self.more_waiting = true;
-        if is_fenced(&error) || is_fenced_now(&*self.worker) {
+        if error.is_fenced() || is_fenced_now(&*self.worker) {
             tracing::warn!("taken for dead and fenced: starting over as another worker");
-            return Left::Fenced;
+            return ControlFlow::Break(Left::Fenced);
         }
-        let mut reason = error.to_string();
+        let mut failure = error.failure();
         let mut wait = Duration::from_millis(200);
         let since = Instant::now();
-        tracing::error!(%reason, "the machine is not well: claiming nothing");
+        tracing::error!(reason = %failure, "the machine is not well: claiming nothing");
         self.hands.post.metrics.blocked(Cause::Halted, true);
         loop {
-            self.note("halted", &reason, "");
-            self.hands
-                .tally
-                .set_blocked(Some(format!("halted: {reason}")));
-            let well = self
-                .worker
-                .reset()
-                // Directories that somebody took away are made again.
-                .and_then(|_| self.hands.yard.init(self.hands.post.name))
-                .and_then(|_| self.hands.yard.probe(self.hands.post.name));
-            match well {
+            self.note("halted", &failure.reason, "");
+            let (tally, number) = (&self.hands.tally, self.hands.number);
+            tally.set_halted(number, Some(&failure.reason));
+            self.tries += 1;
+            let is_last = self.hands.post.once && self.tries >= TRIES_OF_ONCE;
+            match self.try_machine() {
+                // Well again and again, and it fails again and again: the work is too much for it.
+                Ok(()) if is_last => {}
                 Ok(()) => break,
-                Err(error) if is_fenced(&error) => return Left::Fenced,
-                Err(error) => reason = error.to_string(),
+                Err(error) if error.is_fenced() => return ControlFlow::Break(Left::Fenced),
+                Err(error) => failure = error.failure(),
             }
-            if self.hands.post.once {
-                self.hands.tally.halt(&reason);
-                return Left::Halted;
+            if is_last {
+                self.hands.tally.halt(failure);
+                return ControlFlow::Break(Left::Halted);
             }
             if self.stopping() {
-                return Left::Stopped;
+                return ControlFlow::Break(Left::Stopped);
             }
-            self.worker.signs().tick();
-            let heard = self.hands.bell.rings();
-            self.hands.bell.wait(heard, wait.min(self.longest_wait()));
+            self.rest(wait);
             wait = (wait * 2).min(Duration::from_secs(5));
-        }
-        if self.hands.post.once && since.elapsed() < Duration::from_millis(100) {
-            // It got well at once: the failure was of this parcel's size. Waiting would not end.
-            self.hands.tally.halt(&reason);
-            return Left::Halted;
         }
         tracing::info!(halted = ?since.elapsed(), "the machine is well again");
         self.hands.post.metrics.blocked(Cause::Halted, false);
-        self.hands.tally.set_blocked(None);
-        // Not at once: what failed may fail again, and must not spin. The bell does not shorten
-        // this: the parcels given back have just rung it.
-        let rested = Instant::now() + AFTER_HALT;
+        self.hands.tally.set_halted(self.hands.number, None);
+        // Not at once: what failed may fail again, and must not spin.
+        self.rest(AFTER_HALT);
+        ControlFlow::Continue(())
+    }
+
+    /// Puts back what is in hand and writes a little.
+    fn try_machine(&mut self) -> Result<(), StepError> {
+        let (yard, stage) = (&self.hands.yard, self.hands.post.name);
+        self.worker.reset()?;
+        // Directories that somebody took away are made again.
+        yard.init(stage)?;
+        Ok(yard.probe(stage)?)
+    }
+
+    /// Rests for so long. The bell does not shorten it: the parcels given back have just rung it.
+    fn rest(&mut self, wait: Duration) {
+        let rested = Instant::now() + wait;
         while !self.stopping() && Instant::now() < rested {
             self.worker.signs().tick();
             let left = rested.saturating_duration_since(Instant::now());
             let heard = self.hands.bell.rings();
             self.hands.bell.wait(heard, left.min(self.longest_wait()));
         }
-        Left::Stopped
     }
 
     /// Takes up settings that changed.
@@ -711,6 +731,7 @@ impl<Kind: Stage> Labour<Kind> {
     /// Leaves a directory that is another's now.
     fn leave(self) -> Hands {
         self.beating.store(false, Ordering::SeqCst);
+        self.hands.tally.set_halted(self.hands.number, None);
         strike(&self.hands, self.worker.name().as_str());
         self.hands
     }

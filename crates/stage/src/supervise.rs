@@ -51,8 +51,10 @@ pub struct Ended {
     pub held: u64,
     /// Parcels deferred and still waiting.
     pub deferred: u64,
-    /// What failed of the machine.
+    /// What failed of the machine, or is wrong with the settings.
     pub halted: Option<String>,
+    /// It is the settings.
+    pub misconfigured: bool,
     /// What still blocks a stage.
     pub blocked: Option<String>,
 }
@@ -60,7 +62,9 @@ pub struct Ended {
 impl Ended {
     /// Returns the exit code.
     pub fn exit(&self) -> Exit {
-        if self.halted.is_some() {
+        if self.misconfigured {
+            Exit::Config
+        } else if self.halted.is_some() {
             Exit::Machine
         } else if self.held > 0 {
             Exit::Held
@@ -132,6 +136,7 @@ pub fn supervise(
         starts,
         yard: &yard,
         registry: &registry,
+        health: &health,
         signals,
         counted: None,
         dog,
@@ -140,6 +145,7 @@ pub fn supervise(
         last_look: Vec::new(),
     };
     watch.until_end(&crews);
+    health.unwell("stop", "stopping");
     tell_systemd(&[sd_notify::NotifyState::Stopping]);
     let grace = crews
         .iter()
@@ -159,6 +165,7 @@ struct Watch<'a> {
     starts: &'a [crate::Entry],
     yard: &'a Yard,
     registry: &'a Registry,
+    health: &'a telemetry::Health,
     signals: Signals,
     counted: Option<Instant>,
     dog: Option<Duration>,
@@ -178,6 +185,8 @@ impl Watch<'_> {
                 return;
             }
             crews.iter().for_each(Crew::keep_bell);
+            crews.iter().for_each(Crew::keep_size);
+            self.tell_health(crews);
             self.feed_dog(crews);
             self.count(crews);
             if let Some(progress) = &mut self.plan.progress {
@@ -188,6 +197,16 @@ impl Watch<'_> {
                 return;
             }
             std::thread::sleep(if self.plan.once { LOOK / 5 } else { LOOK });
+        }
+    }
+
+    /// Says whether the process is ready: every crew has a worker, and none waits for the machine to get well.
+    fn tell_health(&self, crews: &[Crew]) {
+        for crew in crews {
+            match crew.unwell() {
+                Some(why) => self.health.unwell(crew.name, &why),
+                None => self.health.well(crew.name),
+            }
         }
     }
 
@@ -285,7 +304,7 @@ impl Watch<'_> {
             sum.ready, sum.working, sum.deferred, sum.held
         );
         for crew in crews {
-            if let Some(why) = crew.tally.blocked() {
+            if let Some(why) = crew.tally.halted().or_else(|| crew.tally.blocked()) {
                 let line = format!("; {}: {why}", crew.name);
                 status.push_str(&telemetry::printable(line.as_bytes()));
             }
@@ -298,10 +317,7 @@ impl Watch<'_> {
     /// Tells whether nothing moves any more. Gathering stages are hurried once all before them is
     /// still, so that they take everything in one batch.
     fn all_idle(&mut self, crews: &[Crew]) -> bool {
-        if crews
-            .iter()
-            .any(|crew| crew.tally.halted.load(Ordering::SeqCst))
-        {
+        if crews.iter().any(|crew| crew.tally.halt_failure().is_some()) {
             return true;
         }
         let mut still = true;
@@ -346,14 +362,10 @@ fn ended(crews: &[Crew], yard: &Yard, once: bool) -> Ended {
             // A stage that runs for months has held something: that is no failure of its end.
             ended.held += tally.held.load(Ordering::Relaxed);
         }
-        if tally.halted.load(Ordering::SeqCst) {
-            let reason = match tally.halt_reason.lock() {
-                Ok(reason) => reason.clone(),
-                Err(poisoned) => poisoned.into_inner().clone(),
-            };
-            ended
-                .halted
-                .get_or_insert(format!("{}: {reason}", crew.name));
+        if let Some(failure) = tally.halt_failure() {
+            ended.misconfigured |= failure.blame == Blame::Config;
+            let reason = format!("{}: {failure}", crew.name);
+            ended.halted.get_or_insert(reason);
         }
         if once && let Some(why) = tally.blocked() {
             ended.blocked.get_or_insert(format!("{}: {why}", crew.name));

@@ -43,6 +43,7 @@ impl Stage for Gather {
             parcel.open("data")?.read_to_string(&mut text)?;
             match text.as_str() {
                 "name" => return Err(Failure::hold("bad").of_member(parcel.id())),
+                "config" => return Err(Failure::config("no such target")),
                 "hold" => return Err(Failure::hold(format!("{} is bad", parcel.id()))),
                 "panic" => panic!("{} crashes", parcel.id()),
                 "defer" => return Err(Failure::defer("later")),
@@ -157,6 +158,17 @@ fn the_neighbours_of_a_bad_parcel_do_not_wait_for_another_batch() {
         let is_left = usize::from(word == "panic");
         assert_eq!((depths.ready, depths.held), (is_left, 1 - is_left));
     }
+}
+
+#[test]
+fn a_stage_that_blames_the_settings_ends_with_their_code_and_its_own_words() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    put(&yard, "a", b"config");
+    let ended = run(root.path());
+    assert_eq!(ended.exit(), Exit::Config, "{ended:?}");
+    assert_eq!(ended.halted.as_deref(), Some("gather: no such target"));
+    assert_eq!(yard.depths("gather").unwrap().ready, 1, "nothing is lost");
 }
 
 #[test]

@@ -1,9 +1,13 @@
 //! Signals, settings read again, and what systemd hears.
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
+use ecluse_testkit::machine::sh;
 use ecluse_testkit::root::{Program, Root, until, until_so};
 use rustix::process::Signal;
 
@@ -214,6 +218,82 @@ fn a_hangup_changes_how_a_gathering_stage_gathers() {
     tally("{ parcels = 3, wait = \"1h\" }");
     program.signal(Signal::HUP);
     root.await_count("sink", "ready", 1);
+    assert_eq!(program.stop(), 0, "{}", program.log());
+}
+
+#[test]
+fn a_hangup_changes_the_number_of_workers() {
+    let root = relay_root("workers = 1");
+    let mut program = root.start_ready(RELAY, "relay", &[]);
+    root.await_count("relay", "claim", 1);
+    for workers in [3, 2, 3, 1] {
+        let table = format!("[stage.relay]\nworkers = {workers}\n");
+        root.settings(&["relay", "sink"], &table);
+        program.signal(Signal::HUP);
+        root.await_count("relay", "claim", workers);
+    }
+    // At once, before the one that is too many has gone.
+    for (round, workers) in [2, 1, 3].into_iter().enumerate() {
+        let table = format!("[stage.relay]\nworkers = {workers}\n");
+        root.settings(&["relay", "sink"], &table);
+        program.signal(Signal::HUP);
+        until_so("the settings read again", || {
+            program.lines_with("settings read again") == 5 + round
+        });
+    }
+    root.await_count("relay", "claim", 3);
+    root.put("relay", "one", b"fine");
+    root.await_count("sink", "ready", 1);
+    assert_eq!(program.stop(), 0, "{}", program.log());
+    assert_eq!(root.list("relay", "claim"), [""; 0]);
+}
+
+/// Asks a program whether it is ready; returns what it answers.
+fn readiness(address: SocketAddr) -> String {
+    let Ok(mut stream) = TcpStream::connect(address) else {
+        return String::new();
+    };
+    let request = "GET /readyz HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n";
+    let mut answer = String::new();
+    let asked = stream.write_all(request.as_bytes());
+    let _ = asked.and_then(|()| stream.read_to_string(&mut answer));
+    answer
+}
+
+#[test]
+fn a_program_that_has_halted_or_has_no_worker_is_not_ready() {
+    let root = Root::new();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let metrics = format!("[metrics]\nlisten = \"{address}\"\n");
+    root.settings(&["relay", "sink"], &metrics);
+    let mut program = root.start_ready(RELAY, "relay", &[]);
+    let until_it_says = |status: &str, why: &str| {
+        until_so(why, || {
+            let answer = readiness(address);
+            answer.starts_with(&format!("HTTP/1.1 {status} ")) && answer.contains(why)
+        });
+    };
+    until_it_says("200", "ready");
+    // A machine that stays unwell: nothing new can be made.
+    let tmp = root.part("relay", "tmp");
+    root.put("relay", "breaker", b"halt");
+    sh("rm -r \"$1\" && echo in the way > \"$1\"", &tmp);
+    until_it_says("503", "halted: ");
+    until_it_says("503", "not a directory");
+    sh("rm -r \"$1\"", &root.part("relay", "ready/breaker~0"));
+    sh("rm \"$1\"", &tmp);
+    until_it_says("200", "ready");
+    root.await_note("relay", "idle");
+    // The worker is fenced, and no other can be born.
+    sh("rm -r \"$1\"/*", &root.part("relay", "claim"));
+    sh("rm -r \"$1\" && echo in the way > \"$1\"", &tmp);
+    fs::create_dir(root.part("relay", "ready/two~0")).unwrap();
+    until_it_says("503", "no worker lives");
+    sh("rm \"$1\" && mkdir \"$1\"", &tmp);
+    until_it_says("200", "ready");
+    root.await_count("relay", "held", 2);
     assert_eq!(program.stop(), 0, "{}", program.log());
 }
 

@@ -4,10 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use ecluse_spool::{Outbox, Parcel, ParcelId, SpoolError, Waiting};
+use ecluse_spool::{Outbox, Parcel, ParcelId, Waiting};
 use ecluse_telemetry::ResultKind;
 
-use super::{Labour, panic_text};
+use super::{Labour, StepError, panic_text};
 use crate::failure::{Blame, Failure};
 use crate::stage::Stage;
 
@@ -28,7 +28,7 @@ enum Worked {
 }
 
 impl<Kind: Stage> Labour<Kind> {
-    pub(super) fn take_batch(&mut self) -> Result<(), SpoolError> {
+    pub(super) fn take_batch(&mut self) -> Result<(), StepError> {
         if self.queue.is_empty() {
             self.idle();
             return Ok(());
@@ -64,7 +64,7 @@ impl<Kind: Stage> Labour<Kind> {
     }
 
     /// Takes a parcel by itself that is to be held if this fails too: others would be held with it.
-    fn take_suspect(&mut self) -> Result<bool, SpoolError> {
+    fn take_suspect(&mut self) -> Result<bool, StepError> {
         let most = self.settings.attempts;
         let is_suspect = |waiting: &Waiting| {
             let attempts = waiting.entry.attempts;
@@ -81,7 +81,7 @@ impl<Kind: Stage> Labour<Kind> {
 
     /// Works on a batch until each of its parcels is finished or set aside. One that is at fault costs the others nothing:
     /// they go on without it, or in two halves when nobody knows which one it is.
-    fn work_off(&mut self, mut parcels: Vec<Parcel>) -> Result<(), SpoolError> {
+    fn work_off(&mut self, mut parcels: Vec<Parcel>) -> Result<(), StepError> {
         self.more_waiting = true;
         // Claimed in this worker's own order; the same batch is worked on in the same one.
         parcels.sort_by(|a, b| a.id().cmp(b.id()));
@@ -111,11 +111,11 @@ impl<Kind: Stage> Labour<Kind> {
             match (failure.blame, member) {
                 (Blame::Machine | Blame::Config | Blame::Nobody, _) => {
                     batch.extend(batches.drain(..).flatten());
-                    self.refuse(batch, &failure)?;
+                    self.refuse(batch, failure)?;
                 }
                 (Blame::Parcel | Blame::World, Some(member)) => {
                     let member = batch.remove(member);
-                    self.refuse(vec![member], &failure)?;
+                    self.refuse(vec![member], failure)?;
                     batches.push(batch);
                 }
                 (Blame::Parcel, None) if batch.len() > 1 => {
@@ -124,13 +124,13 @@ impl<Kind: Stage> Labour<Kind> {
                     batches.push(batch.split_off(batch.len() / 2));
                     batches.push(batch);
                 }
-                (Blame::Parcel | Blame::World, None) => self.refuse(batch, &failure)?,
+                (Blame::Parcel | Blame::World, None) => self.refuse(batch, failure)?,
             }
         }
         Ok(())
     }
 
-    fn work_on_batch(&mut self, parcels: &[Parcel]) -> Result<Worked, SpoolError> {
+    fn work_on_batch(&mut self, parcels: &[Parcel]) -> Result<Worked, StepError> {
         let span = tracing::info_span!("batch", parcels = parcels.len());
         let _inside = span.enter();
         let began = Instant::now();
@@ -160,7 +160,7 @@ impl<Kind: Stage> Labour<Kind> {
 
     /// Returns the age of the oldest parcel that waits. One is looked for again when that one is gone: what came since is
     /// younger.
-    fn age(&mut self) -> Result<Duration, SpoolError> {
+    fn age(&mut self) -> Result<Duration, StepError> {
         let waits = |oldest: &Oldest| self.queue.iter().any(|w| w.entry.id == oldest.id);
         if !self.oldest.as_ref().is_some_and(waits) {
             let oldest = self.worker.oldest(&self.queue)?;

@@ -2,16 +2,16 @@
 
 use std::time::Instant;
 
-use ecluse_spool::{Blocked, SpoolError};
+use ecluse_spool::Blocked;
 use ecluse_telemetry::Cause;
 
-use super::{Labour, PRESSURE_EVERY};
+use super::{Labour, PRESSURE_EVERY, StepError};
 use crate::crew::nexts;
 use crate::stage::Stage;
 
 impl<Kind: Stage> Labour<Kind> {
     /// Waits while something keeps the stage from claiming.
-    pub(super) fn hold_back(&mut self) -> Result<bool, SpoolError> {
+    pub(super) fn hold_back(&mut self) -> Result<bool, StepError> {
         let now = Instant::now();
         if now >= self.pressure_at {
             self.pressure_at = now + PRESSURE_EVERY;
@@ -37,14 +37,14 @@ impl<Kind: Stage> Labour<Kind> {
         Ok(true)
     }
 
-    fn pressure(&self, nexts: &[String]) -> Result<Option<Blocked>, SpoolError> {
+    fn pressure(&self, nexts: &[String]) -> Result<Option<Blocked>, StepError> {
         let was = self.blocked.as_ref();
         let yard = &self.hands.yard;
-        yard.pressure(self.hands.post.name, nexts, &self.marks, was)
+        Ok(yard.pressure(self.hands.post.name, nexts, &self.marks, was)?)
     }
 
     /// Blocked by its nexts only when each of them is over its mark.
-    fn pressure_of_all(&self, nexts: &[String]) -> Result<Option<Blocked>, SpoolError> {
+    fn pressure_of_all(&self, nexts: &[String]) -> Result<Option<Blocked>, StepError> {
         let mut full = self.pressure(&[])?;
         if full.is_some() {
             return Ok(full);

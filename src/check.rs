@@ -68,6 +68,9 @@ impl Report {
     }
 }
 
+/// A monitor shows some lines; `status` has them all.
+const NEEDS_TOLD: usize = 20;
+
 /// Looks and tells. A monitor knows no other codes than its four: whatever goes wrong on the way is one of them.
 pub(crate) fn check(
     desk: Result<Desk, Trouble>,
@@ -120,6 +123,8 @@ fn look(desk: &Desk, offline: bool, report: &mut Report) -> (String, String) {
     match survey {
         Ok(survey) => {
             machine(desk, &survey, report);
+            holdings(&survey, report);
+            needs(&survey, report);
             let summary = crate::status::brief(&survey).replace("ecluse: ", "");
             (summary, figures(desk, &survey))
         }
@@ -243,6 +248,28 @@ fn machine(desk: &Desk, survey: &Survey, report: &mut Report) {
         }
     }
     file_system(desk, report);
+}
+
+/// What is wrong with archived bytes cannot wait.
+fn holdings(survey: &Survey, report: &mut Report) {
+    let health = &survey.holdings.health;
+    if let Some(frozen) = &health.frozen {
+        let line = format!("nothing is removed since {}: {}", frozen.since, frozen.why);
+        report.add(Grade::Critical, line);
+    }
+    if health.bad > 0 {
+        let line = format!("{} copies of archived files are bad", health.bad);
+        report.add(Grade::Critical, line);
+    }
+}
+
+/// Whatever needs a person is at least a warning, told once.
+fn needs(survey: &Survey, report: &mut Report) {
+    for need in survey.needs_you.iter().take(NEEDS_TOLD) {
+        if !report.lines.iter().any(|line| line.contains(&need.what)) {
+            report.add(Grade::Warning, format!("{}: {}", need.stage, need.what));
+        }
+    }
 }
 
 /// Returns the stages that somebody should be working in.

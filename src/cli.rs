@@ -131,6 +131,11 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  ecluse verify --budget '500 GiB'     a night's share\n  ecluse verify --dry-run             which copies are next\n  ecluse verify --release --why '…'   lets delete and clean go on after a mismatch"
     )]
     Verify(VerifyOptions),
+    /// Puts a bad or missing copy back from a good one; the bad bytes are set aside
+    #[command(
+        after_help = "Examples:\n  ecluse repair BnF-145-412-00017.warc.gz\n  ecluse repair --all --why 'disk 3 replaced'\n  ecluse repair --all --dry-run       what would be put back, and from where\n\nEvery copy of a file is read first. When no bad copy is left, delete and clean go on."
+    )]
+    Repair(RepairOptions),
     /// Looks at configuration and machine; ends as Nagios expects: 0, 1, 2 or 3
     #[command(
         after_help = "Examples:\n  ecluse check                  one line with figures\n  ecluse check --offline        the configuration alone"
@@ -421,6 +426,25 @@ pub(crate) struct VerifyOptions {
     /// Lets delete and clean go on after a mismatch was found
     #[arg(long)]
     pub(crate) release: bool,
+    #[command(flatten)]
+    pub(crate) act: Act,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RepairOptions {
+    /// Names of archive files
+    #[arg(
+        required_unless_present = "all",
+        conflicts_with = "all",
+        value_name = "FILE"
+    )]
+    pub(crate) files: Vec<String>,
+    /// Every file with a copy that was not good when it was last read
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// A location or backup that holds nothing is a new disk, not one that is not mounted
+    #[arg(long)]
+    pub(crate) new_disk: bool,
     #[command(flatten)]
     pub(crate) act: Act,
 }

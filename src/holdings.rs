@@ -1,6 +1,6 @@
 //! What the archive's files are like, as the manifest knows it: what `status` and `check` tell of them.
 
-use ecluse_manifest::{Frozen, Manifest, ManifestError};
+use ecluse_manifest::{ArchiveHealth, CopyKind, CopyRow, Manifest, ManifestError};
 use serde::Serialize;
 
 use crate::desk::Desk;
@@ -10,11 +10,16 @@ use crate::survey::Need;
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct Holdings {
-    /// Files of which something could not be read.
-    pub(crate) damaged: u64,
-    /// Why nothing is removed, if so.
-    pub(crate) frozen: Option<Frozen>,
+    /// What the manifest counts.
+    #[serde(flatten)]
+    pub(crate) health: ArchiveHealth,
+    /// The first copies that were not found good.
+    #[serde(skip)]
+    failing: Vec<CopyRow>,
 }
+
+/// So many failing copies are looked at for one that is told.
+const LOOKED_AT: usize = 1000;
 
 impl Desk {
     /// Asks the manifest. One that cannot be read shows elsewhere: its stages are halted.
@@ -26,8 +31,8 @@ impl Desk {
         let ask = || -> Result<Holdings, ManifestError> {
             let manifest = Manifest::open_to_read(&path)?;
             Ok(Holdings {
-                damaged: manifest.damaged()?,
-                frozen: manifest.frozen()?,
+                health: manifest.health()?,
+                failing: manifest.failing(LOOKED_AT)?,
             })
         };
         ask().unwrap_or_default()
@@ -38,20 +43,69 @@ impl Holdings {
     /// Returns what a person has to look at.
     pub(crate) fn needs(&self, desk: &Desk) -> Vec<Need> {
         let mut needs = Vec::new();
-        if let Some(frozen) = &self.frozen {
+        if let Some(frozen) = &self.health.frozen {
             needs.push(Need {
                 stage: "delete".into(),
                 parcel: None,
                 what: format!("nothing is removed since {}: {}", frozen.since, frozen.why),
-                command: desk.command("verify --release --why \"…\""),
+                command: match self.health.bad {
+                    0 => desk.command("verify --release --why \"…\""),
+                    _ => "it is lifted when every bad copy is mended".into(),
+                },
             });
         }
+        needs.extend(self.need(desk, self.health.bad, "bad", CopyRow::is_bad));
+        let unread = |copy: &CopyRow| !copy.is_bad();
+        needs.extend(self.need(desk, self.health.unread, "missing or unreadable", unread));
         needs
+    }
+
+    /// Returns one entry for all copies of a kind, with the first of them.
+    fn need(
+        &self,
+        desk: &Desk,
+        count: u64,
+        word: &str,
+        is_meant: impl Fn(&CopyRow) -> bool,
+    ) -> Option<Need> {
+        let first = self.failing.iter().find(|copy| is_meant(copy));
+        let (stage, told, file) = match first {
+            Some(copy) => (
+                match copy.kind {
+                    CopyKind::Stored => "transfer",
+                    CopyKind::Backup => "backup",
+                },
+                format!("{}: {}", copy.place, copy.found.as_deref().unwrap_or("")),
+                copy.file.as_str(),
+            ),
+            None => ("transfer", String::new(), "--all"),
+        };
+        let (what, command) = match count {
+            0 => return None,
+            1 => (
+                format!("a copy is {word}: {told}"),
+                format!("repair {}", crate::show::word(file)),
+            ),
+            _ => (
+                format!("{count} copies are {word}, such as {told}"),
+                "repair --all".to_owned(),
+            ),
+        };
+        let command = match word {
+            "bad" => desk.command(&command),
+            _ => format!("mount its disk, or {}", desk.command(&command)),
+        };
+        Some(Need {
+            stage: stage.to_owned(),
+            parcel: None,
+            what,
+            command,
+        })
     }
 
     /// Returns the line of `status` that tells of damaged files; nothing where there are none.
     pub(crate) fn damage_line(&self, desk: &Desk) -> String {
-        let files = match self.damaged {
+        let files = match self.health.damaged {
             0 => return String::new(),
             1 => "1 damaged file".to_owned(),
             files => format!("{files} damaged files"),

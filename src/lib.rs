@@ -21,6 +21,7 @@ mod life;
 mod lookup;
 mod paint;
 mod processes;
+mod repair;
 mod run;
 mod show;
 pub mod stages;
@@ -102,6 +103,7 @@ fn dispatch(desk: &Desk, verb: &Verb) -> Result<ExitCode, Trouble> {
         Verb::Pause(options) => act::pause(desk, options),
         Verb::Resume(options) => act::resume(desk, options),
         Verb::Verify(options) => verify::verify(desk, options),
+        Verb::Repair(options) => repair::repair(desk, options),
         Verb::Units(options) => units_verb::units(desk, options),
         Verb::Config => {
             desk.print(&desk.pipeline.effective())?;

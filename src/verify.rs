@@ -55,7 +55,10 @@ pub(crate) fn verify(desk: &Desk, options: &VerifyOptions) -> Result<ExitCode, T
                 "delete and clean are frozen since {}: {}",
                 frozen.since, frozen.why
             ))?;
-            desk.say("when it is understood: ecluse verify --release --why \"…\"")?;
+            let repair = desk.command("repair --all");
+            let release = desk.command("verify --release --why \"…\"");
+            desk.say(&format!("{repair}   puts bad copies back from good ones"))?;
+            desk.say(&format!("{release}   lets them go on as it is"))?;
         }
     }
     Ok(match (sums.bad, sums.unread) {
@@ -84,7 +87,7 @@ impl Sums {
     }
 }
 
-fn check(copy: &Due) -> Found {
+pub(crate) fn check(copy: &Due) -> Found {
     let path = Path::new(&copy.place);
     let read = open_plain(path)
         .map_err(ReadFault::from)
@@ -107,11 +110,11 @@ fn check(copy: &Due) -> Found {
 }
 
 /// An empty directory may be the place where a disk is not mounted.
-fn has_neighbours(directory: &Path) -> bool {
+pub(crate) fn has_neighbours(directory: &Path) -> bool {
     std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-fn words(found: &Found) -> String {
+pub(crate) fn words(found: &Found) -> String {
     match found {
         Found::Good => "good".into(),
         Found::Bad(what) => format!("BAD: {what}"),
@@ -168,7 +171,7 @@ pub(crate) fn manifest_path(desk: &Desk) -> PathBuf {
     desk.root.join(&desk.pipeline.archive.manifest)
 }
 
-fn open(desk: &Desk) -> Result<Manifest, Trouble> {
+pub(crate) fn open(desk: &Desk) -> Result<Manifest, Trouble> {
     let path = manifest_path(desk);
     if !path.exists() {
         return Err(Trouble::usage(format!(

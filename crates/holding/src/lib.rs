@@ -14,4 +14,4 @@ pub use digest::{Fixity, Going, ReadFault, drop_cached, is_same_file, open_plain
 pub use freeze::must_not_be_frozen;
 pub use payload::{Source, payload, read_small, stored_places};
 pub use proof::Proof;
-pub use shelf::{Kept, Room, Shelf, ShelfFault, TEMPORARY};
+pub use shelf::{Kept, Room, SET_ASIDE, Shelf, ShelfFault, TEMPORARY};

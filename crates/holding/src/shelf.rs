@@ -23,6 +23,8 @@ use crate::digest::{
 
 /// What the names of copies under construction begin with.
 pub const TEMPORARY: &str = ".ecluse-tmp-";
+/// What the names of bad copies begin with, once a good one has taken their place.
+pub const SET_ASIDE: &str = ".ecluse-bad-";
 
 const DIR: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -298,6 +300,79 @@ impl Shelf {
         if self.has(name, wanted, going)? {
             return Ok(Kept::Found);
         }
+        let temporary = self.make_copy(wanted, leave, open, going)?;
+        match temporary.publish(name) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => {
+                drop(temporary);
+                // Somebody was faster: the same file, or another one of that name.
+                return match self.has(name, wanted, going)? {
+                    true => Ok(Kept::Found),
+                    false => Err(Errno::EXIST).at("name", &self.path.join(name)),
+                };
+            }
+            Err(error) => return Err(error).at("name", &self.path.join(name)),
+        }
+        self.sync()?;
+        Ok(Kept::Copied)
+    }
+
+    /// Puts a good copy where a bad one lies, or none, and returns where the bad one was put; `None` when there was none.
+    ///
+    /// The bad bytes are kept under a name of their own, `.ecluse-bad-N-NAME`: they may be all that is left of something.
+    /// They go there when the good copy is written and read back, so that a full disk changes nothing.
+    ///
+    /// # Errors
+    /// As [`Shelf::keep`].
+    pub fn replace(
+        &self,
+        name: &str,
+        wanted: &Fixity,
+        leave: u64,
+        open: &mut dyn FnMut() -> io::Result<Box<dyn Read>>,
+        going: Going<'_>,
+    ) -> Result<Option<PathBuf>, ShelfFault> {
+        match self.has(name, wanted, going) {
+            Ok(true) => return Ok(None),
+            Ok(false) | Err(ShelfFault::Taken { .. } | ShelfFault::Obstructed { .. }) => {}
+            // A disk that cannot read a file may still be able to rename it.
+            Err(ShelfFault::Place { what: "read", .. }) => {}
+            Err(fault) => return Err(fault),
+        }
+        let temporary = self.make_copy(wanted, leave, open, going)?;
+        let aside = self.set_aside(name)?;
+        let published = temporary.publish(name);
+        published.at("name", &self.path.join(name))?;
+        self.sync()?;
+        Ok(aside)
+    }
+
+    /// Gives what has a name another one, if there is anything.
+    fn set_aside(&self, name: &str) -> Result<Option<PathBuf>, ShelfFault> {
+        for number in 1..u32::MAX {
+            let aside = format!("{SET_ASIDE}{number}-{name}");
+            // Not every file system can refuse to replace in one step: nobody else uses these names.
+            let taken = rustix::fs::statat(&self.dir, &aside, AtFlags::SYMLINK_NOFOLLOW);
+            if !matches!(taken, Err(Errno::NOENT)) {
+                continue;
+            }
+            return match rustix::fs::renameat(&self.dir, name, &self.dir, &aside) {
+                Ok(()) => Ok(Some(self.path.join(aside))),
+                Err(Errno::NOENT) => Ok(None),
+                Err(error) => Err(error).at("set aside", &self.path.join(name)),
+            };
+        }
+        Err(Errno::EXIST).at("set aside", &self.path.join(name))
+    }
+
+    /// Makes a copy under a temporary name and reads it back.
+    fn make_copy(
+        &self,
+        wanted: &Fixity,
+        leave: u64,
+        open: &mut dyn FnMut() -> io::Result<Box<dyn Read>>,
+        going: Going<'_>,
+    ) -> Result<Temporary<'_>, ShelfFault> {
         self.must_have_room(wanted.bytes, leave)?;
         let mut source = open().map_err(ShelfFault::Source)?;
         let temporary = Temporary::create(self)?;
@@ -316,20 +391,7 @@ impl Shelf {
                 wanted: wanted.clone(),
             });
         }
-        match temporary.publish(name) {
-            Ok(()) => {}
-            Err(Errno::EXIST) => {
-                drop(temporary);
-                // Somebody was faster: the same file, or another one of that name.
-                return match self.has(name, wanted, going)? {
-                    true => Ok(Kept::Found),
-                    false => Err(Errno::EXIST).at("name", &self.path.join(name)),
-                };
-            }
-            Err(error) => return Err(error).at("name", &self.path.join(name)),
-        }
-        self.sync()?;
-        Ok(Kept::Copied)
+        Ok(temporary)
     }
 
     /// Removes what dead writers of this kind left behind, and says how many files that was.
@@ -599,6 +661,39 @@ mod tests {
             assert!(matches!(fault, ShelfFault::Differs { .. }), "{fault}");
         }
         assert_eq!(names(dir.path()), [""; 0]);
+    }
+
+    #[test]
+    fn a_bad_copy_is_set_aside_for_a_good_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let shelf = Shelf::open(dir.path(), "test").unwrap();
+        let replace = |name: &str, leave: u64, source: &'static [u8]| {
+            let mut open = || Ok(Box::new(source) as Box<dyn Read>);
+            shelf.replace(name, &fixity(b"good"), leave, &mut open, &|| true)
+        };
+        assert_eq!(replace("missing", 0, b"good").unwrap(), None);
+        assert_eq!(replace("missing", 0, b"good").unwrap(), None, "it is good");
+        for number in 1..3 {
+            fs::write(dir.path().join("a"), b"bad!").unwrap();
+            // What cannot be put back changes nothing.
+            assert!(replace("a", u64::MAX, b"good").is_err());
+            assert!(replace("a", 0, b"not good").is_err());
+            assert_eq!(fs::read(dir.path().join("a")).unwrap(), b"bad!");
+            let aside = replace("a", 0, b"good").unwrap().unwrap();
+            assert_eq!(aside, dir.path().join(format!(".ecluse-bad-{number}-a")));
+            assert_eq!(fs::read(aside).unwrap(), b"bad!");
+            assert_eq!(fs::read(dir.path().join("a")).unwrap(), b"good");
+        }
+        std::os::unix::fs::symlink("a", dir.path().join("link")).unwrap();
+        assert!(replace("link", 0, b"good").unwrap().is_some());
+        assert!(
+            dir.path()
+                .join("link")
+                .symlink_metadata()
+                .unwrap()
+                .is_file()
+        );
+        assert_eq!(shelf.sweep().unwrap(), 0);
     }
 
     #[test]

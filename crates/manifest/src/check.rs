@@ -4,8 +4,8 @@ use rusqlite::{OptionalExtension, params};
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::row::{self, CopyRow};
-use crate::{Manifest, NOW, during};
+use crate::row::{self, CopyKind, CopyRow};
+use crate::{Manifest, NOW, during, signed};
 
 /// Why nothing is removed any more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -26,6 +26,27 @@ pub enum Found {
     /// It could not be read this time: neither good nor bad.
     Unread(String),
 }
+
+/// How the files of the archive are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ArchiveHealth {
+    /// Files of which something could not be read when they were indexed.
+    pub damaged: u64,
+    /// Copies that are not what they should be.
+    pub bad: u64,
+    /// Copies that could not be read when they were last checked.
+    pub unread: u64,
+    /// Why nothing is removed, if so.
+    pub frozen: Option<Frozen>,
+}
+
+/// The copies whose last check did not find them good.
+pub(crate) const FAILING: &str = "SELECT file, kind, target, place, bytes, sha256, proof, checked, found \
+     FROM copy WHERE found <> 'good' ORDER BY file LIMIT ?1";
+
+pub(crate) const COUNT_FAILING: &str =
+    "SELECT sum(found LIKE 'bad%'), sum(found NOT LIKE 'bad%') FROM copy WHERE found <> 'good'";
 
 /// Those never checked come first: NULL is below everything. The order is that of an index, so nothing is sorted.
 pub(crate) const DUE: &str = "SELECT file, kind, target, place, bytes, sha256, proof, checked, found FROM copy \
@@ -87,6 +108,46 @@ impl Manifest {
                 .map_err(fail())?;
         }
         transaction.commit().map_err(fail())
+    }
+
+    /// Counts what a person ought to know of.
+    pub fn health(&self) -> Result<ArchiveHealth> {
+        let number = |row: &rusqlite::Row<'_>, at| -> rusqlite::Result<u64> {
+            let number: Option<i64> = row.get(at)?;
+            Ok(number.unwrap_or(0).unsigned_abs())
+        };
+        let (bad, unread) = self
+            .connection()
+            .query_row(COUNT_FAILING, [], |row| {
+                Ok((number(row, 0)?, number(row, 1)?))
+            })
+            .map_err(during("count", "bad copies"))?;
+        Ok(ArchiveHealth {
+            damaged: self.damaged()?,
+            bad,
+            unread,
+            frozen: self.frozen()?,
+        })
+    }
+
+    /// Returns so many of the copies that were not found good when they were last checked, in order of name.
+    pub fn failing(&self, most: usize) -> Result<Vec<CopyRow>> {
+        let read = || {
+            let mut statement = self.connection().prepare(FAILING)?;
+            let rows = statement.query_map([signed(most as u64)], row::copy)?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        read().map_err(during("list", "bad copies"))
+    }
+
+    /// Tells whether a location or backup should hold more than one copy.
+    pub fn holds_many(&self, kind: CopyKind, target: &str) -> Result<bool> {
+        let sql =
+            "SELECT count(*) FROM (SELECT 1 FROM copy WHERE kind = ?1 AND target = ?2 LIMIT 2)";
+        self.connection()
+            .query_row(sql, [kind.word(), target], |row| row.get(0))
+            .map(|count: i64| count > 1)
+            .map_err(during("count the copies in", target))
     }
 
     /// Returns why nothing is removed, if so.

@@ -18,7 +18,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use serde_json::Value;
 
-pub use check::{Due, Found, Frozen};
+pub use check::{ArchiveHealth, Due, Found, Frozen};
 pub use error::{ManifestError, Result};
 pub use row::{Copy, CopyKind, CopyRow, Damage, FileRow, Ingested, NewFile, State, Term};
 
@@ -508,6 +508,8 @@ mod tests {
             row::SELECT_IN_STATE,
             row::SELECT_SKIPPED,
             DAMAGED,
+            check::FAILING,
+            check::COUNT_FAILING,
             &by_digest,
         ] {
             let mut plan = manifest

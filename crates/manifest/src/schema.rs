@@ -59,6 +59,7 @@ CREATE TABLE frozen (
 const LATER: &str = "
 CREATE INDEX IF NOT EXISTS skipped_by_file ON skipped (file, source);
 CREATE INDEX IF NOT EXISTS file_by_damage ON file (name) WHERE damages > 0;
+CREATE INDEX IF NOT EXISTS copy_failing ON copy (file) WHERE found <> 'good';
 CREATE TABLE IF NOT EXISTS damage (
     file   TEXT NOT NULL,         -- a damaged file has up to 20 rows; file.damages counts all
     record INTEGER NOT NULL,      -- from 1

@@ -225,6 +225,12 @@ fn the_oldest_check_comes_first_and_a_mismatch_freezes() {
         .checked(&due[2], &Found::Bad("sha256 is 00".into()))
         .unwrap();
     let frozen = manifest.frozen().unwrap().unwrap();
+    let health = manifest.health().unwrap();
+    assert_eq!((health.bad, health.unread), (1, 1));
+    assert_eq!(health.frozen.as_ref(), Some(&frozen));
+    let failing = manifest.failing(5).unwrap();
+    let failing: Vec<&str> = failing.iter().map(|copy| copy.file.as_str()).collect();
+    assert_eq!(failing, ["b", "c"]);
     assert!(
         frozen.why.contains("c in repository: sha256 is 00"),
         "{frozen:?}"

@@ -49,6 +49,10 @@ pub enum Family {
     Blocked,
     /// Dead workers settled.
     Reaped,
+    /// Whether removals are frozen.
+    Frozen,
+    /// Copies that were not found good.
+    Copies,
     /// URLs of a running crawl job by state.
     CrawlUrls,
     /// Captures of a running crawl job by kind.
@@ -76,7 +80,7 @@ pub enum Kind {
 
 impl Family {
     /// All of them, in the order they are written.
-    pub const ALL: [Family; 16] = [
+    pub const ALL: [Family; 18] = [
         Family::Build,
         Family::Parcels,
         Family::Oldest,
@@ -88,6 +92,8 @@ impl Family {
         Family::Halted,
         Family::Blocked,
         Family::Reaped,
+        Family::Frozen,
+        Family::Copies,
         Family::CrawlUrls,
         Family::CrawlCaptures,
         Family::CrawlBytes,
@@ -109,6 +115,8 @@ impl Family {
             Family::Halted => "ecluse_stage_halted",
             Family::Blocked => "ecluse_stage_blocked",
             Family::Reaped => "ecluse_stage_reaped_total",
+            Family::Frozen => "ecluse_archive_frozen",
+            Family::Copies => "ecluse_archive_failing_copies",
             Family::CrawlUrls => "ecluse_crawl_urls",
             Family::CrawlCaptures => "ecluse_crawl_captures",
             Family::CrawlBytes => "ecluse_crawl_bytes",
@@ -129,6 +137,8 @@ impl Family {
             | Family::Paused
             | Family::Halted
             | Family::Blocked
+            | Family::Frozen
+            | Family::Copies
             | Family::CrawlUrls
             | Family::CrawlCaptures
             | Family::CrawlBytes
@@ -151,6 +161,8 @@ impl Family {
             Family::Halted => "1 while the machine's fault keeps the stage stopped",
             Family::Blocked => "1 while this cause keeps the stage from claiming",
             Family::Reaped => "Dead workers whose parcels were settled",
+            Family::Frozen => "1 while nothing is removed because a copy was found bad",
+            Family::Copies => "Copies that were not good when they were last read again",
             Family::CrawlUrls => "URLs of a running crawl job by state",
             Family::CrawlCaptures => "Captures of a running crawl job by kind",
             Family::CrawlBytes => "Bytes that a running crawl job received",
@@ -172,6 +184,8 @@ impl Family {
             | Family::Halted
             | Family::Blocked
             | Family::Reaped
+            | Family::Frozen
+            | Family::Copies
             | Family::CrawlUrls
             | Family::CrawlCaptures
             | Family::CrawlQueues => None,

@@ -21,6 +21,8 @@ pub mod textfile;
 pub use crate::family::{Exposition, Family, Kind};
 pub use crate::footer::{FOOTER, Footer};
 pub use crate::http::{Health, Server};
-pub use crate::metrics::{Cause, CrawlFigures, Depth, Depths, Metrics, ResultKind, State};
+pub use crate::metrics::{
+    ArchiveFigures, Cause, CrawlFigures, Depth, Depths, Metrics, ResultKind, State,
+};
 pub use crate::printable::printable;
 pub use crate::registry::Registry;

@@ -180,6 +180,27 @@ struct Figures {
     blocked: [AtomicBool; Cause::ALL.len()],
     reaped: AtomicU64,
     crawls: Mutex<BTreeMap<String, CrawlFigures>>,
+    archive: Mutex<Option<ArchiveProbe>>,
+}
+
+/// What the manifest says of the archive's copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArchiveFigures {
+    /// Nothing is removed.
+    pub frozen: bool,
+    /// Copies found bad.
+    pub bad: u64,
+    /// Copies that could not be read.
+    pub unread: u64,
+}
+
+/// Asks for the figures of the archive.
+struct ArchiveProbe(Box<dyn Fn() -> Option<ArchiveFigures> + Send>);
+
+impl std::fmt::Debug for ArchiveProbe {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("ArchiveProbe")
+    }
 }
 
 /// The figures of a running crawl job.
@@ -329,6 +350,25 @@ impl Metrics {
         };
     }
 
+    /// Says how the figures of the archive are asked for: at every scrape, so that a paused stage tells the truth too.
+    pub fn archive(&self, ask: impl Fn() -> Option<ArchiveFigures> + Send + 'static) {
+        let mut archive = self
+            .figures
+            .archive
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *archive = Some(ArchiveProbe(Box::new(ask)));
+    }
+
+    fn archive_figures(&self) -> Option<ArchiveFigures> {
+        let archive = self
+            .figures
+            .archive
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        archive.as_ref().and_then(|probe| (probe.0)())
+    }
+
     /// Renders the figures of this stage alone, in OpenMetrics.
     pub fn render(&self) -> String {
         let registry = Registry::new(env!("CARGO_PKG_VERSION"));
@@ -383,6 +423,17 @@ impl Metrics {
                 }
             }
             Family::Reaped => write_sample(text, name, &[stage], &load(&figures.reaped)),
+            Family::Frozen => {
+                if let Some(figures) = self.archive_figures() {
+                    write_sample(text, name, &[stage], &u8::from(figures.frozen));
+                }
+            }
+            Family::Copies => {
+                if let Some(ArchiveFigures { bad, unread, .. }) = self.archive_figures() {
+                    write_sample(text, name, &[stage, ("found", "bad")], &bad);
+                    write_sample(text, name, &[stage, ("found", "unread")], &unread);
+                }
+            }
             Family::CrawlUrls
             | Family::CrawlCaptures
             | Family::CrawlBytes

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 
 use ecluse_telemetry::{
-    Cause, Depth, Depths, Exposition, Family, Kind, Metrics, Registry, ResultKind, State, textfile,
+    ArchiveFigures, Cause, Depth, Depths, Exposition, Family, Kind, Metrics, Registry, ResultKind,
+    State, textfile,
 };
 
 /// The samples of an exposition by name and labels, in canonical order.
@@ -209,6 +210,14 @@ fn busy_registry() -> Registry {
     index.reaped();
     let transfer = registry.stage("transfer");
     transfer.blocked(Cause::Halted, true);
+    transfer.archive(|| {
+        Some(ArchiveFigures {
+            frozen: true,
+            bad: 2,
+            unread: 3,
+        })
+    });
+    index.archive(|| None);
     registry
 }
 
@@ -288,6 +297,15 @@ fn every_figure_is_where_it_belongs() {
             0.0,
         ),
         (r#"ecluse_stage_reaped_total{stage="index"}"#, 1.0),
+        (r#"ecluse_archive_frozen{stage="transfer"}"#, 1.0),
+        (
+            r#"ecluse_archive_failing_copies{found="bad",stage="transfer"}"#,
+            2.0,
+        ),
+        (
+            r#"ecluse_archive_failing_copies{found="unread",stage="transfer"}"#,
+            3.0,
+        ),
     ] {
         assert_eq!(samples.get(sample), Some(&value), "{sample}\n{text}");
     }

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use ecluse_manifest::{Ingested, Manifest, NewFile};
 use ecluse_stage::{Collected, Doorstep, Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
+use ecluse_telemetry::ArchiveFigures;
 use serde::Deserialize;
 
 use crate::harvested::Harvested;
@@ -99,6 +100,8 @@ impl Stage for Ingest {
                 std::fs::create_dir_all(directory)?;
             }
         }
+        let manifest = home.manifest();
+        home.metrics.archive(move || archive_figures(&manifest));
         Ok(Self {
             names,
             harvested: Harvested::new(directories, settings.ignore.clone(), &home.shell),
@@ -250,6 +253,17 @@ impl Ingest {
         shortest.0 += 1;
         Ok(shortest.1.clone())
     }
+}
+
+/// Asks the manifest what the alerts are about.
+fn archive_figures(manifest: &Path) -> Option<ArchiveFigures> {
+    let health = Manifest::open_to_read(manifest).and_then(|manifest| manifest.health());
+    let health = health.ok()?;
+    Some(ArchiveFigures {
+        frozen: health.frozen.is_some(),
+        bad: health.bad,
+        unread: health.unread,
+    })
 }
 
 /// A harvested file that cannot be looked at or opened: its owner's fault, not this machine's.

@@ -1,0 +1,310 @@
+//! `ecluse repair`: puts a bad or missing copy back from a good one.
+//!
+//! A copy is good when it was read just now and has the digest taken at ingest. What is put back is read back before it
+//! counts, and the bad bytes are set aside, never removed. When no bad copy is left, removals go on.
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use ecluse_config::Free;
+use ecluse_holding::{Fixity, Shelf, ShelfFault, open_plain};
+use ecluse_manifest::{CopyKind, CopyRow, Found, Manifest};
+use ecluse_stage::Exit;
+use serde_json::json;
+
+use crate::audit::{self, Line};
+use crate::cli::RepairOptions;
+use crate::desk::{Desk, Trouble};
+use crate::verify;
+
+pub(crate) fn repair(desk: &Desk, options: &RepairOptions) -> Result<ExitCode, Trouble> {
+    let mut manifest = verify::open(desk)?;
+    let mut names: Vec<String> = match options.all {
+        true => {
+            let failing = manifest.failing(usize::MAX)?;
+            failing.into_iter().map(|copy| copy.file).collect()
+        }
+        false => options.files.iter().map(|word| file_name(word)).collect(),
+    };
+    names.dedup();
+    let homes = homes(desk)?;
+    let mut exit = Exit::Done;
+    let mut told = Vec::new();
+    for name in &names {
+        let mut mender = Mender {
+            desk,
+            options,
+            homes: &homes,
+            manifest: &mut manifest,
+            mended: 0,
+        };
+        match mender.mend(name) {
+            Ok(()) => told.push(json!({ "file": name, "mended": mender.mended })),
+            Err(trouble) => {
+                told.push(json!({
+                    "file": name, "mended": mender.mended, "trouble": trouble.line,
+                }));
+                if !desk.json {
+                    desk.say(&trouble.line)?;
+                }
+                // That nothing good is left of a file is the worst there is.
+                if exit != Exit::Held {
+                    exit = trouble.exit;
+                }
+            }
+        }
+    }
+    let frozen = lift(desk, &mut manifest, options)?;
+    if desk.json {
+        desk.print_json(json!({ "files": told, "frozen": frozen }))?;
+    } else if names.is_empty() {
+        desk.say("no copy is known to be bad; `ecluse verify` reads them")?;
+    }
+    Ok(exit.into())
+}
+
+/// Lets removals go on when nothing bad is left; tells whether they are still frozen.
+fn lift(desk: &Desk, manifest: &mut Manifest, options: &RepairOptions) -> Result<bool, Trouble> {
+    let health = manifest.health()?;
+    let Some(frozen) = health.frozen else {
+        return Ok(false);
+    };
+    if options.act.dry_run || health.bad > 0 {
+        if !desk.json {
+            desk.say(&format!(
+                "delete and clean stay frozen: {} bad copies are left",
+                health.bad
+            ))?;
+        }
+        return Ok(true);
+    }
+    manifest.thaw()?;
+    let outcome = format!("released, nothing bad is left: {}", frozen.why);
+    audit::write(
+        desk,
+        &Line {
+            verb: "repair",
+            stage: "delete, clean",
+            parcel: None,
+            why: options.act.why.as_deref(),
+            outcome: &outcome,
+        },
+    )?;
+    if !desk.json {
+        desk.say(&format!("delete and clean go on; {outcome}"))?;
+    }
+    Ok(false)
+}
+
+/// Whoever types a path means its file.
+fn file_name(word: &str) -> String {
+    word.rsplit('/').next().unwrap_or(word).to_owned()
+}
+
+/// A directory of copies, as pipeline.toml has it.
+struct CopyHome {
+    kind: CopyKind,
+    target: String,
+    path: PathBuf,
+    leave: Free,
+}
+
+/// Returns the locations and the backup directories.
+fn homes(desk: &Desk) -> Result<Vec<CopyHome>, Trouble> {
+    let wrong = |error| Trouble::new(Exit::Config, error);
+    let root = std::path::absolute(&desk.root)?;
+    let mut homes = Vec::new();
+    let transfer: ecluse_transfer::Settings = desk
+        .pipeline
+        .stage_settings("transfer")
+        .map_err(|e| wrong(e.to_string()))?;
+    for location in &desk.pipeline.archive.repository {
+        homes.push(CopyHome {
+            kind: CopyKind::Stored,
+            target: location.name.clone(),
+            path: root.join(&location.path),
+            leave: location.leave_free.unwrap_or(transfer.leave_free),
+        });
+    }
+    let backup: ecluse_backup::Settings = desk
+        .pipeline
+        .stage_settings("backup")
+        .map_err(|e| wrong(e.to_string()))?;
+    for target in backup.targets.into_vec() {
+        if let ecluse_backup::Kind::Directory(directory) = target.kind {
+            homes.push(CopyHome {
+                kind: CopyKind::Backup,
+                target: target.name,
+                path: root.join(directory.path),
+                leave: directory.leave_free,
+            });
+        }
+    }
+    Ok(homes)
+}
+
+/// Mends the copies of one file.
+struct Mender<'a> {
+    desk: &'a Desk,
+    options: &'a RepairOptions,
+    homes: &'a [CopyHome],
+    manifest: &'a mut Manifest,
+    mended: u64,
+}
+
+impl Mender<'_> {
+    fn mend(&mut self, name: &str) -> Result<(), Trouble> {
+        let copies = self.manifest.copies(name)?;
+        if copies.is_empty() {
+            return Err(Trouble::usage(format!(
+                "{name}: the manifest knows no copy of it; `ecluse find {name}` tells what there is"
+            )));
+        }
+        let read: Vec<(CopyRow, Found)> = copies
+            .into_iter()
+            .filter(is_in_a_directory)
+            .map(|copy| {
+                let found = verify::check(&copy);
+                (copy, found)
+            })
+            .collect();
+        let Some((good, _)) = read.iter().find(|(_, found)| *found == Found::Good) else {
+            let all = read.iter().map(|(copy, found)| {
+                let words = verify::words(found);
+                format!("{}: {words}", copy.place)
+            });
+            let all: Vec<String> = all.collect();
+            return Err(Trouble::new(
+                Exit::Held,
+                format!("{name}: no good copy can be read: {}", all.join("; ")),
+            ));
+        };
+        for (copy, found) in &read {
+            if *found != Found::Good {
+                self.put_back(copy, good, found)?;
+            } else if copy.found.as_deref().is_some_and(|found| found != "good")
+                && !self.options.act.dry_run
+            {
+                // It was not mounted, or somebody mended it.
+                self.manifest.checked(copy, &Found::Good)?;
+                self.tell(&format!("{} is good", copy.place))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put_back(&mut self, copy: &CopyRow, good: &CopyRow, found: &Found) -> Result<(), Trouble> {
+        let (from, words) = (&good.place, verify::words(found));
+        if self.options.act.dry_run {
+            return self.tell(&format!(
+                "would put back {} from {from}: {words}",
+                copy.place
+            ));
+        }
+        let aside = self.replace(copy, good)?;
+        self.manifest.checked(copy, &Found::Good)?;
+        self.mended += 1;
+        let mut outcome = format!("put back {} from {from}: {words}", copy.place);
+        if let Some(aside) = aside {
+            outcome.push_str(&format!("; what lay there is now {}", aside.display()));
+        }
+        audit::write(
+            self.desk,
+            &Line {
+                verb: "repair",
+                stage: &copy.target,
+                parcel: Some(&copy.file),
+                why: self.options.act.why.as_deref(),
+                outcome: &outcome,
+            },
+        )?;
+        self.tell(&outcome)
+    }
+
+    fn replace(&self, copy: &CopyRow, good: &CopyRow) -> Result<Option<PathBuf>, Trouble> {
+        let home = self
+            .homes
+            .iter()
+            .find(|home| home.kind == copy.kind && home.target == copy.target);
+        let Some(home) = home else {
+            return Err(Trouble::new(
+                Exit::Config,
+                format!(
+                    "{}: pipeline.toml names no {} any more",
+                    copy.place, copy.target
+                ),
+            ));
+        };
+        let place = Path::new(&copy.place);
+        let folder = place
+            .parent()
+            .and_then(|dir| dir.strip_prefix(&home.path).ok());
+        let folder = folder.and_then(Path::to_str).ok_or_else(|| {
+            let path = home.path.display();
+            Trouble::new(
+                Exit::Config,
+                format!(
+                    "{} is not in {}, which is {path} now",
+                    copy.place, home.target
+                ),
+            )
+        })?;
+        self.must_be_mounted(home)?;
+        let shelf = Shelf::open(&home.path, "repair").map_err(trouble)?;
+        let leave = home.leave.bytes_of(shelf.room().map_err(trouble)?.total);
+        let mut open = || open_plain(Path::new(&good.place)).map(|f| Box::new(f) as Box<dyn Read>);
+        let wanted = Fixity {
+            bytes: copy.bytes,
+            sha256: copy.sha256.clone(),
+        };
+        shelf
+            .folder(folder)
+            .and_then(|shelf| shelf.replace(&copy.file, &wanted, leave, &mut open, &|| true))
+            .map_err(trouble)
+    }
+
+    /// Refuses an empty directory where many copies should be: a disk may not be mounted there.
+    fn must_be_mounted(&self, home: &CopyHome) -> Result<(), Trouble> {
+        if self.options.new_disk
+            || verify::has_neighbours(&home.path)
+            || !self.manifest.holds_many(home.kind, &home.target)?
+        {
+            return Ok(());
+        }
+        Err(Trouble::new(
+            Exit::Deferred,
+            format!(
+                "{} holds nothing, and the copies of {} should be there: mount it; where it is a new, empty disk, say --new-disk",
+                home.path.display(),
+                home.target
+            ),
+        ))
+    }
+
+    fn tell(&self, line: &str) -> Result<(), Trouble> {
+        match self.desk.json {
+            true => Ok(()),
+            false => self.desk.say(line),
+        }
+    }
+}
+
+fn is_in_a_directory(copy: &CopyRow) -> bool {
+    let is_directory = |proof: &str| {
+        let proof: Result<ecluse_holding::Proof, _> = serde_json::from_str(proof);
+        proof.is_ok_and(|proof| proof.kind == "directory")
+    };
+    copy.kind == CopyKind::Stored || copy.proof.as_deref().is_some_and(is_directory)
+}
+
+fn trouble(fault: ShelfFault) -> Trouble {
+    let exit = match &fault {
+        ShelfFault::NoRoom { .. } => Exit::Deferred,
+        ShelfFault::Place { error, .. } if error.kind() == io::ErrorKind::NotFound => {
+            Exit::Deferred
+        }
+        _ => Exit::Machine,
+    };
+    Trouble::new(exit, fault)
+}

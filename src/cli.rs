@@ -8,10 +8,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[derive(Debug, Parser)]
 #[command(name = "ecluse", version, about, propagate_version = true, after_help = AFTER)]
 pub(crate) struct Cli {
-    /// Everything lies under here; where nothing is said, this directory, for harvest `archive`, for demo `demo`
+    /// The archive's directory (default: the current one; `archive` for harvest, `demo` for demo)
     #[arg(long, env = "ECLUSE_ROOT", global = true, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// The settings; without it <root>/pipeline.toml, else the built-in ones
+    /// The settings file (default: pipeline.toml in the archive's directory, if there is one)
     #[arg(long, env = "ECLUSE_CONFIG", global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// What is logged: error, warn, info, debug, trace

@@ -143,7 +143,7 @@ fn plain_command(entry: &Entry) -> Command {
                 .value_name("DIR")
                 .default_value(".")
                 .value_parser(value_parser!(PathBuf))
-                .help("Everything lies under here"),
+                .help("The archive's directory"),
         )
         .arg(
             Arg::new("config")
@@ -151,7 +151,7 @@ fn plain_command(entry: &Entry) -> Command {
                 .env("ECLUSE_CONFIG")
                 .value_name("FILE")
                 .value_parser(value_parser!(PathBuf))
-                .help("The settings; without it <root>/pipeline.toml, else the built-in ones"),
+                .help("The settings file (default: pipeline.toml in the archive's directory, if there is one)"),
         )
         .arg(
             Arg::new("once")

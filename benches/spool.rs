@@ -383,6 +383,10 @@ impl Fs for Counted {
         self.time("lock", path, |fs| fs.lock(path))
     }
 
+    fn truncate(&self, path: &Path, bytes: u64) -> io::Result<()> {
+        self.time("truncate", path, |fs| fs.truncate(path, bytes))
+    }
+
     fn is_one_machines(&self, path: &Path) -> bool {
         self.fs.is_one_machines(path)
     }

@@ -102,6 +102,8 @@ pub trait Fs: Send + Sync + 'static {
     fn create(&self, path: &Path) -> io::Result<Box<dyn Sink>>;
     /// Opens a file to write at its end, creating it if need be.
     fn append(&self, path: &Path) -> io::Result<Box<dyn Sink>>;
+    /// Cuts a file off after so many bytes.
+    fn truncate(&self, path: &Path, bytes: u64) -> io::Result<()>;
     /// Opens a file for reading, refusing symbolic links.
     fn open(&self, path: &Path) -> io::Result<Box<dyn Source>>;
     /// Looks at a path without following links.
@@ -325,6 +327,10 @@ impl Fs for RealFs {
     fn append(&self, path: &Path) -> io::Result<Box<dyn Sink>> {
         let file = OpenOptions::new().append(true).create(true).open(path)?;
         Ok(Box::new(file))
+    }
+
+    fn truncate(&self, path: &Path, bytes: u64) -> io::Result<()> {
+        OpenOptions::new().write(true).open(path)?.set_len(bytes)
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn Source>> {

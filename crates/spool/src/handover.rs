@@ -10,6 +10,7 @@ use crate::commit::{Finish, Work};
 use crate::error::{At, Result, SpoolError};
 use crate::failpoint::after;
 use crate::fs::{Fs, gone, is_taken};
+use crate::ledger;
 use crate::name::{Entry, ParcelId};
 use crate::outbox::{ATTACHED, NEW_MANIFEST, Outbox, Ticking};
 use crate::parcel::{HISTORY, MANIFEST, TROUBLE};
@@ -249,10 +250,17 @@ impl Worker {
             match self.fs.link(filed, &to) {
                 Ok(()) => {}
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(e) if e.kind() == io::ErrorKind::TooManyLinks => {
-                    self.fs
-                        .write_new(&to, &receipt.to_line())
-                        .at("write", &to)?;
+                // Out of links, or folded into the ledger since, perhaps with its members.
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        io::ErrorKind::TooManyLinks | io::ErrorKind::NotFound
+                    ) =>
+                {
+                    if !ledger::holds(&*self.fs, &self.stage, id)? {
+                        let line = receipt.to_line();
+                        taken(self.fs.write_new(&to, &line)).at("write", &to)?;
+                    }
                 }
                 Err(e) => return Err(e).at("link", &to),
             }
@@ -450,6 +458,14 @@ enum Sheet {
     Left,
     /// It is a page of its parcel's history now.
     Filed,
+}
+
+/// Takes "is there already" for done.
+fn taken(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    }
 }
 
 /// Tells whether the stage changed the files of what it was given.

@@ -1,12 +1,20 @@
-//! The ledger: old receipts of a stage, folded into one compressed file that only grows.
+//! The ledger: old receipts of a stage, folded into compressed files that only grow.
 //!
-//! `ledger/receipts.jsonl.gz` holds gzip members of receipt lines; `ledger/index` is sorted text,
-//! `name<TAB>offset<TAB>length`, one line for each receipt, so that the duplicate check finds one
-//! by bisection and a person by `grep`. The index is replaced in one step after the members it
-//! points to are durable, and the receipts are removed after the index is.
+//! It is divided as `receipts/` is. `ledger/<hh>.jsonl.gz` holds gzip members of receipt lines;
+//! `ledger/<hh>.index` is sorted text, a line for each receipt: `name<TAB>offset<TAB>length`, or
+//! `name<TAB>=<batch>` for a member of a batch, whose receipt is the batch's. So the duplicate check
+//! finds a receipt by bisection and a person by `grep`. An index is replaced in one step after the
+//! members it points to are durable, and the receipts are removed after the index is. What a fold
+//! that was cut short has appended is cut off by the next one.
+//!
+//! What a worker has in hand, living or dead, may have to be handed over by its receipt yet: that
+//! is not folded. Whoever looks for a receipt looks here too, since it may be folded meanwhile.
+//!
+//! Earlier versions wrote one `ledger/receipts.jsonl.gz` with one `ledger/index`; they are still read.
 
+use std::collections::HashSet;
 use std::io::{self, BufRead, BufReader, Read, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use flate2::Compression;
@@ -14,82 +22,153 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 
 use crate::error::{At, Result, SpoolError};
-use crate::fs::{Fs, Kind, Source, gone};
-use crate::name::ParcelId;
-use crate::receipt::{Filed, find_in_sheet};
-use crate::worker::is_committed;
+use crate::fs::{Fs, Source, gone};
+use crate::name::{Entry, ParcelId};
+use crate::receipt::{Filed, find_in_sheet, parse_sheet};
+use crate::worker::{Signs, filed_as, is_committed};
 use crate::yard::{StageDir, Yard};
 
-const RECEIPTS: &str = "receipts.jsonl.gz";
-const INDEX: &str = "index";
 /// Receipts in one gzip member: what a lookup has to inflate.
 const LINES_A_MEMBER: usize = 256;
+/// Receipts that are folded at a time: what is kept in memory.
+const FOLDED_AT_ONCE: usize = 8192;
 
-/// One line of the index.
+/// One line of an index.
 struct IndexLine {
     name: String,
-    offset: u64,
-    bytes: u64,
+    at: Whereabouts,
+}
+
+/// Where a folded receipt is.
+enum Whereabouts {
+    /// In the gzip member there.
+    Member { offset: u64, bytes: u64 },
+    /// It is that of a batch.
+    Batch(ParcelId),
 }
 
 impl IndexLine {
     fn parse(line: &str) -> Option<Self> {
         let mut fields = line.trim_end().split('\t');
-        Some(Self {
-            name: fields.next()?.to_owned(),
-            offset: fields.next()?.parse().ok()?,
-            bytes: fields.next()?.parse().ok()?,
-        })
+        let name = fields.next()?.to_owned();
+        let second = fields.next()?;
+        let at = match second.strip_prefix('=') {
+            Some(batch) => Whereabouts::Batch(ParcelId::new(batch).ok()?),
+            None => Whereabouts::Member {
+                offset: second.parse().ok()?,
+                bytes: fields.next()?.parse().ok()?,
+            },
+        };
+        Some(Self { name, at })
+    }
+
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        match &self.at {
+            Whereabouts::Member { offset, bytes } => {
+                writeln!(out, "{}\t{offset}\t{bytes}", self.name)
+            }
+            Whereabouts::Batch(batch) => writeln!(out, "{}\t={batch}", self.name),
+        }
     }
 }
 
-/// The index, opened; receipts folded after that are not in it.
-pub(crate) struct Index<'fs> {
-    fs: &'fs dyn Fs,
-    stage: &'fs StageDir,
-    file: Box<dyn Source>,
+/// An index and the receipts it points to.
+struct Files {
+    index: PathBuf,
+    receipts: PathBuf,
 }
 
-impl<'fs> Index<'fs> {
-    /// Opens the index of a stage, if anything was ever folded there.
-    pub(crate) fn open(fs: &'fs dyn Fs, stage: &'fs StageDir) -> Result<Option<Self>> {
-        let path = stage.ledger().join(INDEX);
-        match fs.open(&path) {
-            Ok(file) => Ok(Some(Self { fs, stage, file })),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e).at("open", &path),
+impl Files {
+    fn of_shard(stage: &StageDir, shard: &str) -> Self {
+        let ledger = stage.ledger();
+        Self {
+            index: ledger.join(format!("{shard}.index")),
+            receipts: ledger.join(format!("{shard}.jsonl.gz")),
         }
     }
 
-    /// Tells whether the receipt of a piece of work was folded.
-    pub(crate) fn holds(&mut self, id: &ParcelId) -> Result<bool> {
-        Ok(self.line(id)?.is_some())
+    /// What may hold the receipt of a piece of work.
+    fn that_may_hold(stage: &StageDir, id: &ParcelId) -> [Self; 2] {
+        let ledger = stage.ledger();
+        let earlier = Self {
+            index: ledger.join("index"),
+            receipts: ledger.join("receipts.jsonl.gz"),
+        };
+        [Self::of_shard(stage, &id.shard()), earlier]
     }
 
-    /// Finds the folded receipt of a piece of work.
-    pub(crate) fn find(&mut self, id: &ParcelId) -> Result<Option<Filed>> {
-        let Some(line) = self.line(id)? else {
-            return Ok(None);
+    fn line_of(&self, fs: &dyn Fs, id: &ParcelId) -> Result<Option<IndexLine>> {
+        match fs.open(&self.index) {
+            Ok(mut index) => bisect(&mut *index, id.as_str()).at("search", &self.index),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e).at("open", &self.index),
+        }
+    }
+}
+
+/// Tells whether the receipt of a piece of work, or of a member of a batch, was folded.
+pub(crate) fn holds(fs: &dyn Fs, stage: &StageDir, id: &ParcelId) -> Result<bool> {
+    for files in Files::that_may_hold(stage, id) {
+        if files.line_of(fs, id)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Finds the folded receipt of a piece of work, or of a member of a batch.
+pub(crate) fn find(fs: &dyn Fs, stage: &StageDir, id: &ParcelId) -> Result<Option<Filed>> {
+    for files in Files::that_may_hold(stage, id) {
+        let Some(line) = files.line_of(fs, id)? else {
+            continue;
         };
-        let path = self.stage.ledger().join(RECEIPTS);
-        let bytes = read_member(self.fs, &path, &line).at("read", &path)?;
-        match find_in_sheet(&bytes, id) {
+        let (found, place) = match line.at {
+            Whereabouts::Member { offset, bytes } => {
+                let path = &files.receipts;
+                let lines = read_member(fs, path, offset, bytes).at("read", path)?;
+                (find_in_sheet(&lines, id), format!("at {offset}"))
+            }
+            Whereabouts::Batch(batch) => {
+                let filed = filed_as(fs, stage, &batch)?;
+                let filed = filed.filter(|filed| filed.receipt.input(id).is_some());
+                (filed, format!("in {batch}"))
+            }
+        };
+        return match found {
             Some(filed) => Ok(Some(filed)),
             None => Err(SpoolError::Damaged {
                 parcel: id.clone(),
-                reason: format!("the ledger names it at {} but it is not there", line.offset),
+                reason: format!("the ledger names it {place} but it is not there"),
             }),
-        }
+        };
     }
-
-    fn line(&mut self, id: &ParcelId) -> Result<Option<IndexLine>> {
-        let path = self.stage.ledger().join(INDEX);
-        bisect(&mut *self.file, id.as_str()).at("search", &path)
-    }
+    Ok(None)
 }
 
-/// Folds receipts older than `age` into the ledger of a stage; returns how many.
+/// Folds all receipts of a stage that are older than `age`; returns how many.
 pub fn fold(yard: &Yard, stage: &str, age: Duration) -> Result<usize> {
+    let mut folded = 0;
+    for shard in 0..=255 {
+        loop {
+            let more = fold_shard(yard, stage, shard, age, &Signs::default())?;
+            folded += more;
+            if more < FOLDED_AT_ONCE {
+                break;
+            }
+        }
+    }
+    Ok(folded)
+}
+
+/// Folds the receipts of one shard that are older than `age`, no more than some thousands at a time,
+/// into the ledger of a stage; returns how many.
+pub fn fold_shard(
+    yard: &Yard,
+    stage: &str,
+    shard: u8,
+    age: Duration,
+    signs: &Signs,
+) -> Result<usize> {
     let fs = &*yard.fs;
     let stage = yard.stage(stage);
     let lock_path = stage.ledger().join(".lock");
@@ -97,121 +176,298 @@ pub fn fold(yard: &Yard, stage: &str, age: Duration) -> Result<usize> {
     let Some(_lock) = fs.lock(&lock_path).at("lock", &lock_path)? else {
         return Ok(0);
     };
-    let old = old_receipts(yard, &stage, age)?;
+    let shard = format!("{shard:02x}");
+    let old = old_receipts(yard, &stage, &shard, age, signs)?;
     if old.is_empty() {
         return Ok(0);
     }
-    let mut lines = Vec::with_capacity(old.len());
-    let ledger = stage.ledger().join(RECEIPTS);
-    let mut offset = fs.stat(&ledger).map_or(0, |stat| stat.bytes);
-    let mut writer = fs.append(&ledger).at("open", &ledger)?;
-    for group in old.chunks(LINES_A_MEMBER) {
-        let mut member = GzEncoder::new(Vec::new(), Compression::default());
-        let mut ids = Vec::with_capacity(group.len());
-        for (id, path) in group {
-            let bytes = fs.read(path, 1 << 30).at("read", path)?;
-            let Some(filed) = find_in_sheet(&bytes, id) else {
-                tracing::warn!(receipt = %path.display(), "not a receipt: left where it is");
+    let fold = Fold {
+        fs,
+        files: Files::of_shard(&stage, &shard),
+        in_hand: in_hand(yard, &stage)?,
+        stage,
+        signs,
+    };
+    fold.run(old)
+}
+
+/// A receipt to be folded.
+struct OldReceipt {
+    id: ParcelId,
+    path: PathBuf,
+    inode: u64,
+}
+
+struct Fold<'a> {
+    fs: &'a dyn Fs,
+    stage: StageDir,
+    files: Files,
+    /// What some worker has in hand: it may still need the receipt.
+    in_hand: HashSet<ParcelId>,
+    signs: &'a Signs,
+}
+
+impl Fold<'_> {
+    fn run(&self, mut old: Vec<OldReceipt>) -> Result<usize> {
+        let (fs, receipts) = (self.fs, &self.files.receipts);
+        let (end, known) = self.read_index(&old)?;
+        let length = match fs.stat(receipts) {
+            Ok(stat) => stat.bytes,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => 0,
+            Err(e) => return Err(e).at("look at", receipts),
+        };
+        if length > end {
+            tracing::info!(ledger = %receipts.display(), "cutting off what a fold cut short has left");
+            fs.truncate(receipts, end).at("cut", receipts)?;
+        }
+        // The names of one sheet together: it is read once.
+        old.sort_by_key(|receipt| receipt.inode);
+        let (folded, lines) = self.append(old, end, &known)?;
+        if !lines.is_empty() {
+            self.replace_index(lines)?;
+        }
+        for receipt in &folded {
+            self.signs.tick();
+            gone(fs.unlink(&receipt.path)).at("remove", &receipt.path)?;
+        }
+        Ok(folded.len())
+    }
+
+    /// Reads the index through: returns where the receipts end, and which of these it has already.
+    fn read_index(&self, old: &[OldReceipt]) -> Result<(u64, HashSet<String>)> {
+        let index = &self.files.index;
+        let (mut end, mut known) = (0, HashSet::new());
+        let names: HashSet<&str> = old.iter().map(|receipt| receipt.id.as_str()).collect();
+        let mut text = String::new();
+        let mut reader = self.open_index()?;
+        loop {
+            text.clear();
+            if reader.read_line(&mut text).at("read", index)? == 0 {
+                return Ok((end, known));
+            }
+            self.signs.tick();
+            let Some(line) = IndexLine::parse(&text) else {
                 continue;
             };
-            if !is_committed(fs, &stage, id, &filed.receipt)? {
+            if let Whereabouts::Member { offset, bytes } = line.at {
+                end = end.max(offset + bytes);
+            }
+            if names.contains(line.name.as_str()) {
+                known.insert(line.name);
+            }
+        }
+    }
+
+    fn open_index(&self) -> Result<Box<dyn BufRead>> {
+        match self.fs.open(&self.files.index) {
+            Ok(file) => Ok(Box::new(BufReader::new(file))),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Box::new(io::empty())),
+            Err(e) => Err(e).at("open", &self.files.index),
+        }
+    }
+
+    /// Appends what is not known yet; returns what is folded now, with the new lines of the index.
+    fn append(
+        &self,
+        old: Vec<OldReceipt>,
+        end: u64,
+        known: &HashSet<String>,
+    ) -> Result<(Vec<OldReceipt>, Vec<IndexLine>)> {
+        let (fs, path) = (self.fs, &self.files.receipts);
+        let (mut folded, mut lines) = (Vec::new(), Vec::new());
+        let mut writer = fs.append(path).at("open", path)?;
+        let (mut offset, mut member, mut names) = (end, Vec::new(), Vec::new());
+        let mut sheet = LastSheet::default();
+        let mut flush = |member: &mut Vec<u8>, names: &mut Vec<String>, lines: &mut Vec<_>| {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+            encoder.write_all(member)?;
+            let packed = encoder.finish()?;
+            writer.write_all(&packed)?;
+            let bytes = packed.len() as u64;
+            lines.extend(names.drain(..).map(|name| IndexLine {
+                name,
+                at: Whereabouts::Member { offset, bytes },
+            }));
+            offset += bytes;
+            member.clear();
+            io::Result::Ok(())
+        };
+        for receipt in old {
+            self.signs.tick();
+            let Some(filed) = sheet.find(fs, &receipt)? else {
+                tracing::warn!(receipt = %receipt.path.display(), "not a receipt: left where it is");
+                continue;
+            };
+            if !self.may_go(&receipt.id, filed)? {
                 continue;
             }
-            member
-                .write_all(&filed.receipt.to_line())
-                .at("compress", path)?;
-            ids.push(id.clone());
+            if known.contains(receipt.id.as_str()) {
+                // Folded before the receipt could be removed.
+                let folded_before = find(fs, &self.stage, &receipt.id)?;
+                if folded_before.is_none_or(|before| before.receipt != filed.receipt) {
+                    tracing::warn!(receipt = %receipt.path.display(), "the ledger has another: left");
+                    continue;
+                }
+            } else if filed.receipt.work == receipt.id {
+                member.extend(filed.receipt.to_line());
+                names.push(receipt.id.to_string());
+                if names.len() >= LINES_A_MEMBER {
+                    flush(&mut member, &mut names, &mut lines).at("write", path)?;
+                }
+            } else {
+                lines.push(IndexLine {
+                    name: receipt.id.to_string(),
+                    at: Whereabouts::Batch(filed.receipt.work.clone()),
+                });
+            }
+            folded.push(receipt);
         }
-        let member = member.finish().at("compress", &ledger)?;
-        writer.write_all(&member).at("write", &ledger)?;
-        let bytes = member.len() as u64;
-        lines.extend(ids.into_iter().map(|id| IndexLine {
-            name: id.into(),
-            offset,
-            bytes,
-        }));
-        offset += bytes;
-    }
-    writer.flush().at("write", &ledger)?;
-    drop(writer);
-    fs.sync_file(&ledger).at("sync", &ledger)?;
-    replace_index(fs, &stage, &mut lines)?;
-    let folded = lines.len();
-    for line in lines {
-        if let Ok(id) = ParcelId::new(&line.name) {
-            let path = stage.receipt(&id);
-            gone(fs.unlink(&path)).at("remove", &path)?;
+        if !names.is_empty() {
+            flush(&mut member, &mut names, &mut lines).at("write", path)?;
         }
+        writer.flush().at("write", path)?;
+        drop(writer);
+        fs.sync_file(path).at("sync", path)?;
+        Ok((folded, lines))
     }
-    Ok(folded)
+
+    /// Tells whether nobody needs a receipt any more but those who look for it.
+    fn may_go(&self, id: &ParcelId, filed: &Filed) -> Result<bool> {
+        let receipt = &filed.receipt;
+        let mut inputs = receipt.inputs.iter().map(|input| &input.parcel);
+        let in_hand = |id: &ParcelId| self.in_hand.contains(id);
+        if in_hand(id) || in_hand(&receipt.work) || inputs.any(in_hand) {
+            return Ok(false);
+        }
+        is_committed(self.fs, &self.stage, id, receipt)
+    }
+
+    /// Merges new lines into the index and replaces it in one step.
+    fn replace_index(&self, mut lines: Vec<IndexLine>) -> Result<()> {
+        lines.sort_by(|a, b| a.name.cmp(&b.name));
+        let (fs, path) = (self.fs, &self.files.index);
+        let new = path.with_extension("new");
+        gone(fs.unlink(&new)).at("remove", &new)?;
+        let mut out = io::BufWriter::new(fs.create(&new).at("create", &new)?);
+        let mut old = self.open_index()?;
+        let mut fresh = lines.iter().peekable();
+        let mut text = String::new();
+        loop {
+            self.signs.tick();
+            text.clear();
+            let more = old.read_line(&mut text).at("read", path)? > 0;
+            let name = text.split('\t').next().unwrap_or_default();
+            while let Some(line) = fresh.peek()
+                && (!more || line.name.as_str() <= name)
+            {
+                line.write(&mut out).at("write", &new)?;
+                fresh.next();
+            }
+            if !more {
+                break;
+            }
+            out.write_all(text.as_bytes()).at("write", &new)?;
+        }
+        out.flush().at("write", &new)?;
+        drop(out);
+        fs.sync_file(&new).at("sync", &new)?;
+        fs.rename(&new, path).at("replace", path)?;
+        let dir = self.stage.ledger();
+        fs.sync_dir(&dir).at("sync", &dir)
+    }
+}
+
+/// The sheet read last, and the receipt found in it: the members of a batch share both.
+#[derive(Default)]
+struct LastSheet {
+    inode: Option<u64>,
+    bytes: Vec<u8>,
+    found: Option<Filed>,
+}
+
+impl LastSheet {
+    fn find(&mut self, fs: &dyn Fs, old: &OldReceipt) -> Result<Option<&Filed>> {
+        if self.inode != Some(old.inode) {
+            self.bytes = fs.read(&old.path, 1 << 30).at("read", &old.path)?;
+            self.inode = Some(old.inode);
+            self.found = None;
+        }
+        let speaks_of =
+            |filed: &Filed| filed.receipt.work == old.id || filed.receipt.input(&old.id).is_some();
+        if !self.found.as_ref().is_some_and(speaks_of) {
+            self.found = find_in_sheet(&self.bytes, &old.id);
+        }
+        Ok(self.found.as_ref())
+    }
 }
 
 fn old_receipts(
     yard: &Yard,
     stage: &StageDir,
+    shard: &str,
     age: Duration,
-) -> Result<Vec<(ParcelId, std::path::PathBuf)>> {
-    let fs = &*yard.fs;
+    signs: &Signs,
+) -> Result<Vec<OldReceipt>> {
     let now = yard.now_ns(stage);
-    let receipts = stage.receipts();
+    let dir = stage.receipts().join(shard);
     let mut old = Vec::new();
-    for (shard, kind) in fs.list(&receipts).at("list", &receipts)? {
-        if kind != Kind::Dir {
-            continue;
+    for (name, _) in yard.list(&dir)? {
+        signs.tick();
+        if old.len() == FOLDED_AT_ONCE {
+            break;
         }
-        let dir = receipts.join(shard);
-        for (name, _) in fs.list(&dir).at("list", &dir)? {
-            let path = dir.join(&name);
-            let name = name.to_str().and_then(|name| name.strip_suffix(".json"));
-            let Some(id) = name.and_then(|name| ParcelId::new(name).ok()) else {
-                continue;
-            };
-            let stat = fs.stat(&path).at("look at", &path)?;
-            if now - stat.mtime_ns >= age.as_nanos() as i128 {
-                old.push((id, path));
-            }
+        let path = dir.join(&name);
+        let id = name.to_str().and_then(|name| name.strip_suffix(".json"));
+        let Some(id) = id.and_then(|id| ParcelId::new(id).ok()) else {
+            continue;
+        };
+        let stat = match yard.fs.stat(&path) {
+            Ok(stat) => stat,
+            // Taken back by a batch that was not committed.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            Err(e) => return Err(e).at("look at", &path),
+        };
+        if age.is_zero() || now - stat.mtime_ns >= age.as_nanos() as i128 {
+            old.push(OldReceipt {
+                id,
+                path,
+                inode: stat.inode,
+            });
         }
     }
     Ok(old)
 }
 
-/// Merges new lines into the index and replaces it in one step.
-fn replace_index(fs: &dyn Fs, stage: &StageDir, lines: &mut [IndexLine]) -> Result<()> {
-    lines.sort_by(|a, b| a.name.cmp(&b.name));
-    let (path, new) = (
-        stage.ledger().join(INDEX),
-        stage.ledger().join(".index.new"),
-    );
-    gone(fs.unlink(&new)).at("remove", &new)?;
-    let mut out = io::BufWriter::new(fs.create(&new).at("create", &new)?);
-    let mut old: Box<dyn BufRead> = match fs.open(&path) {
-        Ok(file) => Box::new(BufReader::new(file)),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Box::new(io::empty()),
-        Err(e) => return Err(e).at("open", &path),
-    };
-    let mut fresh = lines.iter().peekable();
-    let mut text = String::new();
-    loop {
-        text.clear();
-        let more = old.read_line(&mut text).at("read", &path)? > 0;
-        let name = text.split('\t').next().unwrap_or_default();
-        while let Some(line) = fresh.peek()
-            && (!more || line.name.as_str() <= name)
-        {
-            writeln!(out, "{}\t{}\t{}", line.name, line.offset, line.bytes).at("write", &new)?;
-            fresh.next();
+/// Names the parcels that workers of a stage have in hand, living or dead, and the work they are
+/// about to hand over.
+fn in_hand(yard: &Yard, stage: &StageDir) -> Result<HashSet<ParcelId>> {
+    let mut in_hand = HashSet::new();
+    for parent in [stage.claim(), stage.reap()] {
+        for (worker, _) in yard.list(&parent)? {
+            let home = parent.join(worker);
+            let claimed = yard.list(&home.join("in"))?;
+            let claimed = claimed.iter().filter_map(|(name, _)| Entry::parse(name));
+            in_hand.extend(claimed.map(|entry| entry.id));
+            let out = home.join("out");
+            for (name, _) in yard.list(&out)? {
+                if !name.as_encoded_bytes().starts_with(b".sheet-") {
+                    continue;
+                }
+                let sheet = out.join(name);
+                let bytes = match yard.fs.read(&sheet, 1 << 30) {
+                    Ok(bytes) => bytes,
+                    // Handed over meanwhile.
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                    Err(e) => return Err(e).at("read", &sheet),
+                };
+                for filed in parse_sheet(&bytes) {
+                    in_hand.extend(filed.receipt.inputs.into_iter().map(|input| input.parcel));
+                    in_hand.insert(filed.receipt.work);
+                }
+            }
         }
-        if !more {
-            break;
-        }
-        out.write_all(text.as_bytes()).at("write", &new)?;
     }
-    out.flush().at("write", &new)?;
-    drop(out);
-    fs.sync_file(&new).at("sync", &new)?;
-    fs.rename(&new, &path).at("replace", &path)?;
-    let dir = stage.ledger();
-    fs.sync_dir(&dir).at("sync", &dir)
+    Ok(in_hand)
 }
 
 /// Finds the line of `name` in a sorted file of lines.
@@ -254,10 +510,10 @@ fn line_after(index: &mut dyn Source, position: u64) -> io::Result<(u64, String)
     Ok((start, line))
 }
 
-fn read_member(fs: &dyn Fs, path: &Path, line: &IndexLine) -> io::Result<Vec<u8>> {
+fn read_member(fs: &dyn Fs, path: &Path, offset: u64, bytes: u64) -> io::Result<Vec<u8>> {
     let mut file = fs.open(path)?;
-    file.seek(SeekFrom::Start(line.offset))?;
-    let mut bytes = Vec::new();
-    GzDecoder::new(file.take(line.bytes)).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    file.seek(SeekFrom::Start(offset))?;
+    let mut lines = Vec::new();
+    GzDecoder::new(file.take(bytes)).read_to_end(&mut lines)?;
+    Ok(lines)
 }

@@ -39,7 +39,7 @@ pub use commit::{Finish, Work};
 pub use depths::{Blocked, Depths, Floor, Marks, Note, Paused, Throughput, WorkerView};
 pub use error::{Result, SpoolError};
 pub use fs::{Fs, Inside, InsideByPath, Kind, Lease, RealFs, Room, Sink, Source, Stat};
-pub use ledger::fold;
+pub use ledger::{fold, fold_shard};
 pub use name::{BadName, Deferred, Entry, ParcelId, WorkerId, safe_file_name};
 pub use operator::{Gift, Place, State};
 pub use outbox::{NewParcel, OutFile, Outbox, Parcel};

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{At, Result, SpoolError};
 use crate::failpoint::{after, mutant};
 use crate::fs::{Kind, gone, is_taken};
+use crate::ledger;
 use crate::name::{Entry, ParcelId, WorkerId};
 use crate::receipt::{Receipt, parse_sheet};
 use crate::worker::{LeaseNote, Standing, Worker, read_manifest};
@@ -189,8 +190,15 @@ impl Worker {
         for filed in parse_sheet(&bytes) {
             let receipt = filed.receipt;
             let path = self.stage.receipt(&receipt.work);
-            // One inode: it was this very sheet that won, not another worker's.
-            if self.inode_of(&path)? == Some(ours) {
+            let is_ours = match self.inode_of(&path)? {
+                // One inode: it was this very sheet that won, not another worker's.
+                Some(inode) => inode == ours,
+                None => {
+                    let folded = ledger::find(&*self.fs, &self.stage, &receipt.work)?;
+                    folded.is_some_and(|folded| folded.receipt == receipt)
+                }
+            };
+            if is_ours {
                 committed.push(receipt);
             } else {
                 others.push(receipt);

@@ -14,7 +14,7 @@ use crate::adopt::DropLook;
 use crate::error::{At, Result, SpoolError};
 use crate::failpoint::after;
 use crate::fs::{Fs, Inside, Lease, gone};
-use crate::ledger::Index;
+use crate::ledger;
 use crate::name::{Deferred, Entry, ParcelId, WorkerId, is_payload_name};
 use crate::outbox::{Outbox, Parcel, is_at_fault};
 use crate::parcel::{HISTORY, MANIFEST, MANIFEST_BYTES, Manifest, TROUBLE, Trouble, digest};
@@ -336,11 +336,8 @@ impl Worker {
         };
         let filed = match sheet {
             Some(bytes) => in_sheet(&bytes, &self.stage, id).map(Some),
-            // Opened after the look: what was folded meanwhile is found in it.
-            None => match Index::open(&*self.fs, &self.stage)? {
-                Some(mut ledger) => ledger.find(id),
-                None => Ok(None),
-            },
+            // After the look: what was folded meanwhile is found there.
+            None => ledger::find(&*self.fs, &self.stage, id),
         };
         let filed = match filed {
             Ok(Some(filed)) => filed,
@@ -589,14 +586,18 @@ pub(crate) fn read_trouble(fs: &dyn Fs, path: &Path, stage: &str) -> Trouble {
 
 /// Returns the receipt of a piece of work, from `receipts/` or from the ledger.
 pub(crate) fn find_receipt(fs: &dyn Fs, stage: &StageDir, id: &ParcelId) -> Result<Option<Filed>> {
+    let Some(filed) = filed_as(fs, stage, id)? else {
+        return Ok(None);
+    };
+    Ok(is_committed(fs, stage, id, &filed.receipt)?.then_some(filed))
+}
+
+/// Returns the receipt filed under a name, committed or not.
+pub(crate) fn filed_as(fs: &dyn Fs, stage: &StageDir, id: &ParcelId) -> Result<Option<Filed>> {
     let path = stage.receipt(id);
-    if let Some(bytes) = if_there(fs.read(&path, SHEET_BYTES)).at("read", &path)? {
-        let filed = in_sheet(&bytes, stage, id)?;
-        return Ok(is_committed(fs, stage, id, &filed.receipt)?.then_some(filed));
-    }
-    match Index::open(fs, stage)? {
-        Some(mut ledger) => ledger.find(id),
-        None => Ok(None),
+    match if_there(fs.read(&path, SHEET_BYTES)).at("read", &path)? {
+        Some(bytes) => in_sheet(&bytes, stage, id).map(Some),
+        None => ledger::find(fs, stage, id),
     }
 }
 
@@ -615,10 +616,7 @@ pub(crate) fn is_committed(
     if fs.is_there(&path).at("look at", &path)? {
         return Ok(true);
     }
-    match Index::open(fs, stage)? {
-        Some(mut ledger) => ledger.holds(&receipt.work),
-        None => Ok(false),
-    }
+    ledger::holds(fs, stage, &receipt.work)
 }
 
 /// A sheet larger than this is not one of ours.

@@ -694,6 +694,176 @@ fn old_receipts_are_found_in_the_ledger() {
     assert_eq!(ecluse_spool::fold(&yard, "one", Duration::ZERO).unwrap(), 0);
 }
 
+fn done(yard: &Yard, worker: &mut Worker, names: &[&str]) -> Vec<ParcelId> {
+    let mut works = Vec::new();
+    for (number, name) in names.iter().enumerate() {
+        put(yard, "one", &format!("{name}~0"), &format!("b{number}"));
+        let parcels = vec![claim_entry(worker, &format!("{name}~0"))];
+        let outbox = worker.outbox(&parcels);
+        works.push(Work { parcels, outbox });
+    }
+    worker.finish(&mut works).unwrap();
+    names.iter().map(|n| ParcelId::new(n).unwrap()).collect()
+}
+
+#[test]
+fn a_fold_cut_short_leaves_nothing_twice_in_the_ledger() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    let mut one = worker(&yard, "one", &[]);
+    let stage = yard.stage("one");
+    let first = done(&yard, &mut one, &["a"]).remove(0);
+    let receipt = stage.receipt(&first);
+    let kept = fs::read(&receipt).unwrap();
+    let fold = || ecluse_spool::fold(&yard, "one", Duration::ZERO).unwrap();
+    assert_eq!(fold(), 1);
+    let shard = first.shard();
+    let (index, ledger) = (
+        stage.ledger().join(format!("{shard}.index")),
+        stage.ledger().join(format!("{shard}.jsonl.gz")),
+    );
+    let before = (fs::read(&index).unwrap(), fs::read(&ledger).unwrap());
+    // Cut short before the receipts were removed: the next fold removes them and writes nothing.
+    fs::write(&receipt, &kept).unwrap();
+    assert_eq!(fold(), 1);
+    assert!(!receipt.exists());
+    assert_eq!(
+        (fs::read(&index).unwrap(), fs::read(&ledger).unwrap()),
+        before
+    );
+    // Cut short before the index was replaced: what was appended goes.
+    let torn: Vec<u8> = before.1.repeat(9);
+    fs::write(&ledger, &torn).unwrap();
+    fs::write(&receipt, &kept).unwrap();
+    assert_eq!(fold(), 1);
+    assert_eq!(
+        (fs::read(&index).unwrap(), fs::read(&ledger).unwrap()),
+        before
+    );
+    assert!(yard.receipt("one", &first).unwrap().is_some());
+}
+
+#[test]
+fn the_ledger_of_an_earlier_version_is_searched_too() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    let mut one = worker(&yard, "one", &[]);
+    let stage = yard.stage("one");
+    let id = done(&yard, &mut one, &["a"]).remove(0);
+    assert_eq!(ecluse_spool::fold(&yard, "one", Duration::ZERO).unwrap(), 1);
+    let ledger = |name: &str| stage.ledger().join(name);
+    let shard = id.shard();
+    fs::rename(ledger(&format!("{shard}.index")), ledger("index")).unwrap();
+    let receipts = ledger("receipts.jsonl.gz");
+    fs::rename(ledger(&format!("{shard}.jsonl.gz")), receipts).unwrap();
+    assert_eq!(yard.receipt("one", &id).unwrap().unwrap().receipt.work, id);
+}
+
+/// A worker killed while it handed a batch over, then a host that folds everything at once: its
+/// clock is wrong, `keep-receipts` is short, or the root is started elsewhere a season later.
+#[test]
+fn what_a_dead_worker_has_still_to_hand_over_is_not_folded() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    for (entry, born) in [("x~0", "1"), ("y~0", "2"), ("z~0", "3")] {
+        put(&yard, "gather", entry, born);
+    }
+    let mut dead = worker(&yard, "gather", &["next"]);
+    let alone = vec![claim_entry(&mut dead, "z~0")];
+    let outbox = dead.outbox(&alone);
+    let parcels = vec![claim_entry(&mut dead, "x~0"), claim_entry(&mut dead, "y~0")];
+    // A directory in the way of the output: it is committed and not handed over.
+    let stage = yard.stage("gather");
+    let next = yard.init("next").unwrap();
+    fs::remove_dir(next.ready()).unwrap();
+    fs::write(next.ready(), "in the way").unwrap();
+    let mut works = vec![batch(&dead, parcels, "sum")];
+    assert!(dead.finish(&mut works).is_err());
+    drop((dead, works));
+    fs::remove_file(next.ready()).unwrap();
+    fs::create_dir(next.ready()).unwrap();
+
+    // On another host: the dead is settled when its lease has run out, and not before.
+    let mut elsewhere = Yard::open(&root.path().join("work"));
+    elsewhere.host = Host {
+        name: "elsewhere".into(),
+        ..elsewhere.host.clone()
+    };
+    let mut heir = worker(&elsewhere, "gather", &["next"]);
+    assert_eq!(heir.recover().unwrap().workers, 0);
+    assert_eq!(
+        ecluse_spool::fold(&elsewhere, "gather", Duration::ZERO).unwrap(),
+        0
+    );
+    drop((alone, outbox));
+    heir.set_limits(Limits {
+        lease: Duration::ZERO,
+        ..limits()
+    });
+    assert_eq!(heir.recover().unwrap().workers, 1);
+    assert_eq!(names(&next.ready()), ["sum~0"]);
+    assert_eq!(names(&stage.ready()), ["z~1"]);
+    // Settled: now all three may go, the members as a word about their batch.
+    assert_eq!(
+        ecluse_spool::fold(&elsewhere, "gather", Duration::ZERO).unwrap(),
+        3
+    );
+    let x = yard
+        .receipt("gather", &ParcelId::new("x").unwrap())
+        .unwrap()
+        .unwrap();
+    assert_eq!(x.receipt.inputs.len(), 2);
+    let late = claim_entry(&mut heir, "z~1");
+    heir.give_back(late).unwrap();
+    put(&yard, "gather", "x~0", "9");
+    let waiting = Waiting {
+        entry: Entry::parse("x~0".as_ref()).unwrap(),
+    };
+    assert!(
+        heir.claim(&waiting).unwrap().is_none(),
+        "a late copy is known"
+    );
+    assert!(names(&stage.held()).is_empty());
+}
+
+/// Folded between the look of a reaper and its hand-over: the ledger has it.
+#[test]
+fn a_hand_over_goes_on_when_its_receipt_was_folded_meanwhile() {
+    let root = tempfile::tempdir().unwrap();
+    let yard = Yard::open(&root.path().join("work"));
+    for (entry, born) in [("x~0", "1"), ("y~0", "2")] {
+        put(&yard, "gather", entry, born);
+    }
+    let stage = yard.stage("gather");
+    let mut dead = worker(&yard, "gather", &["next"]);
+    let parcels = vec![claim_entry(&mut dead, "x~0"), claim_entry(&mut dead, "y~0")];
+    let next = yard.init("next").unwrap();
+    fs::remove_dir(next.ready()).unwrap();
+    fs::write(next.ready(), "in the way").unwrap();
+    let mut works = vec![batch(&dead, parcels, "sum")];
+    assert!(dead.finish(&mut works).is_err());
+    let home = stage.home(dead.id());
+    drop((dead, works));
+    fs::remove_file(next.ready()).unwrap();
+    fs::create_dir(next.ready()).unwrap();
+    // As a fold does that saw nothing of this worker.
+    let hidden = root.path().join("hidden");
+    fs::rename(&home, &hidden).unwrap();
+    assert_eq!(
+        ecluse_spool::fold(&yard, "gather", Duration::ZERO).unwrap(),
+        3
+    );
+    fs::rename(&hidden, &home).unwrap();
+    let mut heir = worker(&yard, "gather", &["next"]);
+    assert_eq!(heir.recover().unwrap().workers, 1);
+    assert_eq!(names(&next.ready()), ["sum~0"]);
+    assert_eq!(
+        names(&next.ready().join("sum~0/history")),
+        ["01-gather.json"]
+    );
+    assert!(names(&stage.ready()).is_empty(), "nothing is done twice");
+}
+
 #[test]
 fn an_operator_moves_parcels_by_verb_or_by_hand() {
     let root = tempfile::tempdir().unwrap();

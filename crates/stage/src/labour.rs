@@ -40,7 +40,9 @@ const LOSSES: u32 = 8;
 /// A parcel larger than this is no company for small ones: what is finished is committed first.
 const LARGE: u64 = 1 << 20;
 /// How often old receipts are folded and rubbish is swept, by the first worker.
-const HOUSEKEEPING: Duration = Duration::from_secs(3600);
+const HOUSEKEEPING: Duration = Duration::from_secs(86_400);
+/// It is done in small pieces, and the work goes on in between.
+const BETWEEN_PIECES: Duration = Duration::from_secs(1);
 
 /// One worker at work.
 pub(crate) struct Labour<Kind: Stage> {
@@ -67,6 +69,8 @@ pub(crate) struct Labour<Kind: Stage> {
     settling: bool,
     upkeep_at: Instant,
     housekeeping_at: Instant,
+    /// The shard of `receipts/` that is folded next.
+    fold_next: u8,
     pressure_at: Instant,
     blocked: Option<Blocked>,
     /// How often the machine was tried since something was finished.
@@ -219,6 +223,7 @@ impl<Kind: Stage> Labour<Kind> {
             settling: false,
             upkeep_at: now,
             housekeeping_at: now,
+            fold_next: 0,
             pressure_at: now,
             blocked: None,
             tries: 0,
@@ -266,6 +271,7 @@ impl<Kind: Stage> Labour<Kind> {
         if now >= self.upkeep_at {
             self.upkeep()?;
         }
+        self.keep_house()?;
         if self.queue.is_empty() && (self.more_waiting || self.hands.bell.rings() != self.heard) {
             self.look()?;
         }
@@ -290,18 +296,35 @@ impl<Kind: Stage> Labour<Kind> {
         self.recover()?;
         self.look()?;
         self.upkeep_at = Instant::now() + self.scan_every();
-        if self.hands.number == 0 && Instant::now() >= self.housekeeping_at {
-            self.housekeeping_at = Instant::now() + HOUSEKEEPING;
-            let age = self.settings.keep_receipts.0;
-            let folded = ecluse_spool::fold(&self.hands.yard, self.hands.post.name, age)?;
-            let swept = self
-                .hands
-                .yard
-                .sweep(self.hands.post.name, limits_of(&self.settings).tmp_age)?;
-            if folded + swept > 0 {
-                tracing::info!(folded, swept, "kept house");
+        Ok(())
+    }
+
+    /// Folds some of the old receipts. Never before the first scan is told: nobody waits for it to
+    /// be ready, however much there is to fold.
+    fn keep_house(&mut self) -> Result<(), SpoolError> {
+        if self.hands.number != 0 || Instant::now() < self.housekeeping_at {
+            return Ok(());
+        }
+        let (yard, stage) = (&self.hands.yard, self.hands.post.name);
+        let mut swept = 0;
+        if self.fold_next == 0 {
+            swept = yard.sweep(stage, limits_of(&self.settings).tmp_age)?;
+        }
+        let age = self.settings.keep_receipts.0;
+        let signs = self.worker.signs();
+        let folded = ecluse_spool::fold_shard(yard, stage, self.fold_next, age, signs)?;
+        if folded + swept > 0 {
+            tracing::info!(folded, swept, "kept house");
+        }
+        let mut wait = BETWEEN_PIECES;
+        // There may be more of it.
+        if folded == 0 {
+            self.fold_next = self.fold_next.wrapping_add(1);
+            if self.fold_next == 0 {
+                wait = HOUSEKEEPING;
             }
         }
+        self.housekeeping_at = Instant::now() + wait;
         Ok(())
     }
 

@@ -356,7 +356,7 @@ fn a_link_in_the_way_of_a_parcel_is_gone_around() {
     let (code, said) = root.run(RELAY, &["--once"]);
     assert_eq!(code, 65, "{said}");
     let held = root.list("relay", "held");
-    assert_eq!(held, ["bad~1", "bad~2"], "beside it");
+    assert_eq!(held, ["bad.why.json", "bad~1", "bad~2"], "beside it");
     assert_eq!(root.why("relay", "bad"), "bad asks to be held");
     let held = root.list("sink", "held");
     let expected = ["later~0", "taken~0"];

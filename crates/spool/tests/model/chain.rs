@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ecluse_spool::{
-    FileEntry, Fs, Host, Limits, Manifest, NewParcel, Outbox, Parcel, ParcelId, Result, SpoolError,
-    Verdict, Work, Worker, Yard, digest,
+    FileEntry, Fs, Host, Limits, Manifest, NewParcel, Outbox, Parcel, ParcelId, Result, Signs,
+    SpoolError, Verdict, Work, Worker, Yard, digest, fold_shard,
 };
 
 use super::disk::{Dice, Disk};
@@ -79,6 +79,8 @@ pub(crate) struct Scenario {
     pub(crate) apart: Option<&'static str>,
     /// Begin without any directory.
     pub(crate) bare: bool,
+    /// Receipts are folded into the ledger as soon as may be, the dead not yet settled.
+    pub(crate) folds: bool,
     /// What has arrived in the end.
     pub(crate) ends: Vec<End>,
     /// The receipts that have to be there: stage and name.
@@ -126,6 +128,7 @@ impl Scenario {
             drops: Vec::new(),
             apart: None,
             bare: false,
+            folds: false,
             ends: Vec::new(),
             receipts: Vec::new(),
             held: Vec::new(),
@@ -229,6 +232,22 @@ impl Scenario {
                 vec![stage("one", Job::Gather, &["end"])],
                 &[("a", "alpha"), ("b", "beta")],
             )
+        }
+    }
+
+    /// Two parcels become one, and every receipt goes into the ledger.
+    pub(crate) fn gather_and_fold() -> Self {
+        Self {
+            folds: true,
+            ..Self::gather()
+        }
+    }
+
+    /// Files change on the way, and every receipt goes into the ledger.
+    pub(crate) fn attach_and_fold() -> Self {
+        Self {
+            folds: true,
+            ..Self::attach()
         }
     }
 
@@ -417,6 +436,7 @@ impl<'scenario> Life<'scenario> {
             })?;
             workers.extend(worker.map(|worker| (stage, worker)));
         }
+        self.attempt(Self::fold)?;
         for (_, worker) in &mut workers {
             self.attempt_with(worker, |worker| worker.recover().map(|_| ()))?;
         }
@@ -424,12 +444,14 @@ impl<'scenario> Life<'scenario> {
         let mut rounds = 0;
         while self.round(&mut workers)? {
             rounds += 1;
+            self.attempt(Self::fold)?;
             // A rival that finds its batch committed and not yet handed over tries again and again.
             if rounds > 50 && self.temper == Temper::Fenceable {
                 break;
             }
             assert!(rounds < 500, "{} never comes to rest", scenario.name);
         }
+        self.attempt(Self::fold)?;
         for (_, worker) in workers {
             let id = worker.id().to_string();
             if matches!(worker.check_fence(), Err(SpoolError::Fenced { .. })) {
@@ -441,6 +463,20 @@ impl<'scenario> Life<'scenario> {
             self.closed.insert(id, calls..self.process.calls());
             if self.temper == Temper::Strict {
                 closed?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Folds all receipts, however young.
+    fn fold(&self) -> Result<()> {
+        for stage in self.scenario.stages.iter().filter(|_| self.scenario.folds) {
+            let receipts = self.yard.stage(stage.name).receipts();
+            let shards = self.process.disk().list(&receipts).unwrap_or_default();
+            for (shard, _) in shards {
+                let shard = u8::from_str_radix(shard.to_str().unwrap(), 16).unwrap();
+                let signs = Signs::default();
+                fold_shard(&self.yard, stage.name, shard, Duration::ZERO, &signs)?;
             }
         }
         Ok(())

@@ -277,6 +277,15 @@ impl Disk {
         }
     }
 
+    /// Cuts a file off.
+    pub(crate) fn truncate(&mut self, path: &Path, length: u64) -> io::Result<()> {
+        let inode = self.look(path)?;
+        if let Some(Node::File { bytes, .. }) = self.nodes.get_mut(&inode) {
+            Arc::make_mut(bytes).truncate(length as usize);
+        }
+        Ok(())
+    }
+
     /// Moves a file's time forward.
     pub(crate) fn touch(&mut self, path: &Path) -> io::Result<()> {
         let inode = self.look(path)?;

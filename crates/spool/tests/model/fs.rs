@@ -234,6 +234,10 @@ impl Fs for Process {
         }))
     }
 
+    fn truncate(&self, path: &Path, bytes: u64) -> io::Result<()> {
+        self.enter("truncate", path, Changes)?.truncate(path, bytes)
+    }
+
     fn open(&self, path: &Path) -> io::Result<Box<dyn Source>> {
         let bytes = self.enter("open", path, Reads)?.bytes(path)?;
         Ok(Box::new(Cursor::new(bytes.to_vec())))

@@ -8,11 +8,14 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ecluse_spool::{Fate, Filed, MANIFEST, Manifest, Receipt, TROUBLE, Trouble, parse_sheet};
+use ecluse_spool::{
+    Fate, Filed, MANIFEST, Manifest, ParcelId, Receipt, TROUBLE, Trouble, parse_sheet,
+};
 use sha2::{Digest, Sha256};
 
-use super::chain::{End, Job, Scenario, WORK};
+use super::chain::{End, Job, Scenario, WORK, yard};
 use super::disk::{Disk, Inode, Thing};
+use super::fs::Process;
 
 /// Returns everything that is wrong with a disk on which a scenario has come to rest.
 pub(crate) fn judge(disk: &Disk, scenario: &Scenario) -> Vec<String> {
@@ -28,7 +31,7 @@ pub(crate) fn judge(disk: &Disk, scenario: &Scenario) -> Vec<String> {
             names.insert(name.to_string_lossy().into_owned());
         }
     }
-    let receipts = case.receipts(scenario);
+    let receipts = case.receipts(disk, scenario);
     let made = case.chain(disk, scenario, &receipts);
     for stage in scenario.stage_names() {
         case.is_empty(stage, "claim");
@@ -138,8 +141,8 @@ impl Case {
     }
 
     /// Reads all receipts: exactly the expected ones, each with a line of its own.
-    fn receipts(&mut self, scenario: &Scenario) -> Receipts {
-        let mut receipts = Receipts::new();
+    fn receipts(&mut self, disk: &Disk, scenario: &Scenario) -> Receipts {
+        let mut receipts = self.folded(disk, scenario);
         for stage in scenario.stage_names() {
             let dir = Path::new(WORK).join(stage).join("receipts");
             for shard in self.names(&dir) {
@@ -166,6 +169,36 @@ impl Case {
         }
         for (stage, name) in found.difference(&expected) {
             self.complain(format!("receipt {name} of {stage} was not to be"));
+        }
+        receipts
+    }
+
+    /// Reads the ledgers: each name there stands for one receipt that can be found.
+    fn folded(&mut self, disk: &Disk, scenario: &Scenario) -> Receipts {
+        let mut receipts = Receipts::new();
+        let yard = yard(&Process::new(disk.clone()), "judge");
+        for stage in scenario.stage_names() {
+            let dir = Path::new(WORK).join(stage).join("ledger");
+            for file in self.names(&dir) {
+                if !file.ends_with(".index") {
+                    continue;
+                }
+                let index = self.bytes(&dir.join(&file)).unwrap_or_default();
+                for line in String::from_utf8_lossy(&index).lines() {
+                    let name = line.split('\t').next().unwrap_or_default().to_owned();
+                    let id = ParcelId::new(&name).unwrap();
+                    let key = (stage.to_owned(), name);
+                    match yard.receipt(stage, &id) {
+                        Ok(Some(filed)) if !receipts.contains_key(&key) => {
+                            receipts.insert(key, filed);
+                        }
+                        other => self.complain(format!("{key:?} in the ledger: {other:?}")),
+                    }
+                }
+            }
+        }
+        if scenario.folds && receipts.is_empty() {
+            self.complain("nothing was folded".into());
         }
         receipts
     }

@@ -21,6 +21,8 @@ pub(crate) struct Checkpoint {
     pub(crate) rejected: BTreeMap<String, u64>,
     /// When the job was begun, in milliseconds since 1970.
     pub(crate) begun: u64,
+    /// When this was written, by the job's own clock, in milliseconds since 1970.
+    pub(crate) at: u64,
     /// Milliseconds of work on it.
     pub(crate) busy: u64,
     /// URLs that count against the job's budget: prerequisites do not.

@@ -100,6 +100,7 @@ pub(crate) struct Engine<'a> {
     warcs: Warcs,
     logs: Logs,
     paces: Paces,
+    clock: JobClock,
     packer: Packer,
     pool: Pool,
     pool_order: Arc<PoolOrder>,
@@ -137,6 +138,24 @@ pub(crate) struct Engine<'a> {
     is_changed: bool,
 }
 
+/// The time by which the frontier lets queues and groups rest: that of the wall, but never before what the job was told
+/// last. A wall clock set back between two runs would let everything rest until it has caught up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct JobClock {
+    ahead: u64,
+}
+
+impl JobClock {
+    fn after(told: u64, now: u64) -> Self {
+        let ahead = told.saturating_sub(now);
+        Self { ahead }
+    }
+
+    pub(crate) fn now(self) -> Millis {
+        Millis(now().0.saturating_add(self.ahead))
+    }
+}
+
 impl<'a> Engine<'a> {
     /// Opens everything of a job. Must be called inside the runtime.
     ///
@@ -154,10 +173,11 @@ impl<'a> Engine<'a> {
                 ..Checkpoint::default()
             },
         };
+        let clock = JobClock::after(checkpoint.at, now().0);
         set_groups(&order, &mut frontier).map_err(blame)?;
         let (paces, rests) = Paces::open(&job.dir.paces())?;
         for rest in &rests {
-            let held = frontier.hold_group(Millis(now().0), &rest.group, Millis(rest.until));
+            let held = frontier.hold_group(clock.now(), &rest.group, Millis(rest.until));
             held.map_err(blame)?;
         }
         let led_to = led_to(&frontier)?;
@@ -192,6 +212,7 @@ impl<'a> Engine<'a> {
             warcs,
             logs,
             paces,
+            clock,
             events,
             sender,
             checkpoint,
@@ -311,7 +332,7 @@ impl<'a> Engine<'a> {
             if self.is_budget_handed_out() {
                 break;
             }
-            let at = Millis(now().0);
+            let at = self.clock.now();
             match self.frontier.next(at).map_err(blame)? {
                 Next::Fetch(item) if self.drop_rejected(&item)? => {
                     dropped += 1;
@@ -528,5 +549,21 @@ pub(crate) fn blame(error: FrontierError) -> Failure {
         FrontierError::Locked { .. } => Failure::defer(error),
         FrontierError::Damaged { .. } => Failure::hold(error),
         other => Failure::halt(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_never_goes_back_in_time() {
+        let hours = 2 * 3_600_000;
+        let wall = now().0;
+        // The wall clock was set back since the job was left; or it was not.
+        let back = JobClock::after(wall + hours, wall).now().0;
+        assert!((wall + hours..wall + hours + 60_000).contains(&back));
+        let forth = JobClock::after(wall - hours, wall).now().0;
+        assert!((wall..wall + 60_000).contains(&forth));
     }
 }

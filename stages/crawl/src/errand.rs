@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::ControlFlow;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ecluse_frontier::Item;
@@ -74,16 +74,21 @@ pub(crate) struct Errand {
     pub(crate) result: Result,
 }
 
-/// The time as the wall clock has it.
+/// The wall clock is read once in a process; from then on the monotonic clock counts. A wall clock that is set, back or
+/// forth, neither stalls a crawl nor makes it impatient.
+static STARTED: LazyLock<(SystemTime, Instant)> =
+    LazyLock::new(|| (SystemTime::now(), Instant::now()));
+
+/// The time.
+pub(crate) fn wall() -> SystemTime {
+    let (wall, instant) = *STARTED;
+    wall + instant.elapsed()
+}
+
+/// The time in milliseconds since 1970.
 pub(crate) fn now() -> Moment {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    Moment(
-        since
-            .unwrap_or_default()
-            .as_millis()
-            .try_into()
-            .unwrap_or(u64::MAX),
-    )
+    let since = wall().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Moment(since.as_millis().try_into().unwrap_or(u64::MAX))
 }
 
 /// Makes the resolver that an order asks for.
@@ -227,7 +232,7 @@ async fn resolve(
         ]);
     }
     let resolver = Rc::clone(&shared.resolver.borrow());
-    let (resolved, source) = resolver.resolve(host, SystemTime::now()).await?;
+    let (resolved, source) = resolver.resolve(host, wall()).await?;
     if source == AnswerSource::Asked {
         errand.dns = Some(Arc::clone(&resolved));
     }
@@ -322,7 +327,7 @@ fn request(
         Some(query) => format!("{}?{query}", url.path()),
         None => url.path().to_owned(),
     };
-    let at = SystemTime::now();
+    let at = wall();
     let mut request = Request::get(authority, &target, addresses, at)
         .with("User-Agent", shared.user_agent.borrow().as_bytes())
         .with("Accept", "*/*");

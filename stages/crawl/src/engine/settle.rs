@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use ecluse_extract::Hop;
-use ecluse_frontier::{Added, Disposition, Finished, Item, Millis, NoteKind, Outcome, Precedence};
+use ecluse_frontier::{Added, Disposition, Finished, Item, NoteKind, Outcome, Precedence};
 use ecluse_http::{Place, Shape};
 use ecluse_report::{Fetched, HostTally, Kept, Moment, SeedTally, UriError};
 use ecluse_scope::{Answer, Reach, RobotsPolicy, Seed};
@@ -131,7 +131,7 @@ impl Engine<'_> {
     /// Puts a URL back as if it had never been handed out.
     fn put_back(&mut self, item: &Item, after: Duration) -> Result<(), Failure> {
         self.in_flight -= 1;
-        let at = Millis(now().0);
+        let at = self.clock.now();
         let outcome = Outcome::put_back(after);
         self.frontier.finish(at, item.id, &outcome).map_err(blame)?;
         Ok(())
@@ -228,7 +228,7 @@ impl Engine<'_> {
         let at = now();
         let finished = self
             .frontier
-            .finish(Millis(at.0), item.id, &outcome)
+            .finish(self.clock.now(), item.id, &outcome)
             .map_err(blame)?;
         if missed.took.is_some() {
             self.note_rest(item)?;
@@ -415,7 +415,7 @@ impl Engine<'_> {
             overloaded,
             disposition,
         };
-        let at = Millis(now().0);
+        let at = self.clock.now();
         let finished = self.frontier.finish(at, capture.item.id, &outcome);
         let finished = finished.map_err(blame)?;
         self.note_rest(&capture.item)?;

@@ -155,6 +155,7 @@ impl Engine<'_> {
         self.checkpoint.warc.clone_from(&self.warcs.state);
         self.checkpoint.rejected.clone_from(&self.sieve.rejected);
         self.checkpoint.busy = millis(self.busy());
+        self.checkpoint.at = self.clock.now().0;
         let bytes = serde_json::to_vec(&self.checkpoint)
             .map_err(|error| Failure::halt(format!("cannot write a checkpoint: {error}")))?;
         commit(&mut self.frontier, &bytes).map_err(blame)?;
@@ -371,7 +372,7 @@ impl Engine<'_> {
             retired_urls: counts.retired_urls,
             urls_per_second: self.rates.urls_per_second(),
             bytes_per_second: self.rates.bytes_per_second(),
-            slowest: self.slowest(Millis(at.0)),
+            slowest: self.slowest(self.clock.now()),
             last_url: self.last_url.clone(),
         }
     }

@@ -7,9 +7,12 @@ use ecluse_crawl::Crawl;
 use ecluse_spool::{Blocked, Gift, Place, State};
 use ecluse_stage::{Exit, Stage, say_blocked};
 
+use serde_json::{Value, json};
+
 use crate::audit::{self, Line};
 use crate::cli::{Choice, GiveOptions, StageChoice};
 use crate::desk::{Desk, Trouble};
+use crate::show;
 
 /// What is done to parcels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,13 +79,14 @@ pub(crate) fn each(desk: &Desk, deed: Deed, choice: &Choice) -> Result<ExitCode,
     let mut exit = Exit::Done;
     for place in &places {
         if choice.act.dry_run {
-            desk.say(&format!(
+            let line = format!(
                 "would {} {} ({} in {})",
                 deed.verb(),
                 place.parcel,
                 place.state.word(),
                 place.stage
-            ))?;
+            );
+            desk.tell(&line, told(deed, place, "dry run"))?;
             continue;
         }
         let result = carry_out(desk, deed, place, choice.act.why.as_deref());
@@ -101,14 +105,24 @@ pub(crate) fn each(desk: &Desk, deed: Deed, choice: &Choice) -> Result<ExitCode,
             },
         )?;
         match result {
-            Ok(()) => desk.say(&format!("{} {}", place.parcel, deed.done(place)))?,
+            Ok(()) => {
+                let line = format!("{} {}", place.parcel, deed.done(place));
+                desk.tell(&line, told(deed, place, &outcome))?;
+            }
             Err(trouble) => {
+                if desk.json {
+                    desk.tell("", told(deed, place, &outcome))?;
+                }
                 exit = trouble.exit;
                 let _ = trouble.tell();
             }
         }
     }
     Ok(exit.into())
+}
+
+fn told(deed: Deed, place: &Place, outcome: &str) -> Value {
+    json!({ "verb": deed.verb(), "stage": place.stage, "parcel": place.parcel, "outcome": outcome })
 }
 
 fn carry_out(desk: &Desk, deed: Deed, place: &Place, why: Option<&str>) -> Result<(), Trouble> {
@@ -125,6 +139,16 @@ fn carry_out(desk: &Desk, deed: Deed, place: &Place, why: Option<&str>) -> Resul
 fn chosen(desk: &Desk, deed: Deed, choice: &Choice) -> Result<Vec<Place>, Trouble> {
     let mut chosen = Vec::new();
     for word in &choice.parcels {
+        if let Ok(number) = word.parse()
+            && let need = desk.numbered(number)?
+            && need.count > 1
+        {
+            return Err(Trouble::usage(format!(
+                "number {number} stands for {} parcels; for all of them: {}",
+                need.count,
+                need.command_for(number)
+            )));
+        }
         let places = desk.places(word)?;
         let names: std::collections::BTreeSet<_> = places.iter().map(|p| &p.parcel).collect();
         if names.len() > 1 {
@@ -171,7 +195,7 @@ fn chosen(desk: &Desk, deed: Deed, choice: &Choice) -> Result<Vec<Place>, Troubl
                 reason
                     .iter()
                     .chain(&trouble)
-                    .any(|reason| reason.contains(part))
+                    .any(|reason| show::one_line(reason).contains(part) || reason.contains(part))
             });
             if fits {
                 chosen.push(place);
@@ -203,7 +227,11 @@ pub(crate) fn give(desk: &Desk, options: &GiveOptions) -> Result<ExitCode, Troub
             continue;
         }
         if options.act.dry_run {
-            desk.say(&format!("would give {shown} to {}", options.stage))?;
+            let line = format!("would give {shown} to {}", options.stage);
+            desk.tell(
+                &line,
+                json!({ "file": shown, "stage": options.stage, "outcome": "dry run" }),
+            )?;
             continue;
         }
         match desk.yard.give(&options.stage, file, &gift) {
@@ -223,10 +251,15 @@ pub(crate) fn give(desk: &Desk, options: &GiveOptions) -> Result<ExitCode, Troub
                 } else {
                     ""
                 };
-                desk.say(&format!(
-                    "{shown} waits in {} as {id}{again}",
-                    options.stage
-                ))?;
+                let line = format!("{shown} waits in {} as {id}{again}", options.stage);
+                let value = json!({
+                    "file": shown,
+                    "stage": options.stage,
+                    "parcel": id,
+                    "outcome": "done",
+                    "finished_before": !again.is_empty(),
+                });
+                desk.tell(&line, value)?;
             }
             Err(error) => {
                 let trouble = Trouble::from(error);
@@ -256,7 +289,8 @@ fn must_be_plain(file: &Path) -> Result<(), Trouble> {
 pub(crate) fn pause(desk: &Desk, options: &StageChoice) -> Result<ExitCode, Trouble> {
     for stage in stages_of(desk, &options.stage)? {
         if options.act.dry_run {
-            desk.say(&format!("would pause {stage}"))?;
+            let value = json!({ "stage": stage, "outcome": "dry run" });
+            desk.tell(&format!("would pause {stage}"), value)?;
             continue;
         }
         let why = options.act.why.as_deref().unwrap_or("by hand");
@@ -271,9 +305,8 @@ pub(crate) fn pause(desk: &Desk, options: &StageChoice) -> Result<ExitCode, Trou
             true => "running jobs pause too",
             false => "what is in hand is finished",
         };
-        desk.say(&format!(
-            "{stage} is paused: {in_hand}, nothing new is taken{before}"
-        ))?;
+        let line = format!("{stage} is paused: {in_hand}, nothing new is taken{before}");
+        desk.tell(&line, json!({ "stage": stage, "paused": true }))?;
     }
     Ok(Exit::Done.into())
 }
@@ -281,14 +314,17 @@ pub(crate) fn pause(desk: &Desk, options: &StageChoice) -> Result<ExitCode, Trou
 pub(crate) fn resume(desk: &Desk, options: &StageChoice) -> Result<ExitCode, Trouble> {
     for stage in stages_of(desk, &options.stage)? {
         if options.act.dry_run {
-            desk.say(&format!("would resume {stage}"))?;
+            let value = json!({ "stage": stage, "outcome": "dry run" });
+            desk.tell(&format!("would resume {stage}"), value)?;
             continue;
         }
         if desk.yard.resume(&stage)? {
             note(desk, "resume", &stage, options)?;
-            desk.say(&format!("{stage} takes work again"))?;
+            let value = json!({ "stage": stage, "paused": false });
+            desk.tell(&format!("{stage} takes work again"), value)?;
         } else {
-            desk.say(&format!("{stage} was not paused"))?;
+            let value = json!({ "stage": stage, "paused": false, "was_paused": false });
+            desk.tell(&format!("{stage} was not paused"), value)?;
         }
     }
     Ok(Exit::Done.into())

@@ -61,7 +61,7 @@ pub(crate) enum Verb {
     Run(RunOptions),
     /// Shows each stage on one screen, then what needs you
     #[command(
-        after_help = "Examples:\n  ecluse status                 one screen\n  ecluse status --watch         the same, drawn again every two seconds\n  ecluse status --brief         one line, for motd\n  ecluse status --json | jq .needs-you"
+        after_help = "Examples:\n  ecluse status                 one screen\n  ecluse status --watch         the same, drawn again every two seconds; q leaves it\n  ecluse status --brief         one line, for motd\n  ecluse status --json | jq .needs_you"
     )]
     Status(StatusOptions),
     /// Tells the life of one parcel, or with --job why a URL was fetched or not
@@ -167,6 +167,20 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
+}
+
+impl Verb {
+    /// Returns the name of a verb that makes text for others to read, and has nothing to say in JSON.
+    pub(crate) fn without_json(&self) -> Option<&'static str> {
+        match self {
+            Verb::Completions { .. } => Some("completions"),
+            Verb::Man { .. } => Some("man"),
+            Verb::Init => Some("init"),
+            Verb::Units(_) => Some("units"),
+            Verb::Config => Some("config"),
+            _ => None,
+        }
+    }
 }
 
 const HARVEST_HELP: &str =
@@ -323,7 +337,7 @@ pub(crate) struct RunOptions {
 pub(crate) struct StatusOptions {
     /// One stage alone
     pub(crate) stage: Option<String>,
-    /// Draws again every two seconds
+    /// Draws again every two seconds, until q or Ctrl-C
     #[arg(long, conflicts_with_all = ["brief", "json"])]
     pub(crate) watch: bool,
     /// One line

@@ -1,5 +1,6 @@
 //! What every verb works at: the settings, the yard, the stages, and the way things are told.
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -9,10 +10,10 @@ use ecluse_config::Pipeline;
 use ecluse_spool::{ParcelId, Place, SpoolError, Yard, safe_file_name};
 use ecluse_stage::{Entry, Exit, Failure};
 use ecluse_telemetry::printable;
+use serde_json::Value;
 
 use crate::cli::Cli;
 use crate::show;
-use crate::survey::Need;
 
 /// What a verb works at.
 pub(crate) struct Desk {
@@ -25,6 +26,8 @@ pub(crate) struct Desk {
     pub(crate) quiet: bool,
     pub(crate) log: Option<String>,
     pub(crate) color: bool,
+    /// What was done, for an answer as JSON.
+    told: RefCell<Vec<Value>>,
     program: String,
 }
 
@@ -99,6 +102,7 @@ impl Desk {
             quiet: cli.quiet,
             log: cli.log.clone(),
             color: io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+            told: RefCell::default(),
             program: program(),
         })
     }
@@ -116,11 +120,30 @@ impl Desk {
         self.print(&format!("{}\n", printable(line.as_bytes())))
     }
 
+    /// Tells what was done to one thing: in words, or as a value of the answer that is shown at the end.
+    pub(crate) fn tell(&self, line: &str, value: Value) -> Result<(), Trouble> {
+        if self.json {
+            self.told.borrow_mut().push(value);
+            return Ok(());
+        }
+        self.say(line)
+    }
+
+    /// Shows as JSON what was told.
+    pub(crate) fn show_told(&self) -> Result<(), Trouble> {
+        let told = self.told.take();
+        match told.is_empty() {
+            true => Ok(()),
+            false => self.print_json(serde_json::json!({ "done": told })),
+        }
+    }
+
     /// Shows a value as JSON.
-    pub(crate) fn print_json(&self, mut value: serde_json::Value) -> Result<(), Trouble> {
+    pub(crate) fn print_json(&self, mut value: Value) -> Result<(), Trouble> {
         if let Some(object) = value.as_object_mut() {
             object.insert("schema".into(), 1.into());
         }
+        let value = underscored(value);
         let text = serde_json::to_string_pretty(&value).map_err(io::Error::from)?;
         self.print(&format!("{text}\n"))
     }
@@ -180,11 +203,17 @@ impl Desk {
 
     /// Finds the parcels that a word of an operator means: a number, a name or its beginning.
     pub(crate) fn places(&self, word: &str) -> Result<Vec<Place>, Trouble> {
-        let word = match word.parse::<usize>() {
-            Ok(number) => self.numbered(number)?,
-            Err(_) => word.to_owned(),
+        let Ok(number) = word.parse::<usize>() else {
+            return self.named(word);
         };
-        self.named(&word)
+        let need = self.numbered(number)?;
+        let Some(parcel) = need.parcel else {
+            return Err(Trouble::usage(format!(
+                "number {number} is about stage {}, not about a parcel: {}",
+                need.stage, need.command
+            )));
+        };
+        self.named(&parcel)
     }
 
     /// Finds the parcels whose name is this, or begins so.
@@ -219,24 +248,17 @@ impl Desk {
         }
         Ok(places)
     }
+}
 
-    /// Returns the parcel of a line of NEEDS YOU, as it was last shown.
-    pub(crate) fn numbered(&self, number: usize) -> Result<String, Trouble> {
-        let shown = std::fs::read(self.root.join(Need::SHOWN)).unwrap_or_default();
-        let needs: Vec<Need> = serde_json::from_slice(&shown).unwrap_or_default();
-        match number.checked_sub(1).and_then(|at| needs.get(at)) {
-            Some(Need {
-                parcel: Some(parcel),
-                ..
-            }) => Ok(parcel.clone()),
-            Some(need) => Err(Trouble::usage(format!(
-                "number {number} is about stage {}, not about a parcel: {}",
-                need.stage, need.command
-            ))),
-            None => Err(Trouble::usage(format!(
-                "no number {number}: `ecluse status` shows the numbers"
-            ))),
-        }
+/// Returns a value whose keys have underscores, as `jq .needs_you` wants them. On disk keys have hyphens, as settings do.
+pub(crate) fn underscored(value: Value) -> Value {
+    match value {
+        Value::Object(object) => object
+            .into_iter()
+            .map(|(key, value)| (key.replace('-', "_"), underscored(value)))
+            .collect(),
+        Value::Array(values) => values.into_iter().map(underscored).collect(),
+        other => other,
     }
 }
 
@@ -275,6 +297,15 @@ fn program() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_have_underscores_and_values_stay() {
+        let value = serde_json::json!({"needs-you": [{"a-b": "c-d"}], "x": 1});
+        assert_eq!(
+            underscored(value),
+            serde_json::json!({"needs_you": [{"a_b": "c-d"}], "x": 1})
+        );
+    }
 
     #[test]
     fn nothing_and_a_url_name_no_parcel() {

@@ -22,7 +22,7 @@ use ecluse_stage::{
 };
 
 use crate::cli::HarvestOptions;
-use crate::desk::{Desk, Trouble};
+use crate::desk::{Desk, Trouble, underscored};
 use crate::paint::Paint;
 
 use self::display::Display;
@@ -187,7 +187,8 @@ fn entries(desk: &Desk) -> Result<Vec<Entry>, Trouble> {
 /// Keeps the report beside the job's own: with it the harvest is done, and the same command begins another.
 fn keep(desk: &Desk, errand: &Errand, report: &Report) -> Result<(), Trouble> {
     let path = errand.dir(desk)?.join(REPORT);
-    let text = serde_json::to_vec_pretty(report).map_err(std::io::Error::from)?;
+    let value = serde_json::to_value(report).map_err(std::io::Error::from)?;
+    let text = serde_json::to_vec_pretty(&underscored(value)).map_err(std::io::Error::from)?;
     std::fs::write(&path, text).map_err(|error| {
         let line = format!("cannot write {}: {error}", path.display());
         Trouble::new(Exit::Machine, line)

@@ -4,7 +4,7 @@ use ecluse_manifest::{ArchiveHealth, CopyKind, CopyRow, Manifest, ManifestError}
 use serde::Serialize;
 
 use crate::desk::Desk;
-use crate::survey::Need;
+use crate::needs::Need;
 
 /// The archive's files at one moment.
 #[derive(Debug, Default, Serialize)]
@@ -44,15 +44,14 @@ impl Holdings {
     pub(crate) fn needs(&self, desk: &Desk) -> Vec<Need> {
         let mut needs = Vec::new();
         if let Some(frozen) = &self.health.frozen {
-            needs.push(Need {
-                stage: "delete".into(),
-                parcel: None,
-                what: format!("nothing is removed since {}: {}", frozen.since, frozen.why),
-                command: match self.health.bad {
+            needs.push(Need::of_stage(
+                "delete",
+                format!("nothing is removed since {}: {}", frozen.since, frozen.why),
+                match self.health.bad {
                     0 => desk.command("verify --release --why \"…\""),
                     _ => "it is lifted when every bad copy is mended".into(),
                 },
-            });
+            ));
         }
         needs.extend(self.need(desk, self.health.bad, "bad", CopyRow::is_bad));
         let unread = |copy: &CopyRow| !copy.is_bad();
@@ -95,12 +94,7 @@ impl Holdings {
             "bad" => desk.command(&command),
             _ => format!("mount its disk, or {}", desk.command(&command)),
         };
-        Some(Need {
-            stage: stage.to_owned(),
-            parcel: None,
-            what,
-            command,
-        })
+        Some(Need::of_stage(stage, what, command))
     }
 
     /// Returns the line of `status` that tells of damaged files; nothing where there are none.

@@ -30,7 +30,8 @@ pub(crate) fn job(desk: &Desk, verb: &JobVerb) -> Result<ExitCode, Trouble> {
         return Err(Trouble::usage(format!("job {job} is finished")));
     }
     if choice.act.dry_run {
-        desk.say(&format!("would {word} job {job}"))?;
+        let value = serde_json::json!({ "job": job, "verb": word, "outcome": "dry run" });
+        desk.tell(&format!("would {word} job {job}"), value)?;
         return Ok(Exit::Done.into());
     }
     let done = match verb {
@@ -52,7 +53,8 @@ pub(crate) fn job(desk: &Desk, verb: &JobVerb) -> Result<ExitCode, Trouble> {
             outcome: "done",
         },
     )?;
-    desk.say(&format!("job {job} {said}"))?;
+    let value = serde_json::json!({ "job": job, "verb": word, "outcome": "done" });
+    desk.tell(&format!("job {job} {said}"), value)?;
     Ok(Exit::Done.into())
 }
 

@@ -15,9 +15,9 @@ use serde::Serialize;
 
 use crate::cli::JobsOptions;
 use crate::desk::{Desk, Trouble};
+use crate::needs::Need;
 use crate::paint::Paint;
 use crate::show;
-use crate::survey::Need;
 
 /// A job that has not been heard of for so long, and has no worker, is stopped.
 const SILENT: Duration = Duration::from_secs(30);
@@ -349,15 +349,15 @@ impl Desk {
             let why = job.status.why.as_deref().unwrap_or("it does not say why");
             let by = why.strip_prefix("paused ").map(|by| format!(" {by}"));
             let by = by.unwrap_or_else(|| format!(": {why}"));
-            Need {
-                stage: Crawl::NAME.to_owned(),
-                parcel: None,
-                what: format!("job {} is paused{by}", job.name),
-                command: match told(&job.dir, PAUSE_FILE) {
-                    Some(_) => self.command(&format!("job resume {}", show::word(&job.name))),
-                    None => "make room; it goes on by itself".to_owned(),
-                },
-            }
+            let command = match told(&job.dir, PAUSE_FILE) {
+                Some(_) => self.command(&format!("job resume {}", show::word(&job.name))),
+                None => "make room; it goes on by itself".to_owned(),
+            };
+            Need::of_stage(
+                Crawl::NAME,
+                format!("job {} is paused{by}", job.name),
+                command,
+            )
         };
         Ok(paused.map(need).collect())
     }

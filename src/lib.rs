@@ -19,6 +19,8 @@ mod job;
 mod jobs;
 mod life;
 mod lookup;
+mod needs;
+mod numbers;
 mod paint;
 mod processes;
 mod repair;
@@ -62,6 +64,12 @@ pub fn main(stages: &'static [Entry]) -> ExitCode {
             return exit.into();
         }
     };
+    if cli.json
+        && let Some(verb) = cli.verb.without_json()
+    {
+        let line = format!("--json: `ecluse {verb}` has no answer in JSON");
+        return Trouble::usage(line).tell();
+    }
     let result = match &cli.verb {
         Verb::Completions { shell } => {
             clap_complete::generate(
@@ -75,7 +83,11 @@ pub fn main(stages: &'static [Entry]) -> ExitCode {
         Verb::Man { out } => init::man(out.as_deref()),
         Verb::Init => init::init(&cli),
         Verb::Check { offline } => check::check(Desk::open(&cli, stages), *offline, cli.json),
-        verb => Desk::open(&cli, stages).and_then(|desk| dispatch(&desk, verb)),
+        verb => Desk::open(&cli, stages).and_then(|desk| {
+            let exit = dispatch(&desk, verb)?;
+            desk.show_told()?;
+            Ok(exit)
+        }),
     };
     result.unwrap_or_else(|trouble: Trouble| trouble.tell())
 }

@@ -72,6 +72,45 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     format!("{kept}…")
 }
 
+/// Returns a text in one line, with single spaces.
+pub(crate) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Breaks a text into lines of a width, at spaces where there are any; the last of too many ends with an ellipsis.
+pub(crate) fn wrap(text: &str, width: usize, most: usize) -> Vec<String> {
+    let width = width.max(1);
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let mut word = word;
+        loop {
+            let line = lines.last_mut().expect("there is always a line");
+            let used = line.chars().count();
+            let space = usize::from(used > 0);
+            let length = word.chars().count();
+            if used + space + length <= width {
+                line.push_str(if space > 0 { " " } else { "" });
+                line.push_str(word);
+                break;
+            }
+            if used == 0 {
+                let at = word
+                    .char_indices()
+                    .nth(width)
+                    .map_or(word.len(), |(at, _)| at);
+                line.push_str(&word[..at]);
+                word = &word[at..];
+            }
+            lines.push(String::new());
+        }
+    }
+    if lines.len() > most {
+        let rest = lines.split_off(most.saturating_sub(1)).join(" ");
+        lines.push(cut(&rest, width));
+    }
+    lines
+}
+
 /// Returns a word as a shell takes it, without a backslash: that is doubled wherever names from outside are shown.
 pub(crate) fn word(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/:.-_~+,=@%".contains(c);
@@ -104,6 +143,14 @@ mod tests {
         assert_eq!(bytes(1_500_000_000), "1.5 GB");
         assert_eq!(bytes(999_600), "1.0 MB");
         assert_eq!(cut("abcdef", 4), "abc…");
+    }
+
+    #[test]
+    fn a_text_is_broken_into_lines() {
+        assert_eq!(wrap("one two three", 7, 9), ["one two", "three"]);
+        assert_eq!(wrap("abcdefghij kl", 4, 9), ["abcd", "efgh", "ij", "kl"]);
+        assert_eq!(wrap("one two three four", 7, 2), ["one two", "three …"]);
+        assert_eq!(wrap("", 7, 2), [""]);
     }
 
     #[test]

@@ -8,13 +8,18 @@ use std::time::{Duration, Instant};
 
 use ecluse_stage::Exit;
 use ecluse_telemetry::printable;
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios};
 
 use crate::cli::StatusOptions;
 use crate::desk::{Desk, Trouble};
 use crate::jobs;
+use crate::needs::Need;
 use crate::paint::Paint;
 use crate::show;
-use crate::survey::{Condition, LISTED, Need, Survey};
+use crate::survey::{Condition, Survey};
+
+/// More needs than this are counted, not shown.
+const MOST_SHOWN: usize = 20;
 
 pub(crate) fn status(desk: &Desk, options: &StatusOptions) -> Result<ExitCode, Trouble> {
     desk.must_be_archive()?;
@@ -25,7 +30,6 @@ pub(crate) fn status(desk: &Desk, options: &StatusOptions) -> Result<ExitCode, T
         return watch(desk, options);
     }
     let survey = desk.survey(options.stage.as_deref())?;
-    remember(desk, &survey.needs_you);
     if desk.json {
         let value = serde_json::to_value(&survey).map_err(io::Error::from)?;
         desk.print_json(value)?;
@@ -47,7 +51,9 @@ fn watch(desk: &Desk, options: &StatusOptions) -> Result<ExitCode, Trouble> {
         // Lines that do not fit are cut by the terminal: wrapped, they would push the rest off the screen.
         desk.print("\x1b[?1049h\x1b[?25l\x1b[?7l")?;
     }
-    let result = draw_again(desk, options, &stop, terminal);
+    let keys = Keys::begin();
+    let result = draw_again(desk, options, &stop, terminal, &keys);
+    drop(keys);
     if terminal {
         desk.print("\x1b[?7h\x1b[?25h\x1b[?1049l")?;
     }
@@ -59,10 +65,10 @@ fn draw_again(
     options: &StatusOptions,
     stop: &AtomicBool,
     terminal: bool,
+    keys: &Keys,
 ) -> Result<(), Trouble> {
     while !stop.load(Ordering::Relaxed) {
         let survey = desk.survey(options.stage.as_deref())?;
-        remember(desk, &survey.needs_you);
         let height = rustix::termios::tcgetwinsize(io::stdout())
             .map_or(24, |size| usize::from(size.ws_row).max(10));
         let text = screen(desk, &survey, height);
@@ -75,20 +81,49 @@ fn draw_again(
         io::stdout().flush()?;
         let next = Instant::now() + Duration::from_secs(2);
         while Instant::now() < next && !stop.load(Ordering::Relaxed) {
-            std::thread::sleep(Duration::from_millis(50));
+            if keys.wait() == Some(b'q') {
+                return Ok(());
+            }
         }
     }
     Ok(())
 }
 
-/// Keeps what the numbers mean, so that `why 1` is about the line that was shown as 1.
-fn remember(desk: &Desk, needs: &[Need]) {
-    let path = desk.root.join(Need::SHOWN);
-    if let Ok(text) = serde_json::to_vec(needs)
-        && !std::fs::read(&path).is_ok_and(|old| old == text)
-    {
-        // Best effort: on a full or read-only disk the screen is still right.
-        let _ = std::fs::write(&path, text);
+/// The keys of a terminal, one by one and not shown; given back as they were.
+struct Keys {
+    before: Option<Termios>,
+}
+
+impl Keys {
+    fn begin() -> Self {
+        let before = rustix::termios::tcgetattr(io::stdin()).ok();
+        if let Some(before) = &before {
+            let mut single = before.clone();
+            single.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
+            // A read ends after a tenth of a second without a key.
+            single.special_codes[SpecialCodeIndex::VMIN] = 0;
+            single.special_codes[SpecialCodeIndex::VTIME] = 1;
+            let _ = rustix::termios::tcsetattr(io::stdin(), OptionalActions::Now, &single);
+        }
+        Self { before }
+    }
+
+    /// Waits a tenth of a second, or until a key is pressed.
+    fn wait(&self) -> Option<u8> {
+        let mut key = [0];
+        // Where nothing can be read, nothing is waited for either.
+        if self.before.is_none() || rustix::io::read(io::stdin(), &mut key).is_err() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Some(key[0]).filter(|key| *key != 0)
+    }
+}
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            let _ = rustix::termios::tcsetattr(io::stdin(), OptionalActions::Now, before);
+        }
     }
 }
 
@@ -174,7 +209,7 @@ fn screen(desk: &Desk, survey: &Survey, height: usize) -> String {
     text.push_str(&jobs::table(&survey.jobs, paint, width));
     text.push_str(&survey.holdings.damage_line(desk));
     let room = height.saturating_sub(text.lines().count() + 2);
-    needs(desk, &mut text, survey, &paint, room);
+    needs(desk, &mut text, survey, &paint, width, room);
     text
 }
 
@@ -227,29 +262,43 @@ fn head(desk: &Desk, survey: &Survey, paint: &Paint) -> String {
     format!("{}\n\n", paint.bold(&head.replace("    ", "  ")))
 }
 
-fn needs(desk: &Desk, text: &mut String, survey: &Survey, paint: &Paint, room: usize) {
+/// Adds what needs a person, as far as there is room: the reason first, then the name, then what to type.
+fn needs(
+    desk: &Desk,
+    text: &mut String,
+    survey: &Survey,
+    paint: &Paint,
+    width: usize,
+    room: usize,
+) {
     let all = survey.needs_you.len();
     if all == 0 {
         text.push_str("  Nothing needs you.\n");
         return;
     }
-    let more = if all >= LISTED { "+" } else { "" };
-    text.push_str(&paint.bold(&format!("  NEEDS YOU ({all}{more})\n")));
-    let shown = (room / 2).clamp(1, 20).min(all);
-    // On a screen that is drawn again a line must not wrap too often; printed once, the cause, which
-    // stands at the end of a reason, must not be cut off.
-    let longest = if room < 1000 { 200 } else { 600 };
-    for (at, need) in survey.needs_you.iter().take(shown).enumerate() {
-        let subject = need.parcel.as_deref().unwrap_or("");
-        let space = if subject.is_empty() { "" } else { " " };
-        let stage = show::cut(&need.stage, 10);
-        let line = format!("{stage:<10} {subject}{space}{}", need.what);
-        text.push_str(&format!(
-            "  {:>2}. {}\n",
-            at + 1,
-            show::cut(&printable(line.as_bytes()), longest)
-        ));
-        text.push_str(&paint.dim(&format!("      {}\n", printable(need.command.as_bytes()))));
+    text.push_str(&paint.bold(&format!("  NEEDS YOU ({all})\n")));
+    // On a screen that is drawn again one reason must not push the others off it.
+    let most = if room < 1000 { 3 } else { 8 };
+    let mut shown = 0;
+    let mut lines = 0;
+    for need in survey.needs_you.iter().take(MOST_SHOWN) {
+        let entry = entry(need, shown + 1, width, most);
+        lines += entry.len();
+        if lines > room {
+            break;
+        }
+        shown += 1;
+        for (at, (line, is_dim)) in entry.iter().enumerate() {
+            let number = match at {
+                0 => format!("  {shown:>2}. "),
+                _ => "      ".to_owned(),
+            };
+            let line = match is_dim {
+                true => paint.dim(line),
+                false => line.clone(),
+            };
+            text.push_str(&format!("{number}{line}\n"));
+        }
     }
     if shown < all {
         text.push_str(&format!(
@@ -258,11 +307,62 @@ fn needs(desk: &Desk, text: &mut String, survey: &Survey, paint: &Paint, room: u
             desk.command("status --json")
         ));
     }
+    desk.remember(survey.needs_you.get(..shown).unwrap_or_default());
+}
+
+/// Returns the lines of one need, and of each whether it is dim.
+fn entry(need: &Need, number: usize, width: usize, most: usize) -> Vec<(String, bool)> {
+    const INDENT: usize = 6;
+    let width = width.saturating_sub(INDENT);
+    let what = format!("{}: {}", need.stage, need.what);
+    let mut lines: Vec<(String, bool)> = show::wrap(&printable(what.as_bytes()), width, most)
+        .into_iter()
+        .map(|line| (line, false))
+        .collect();
+    if let Some(parcel) = &need.parcel {
+        let more = match need.count {
+            0 | 1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        let name = printable(parcel.as_bytes());
+        let room = width.saturating_sub(more.chars().count());
+        lines.push((format!("{}{more}", show::cut(&name, room)), true));
+    }
+    lines.push((printable(need.command_for(number).as_bytes()), true));
+    lines
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_reason_comes_before_the_name_and_is_there_at_eighty_columns() {
+        let name = "BnF-145-412-20260101000000000-00017-a-very-long-host-name.example.org.warc.gz";
+        let need = Need {
+            stage: "index".into(),
+            parcel: Some(name.into()),
+            count: 60,
+            what: format!(
+                "60 parcels: cannot parse record 812 of {name} at offset 73400320: no Content-Length; since 10:00"
+            ),
+            command: format!("ecluse why {name}   or  discard --stage index"),
+        };
+        let lines = entry(&need, 3, 80, 3);
+        assert!(
+            lines.iter().all(|(line, _)| line.chars().count() <= 74),
+            "{lines:?}"
+        );
+        let at = |part: &str| lines.iter().position(|(line, _)| line.contains(part));
+        assert!(
+            at("no Content-Length").unwrap() < at("and 59 more").unwrap(),
+            "{lines:?}"
+        );
+        assert_eq!(
+            lines.last().unwrap().0,
+            "ecluse why 3   or  discard --stage index"
+        );
+    }
 
     #[test]
     fn a_screen_is_no_higher_than_its_window() {

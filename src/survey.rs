@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use ecluse_clean::Clean;
-use ecluse_spool::{Blocked, Depths, Place, Room, State, Throughput};
+use ecluse_spool::{Blocked, Depths, Room, Throughput};
 use ecluse_stage::{Exit, Stage, marks_of, say_blocked};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::desk::{Desk, Trouble};
 use crate::holdings::Holdings;
 use crate::jobs::Job;
+use crate::needs::{Need, one_for_all};
 use crate::show;
 
 /// The whole chain at one moment.
@@ -73,24 +74,6 @@ impl Condition {
     }
 }
 
-/// Something a person has to look at, with the command that helps.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct Need {
-    pub(crate) stage: String,
-    pub(crate) parcel: Option<String>,
-    pub(crate) what: String,
-    pub(crate) command: String,
-}
-
-impl Need {
-    /// Where the numbers last shown are kept, under the root.
-    pub(crate) const SHOWN: &'static str = ".needs-you.json";
-}
-
-/// More needs than this are counted, not listed.
-pub(crate) const LISTED: usize = 200;
-
 impl Desk {
     /// Looks at the chain, or at one of its stages.
     pub(crate) fn survey(&self, only: Option<&str>) -> Result<Survey, Trouble> {
@@ -115,12 +98,9 @@ impl Desk {
         let names: Vec<String> = survey.stages.iter().map(|view| view.name.clone()).collect();
         survey.needs_you.append(&mut survey.holdings.needs(self));
         if let Some((stage, what)) = names.first().zip(self.clock_trouble(&names)) {
-            survey.needs_you.push(Need {
-                stage: stage.clone(),
-                parcel: None,
-                what,
-                command: "set the clock of this host or of the file server".into(),
-            });
+            let help = "set the clock of this host or of the file server";
+            let need = Need::of_stage(stage, what, help.to_owned());
+            survey.needs_you.push(need);
         }
         if only.is_none_or(|only| only == ecluse_crawl::Crawl::NAME) {
             survey.jobs = self.unfinished_jobs()?;
@@ -238,12 +218,7 @@ impl Desk {
     fn needs_of_stage(&self, view: &StageView, needs: &mut Vec<Need>) {
         let behind = view.depths.ready + view.depths.dropped;
         let mut need = |what: String, command: String| {
-            needs.push(Need {
-                stage: view.name.clone(),
-                parcel: None,
-                what,
-                command,
-            });
+            needs.push(Need::of_stage(&view.name, what, command));
         };
         match view.state {
             Condition::Paused => need(
@@ -268,13 +243,18 @@ impl Desk {
             ),
             Condition::Stopped if view.is_optional => {}
             Condition::Stopped if behind + view.depths.working > 0 => {
-                let left = match view.depths.working {
-                    0 => String::new(),
-                    working => format!(", {working} left by the dead"),
+                let what = match (behind, view.depths.working) {
+                    (behind, 0) => format!("{behind} waiting and no worker"),
+                    (0, left) => format!(
+                        "{left} left by a worker that has died; they go on when the stage runs"
+                    ),
+                    (behind, left) => {
+                        format!("{behind} waiting and no worker, {left} left by one that has died")
+                    }
                 };
                 let run = self.command(&format!("run {}", view.name));
                 need(
-                    format!("{behind} waiting and no worker{left}"),
+                    what,
                     format!("systemctl start ecluse@{}  or  {run}", view.name),
                 );
             }
@@ -287,107 +267,5 @@ impl Desk {
                 format!("ls -la {}", self.yard.stage(&view.name).root().display()),
             );
         }
-    }
-
-    fn needs_of_parcels(
-        &self,
-        stage: &str,
-        needs: &mut Vec<Need>,
-        waiting: &mut Vec<Need>,
-    ) -> Result<(), Trouble> {
-        let mut held: Vec<Place> = Vec::new();
-        let mut deferred: (usize, Option<Place>) = (0, None);
-        self.yard
-            .each_place(stage, &mut |place| match place.state {
-                State::Held => held.push(place),
-                State::Deferred => {
-                    deferred.0 += 1;
-                    // The one that comes next tells what all wait for.
-                    if deferred.1.as_ref().is_none_or(|next| place.due < next.due) {
-                        deferred.1 = Some(place);
-                    }
-                }
-                _ => {}
-            })?;
-        if let (count, Some(next)) = deferred {
-            let reason = self.yard.trouble(&next).unwrap_or_default().reason;
-            waiting.push(Need {
-                stage: stage.to_owned(),
-                parcel: None,
-                what: format!("{count} deferred, tried again by themselves: {reason}"),
-                command: self.command(&format!("retry --stage {stage} --all")),
-            });
-        }
-        held.sort_by(|a, b| a.parcel.cmp(&b.parcel));
-        for place in held.into_iter().take(LISTED.saturating_sub(needs.len())) {
-            let what = match self.yard.why(&place)? {
-                Some(why) => format!(
-                    "{}; since {}, {} {}",
-                    why.reason.trim_end().replace('\n', "; "),
-                    show::local(&why.when),
-                    place.attempts,
-                    if place.attempts == 1 { "try" } else { "tries" }
-                ),
-                None => "held by hand".to_owned(),
-            };
-            let number = needs.len() + 1;
-            needs.push(Need {
-                stage: stage.to_owned(),
-                parcel: Some(place.parcel.to_string()),
-                what,
-                command: format!(
-                    "{}   or  release {number}",
-                    self.command(&format!("why {number}"))
-                ),
-            });
-        }
-        Ok(())
-    }
-}
-
-/// Tells once what keeps many stages from working: a full disk is one thing to mend.
-fn one_for_all(needs: &mut Vec<Need>) {
-    let mut told: Vec<(Need, usize)> = Vec::new();
-    for need in needs.drain(..) {
-        let same = |(known, _): &&mut (Need, usize)| {
-            known.what == need.what && known.command == need.command
-        };
-        match told.iter_mut().find(same) {
-            Some((_, more)) => *more += 1,
-            None => told.push((need, 0)),
-        }
-    }
-    needs.extend(told.into_iter().map(|(mut need, more)| {
-        if more > 0 {
-            need.what = format!("and {more} more: {}", need.what);
-        }
-        need
-    }));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_ails_many_stages_is_told_once() {
-        let need = |stage: &str, what: &str| Need {
-            stage: stage.into(),
-            parcel: None,
-            what: what.into(),
-            command: "make room".into(),
-        };
-        let mut needs = vec![
-            need("crawl", "1 MB free"),
-            need("index", "halted"),
-            need("merge", "1 MB free"),
-            need("clean", "1 MB free"),
-        ];
-        one_for_all(&mut needs);
-        let told: Vec<_> = needs.iter().map(|n| (&*n.stage, &*n.what)).collect();
-        assert_eq!(
-            told,
-            [("crawl", "and 2 more: 1 MB free"), ("index", "halted")]
-        );
     }
 }

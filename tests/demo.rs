@@ -165,7 +165,7 @@ fn a_demo_goes_to_its_end_and_finds_little_new_the_second_time() {
 
     let second = demo.finish();
     assert_ne!(first["harvest"], second["harvest"]);
-    assert_eq!(second["went-on"], false);
+    assert_eq!(second["went_on"], false);
     assert!(count(&second, "revisits") > 40, "{second}");
     assert!(count(&second, "captures") < count(&first, "captures") / 2);
     assert_eq!(demo.urls(), urls);

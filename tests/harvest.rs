@@ -204,7 +204,7 @@ fn limit_and_depth_hold() {
     let report = archive.json(&words);
     let urls = report["urls"].as_u64().unwrap();
     assert!((3..6).contains(&urls), "{report}");
-    assert!(report["ended-early"].is_string(), "{report}");
+    assert!(report["ended_early"].is_string(), "{report}");
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn a_harvest_that_is_stopped_goes_on() {
     assert!(status.contains("stopped"), "{status}");
 
     let report = archive.json(&words);
-    assert_eq!(report["went-on"], true, "{report}");
+    assert_eq!(report["went_on"], true, "{report}");
     assert_eq!(report["captures"], 14, "{report}");
     let again: Vec<u32> = (0..12).map(|n| site.asked(&format!("/page/{n}"))).collect();
     assert!(

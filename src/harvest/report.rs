@@ -14,9 +14,9 @@ use serde::Serialize;
 use super::errand::Errand;
 use super::outcome::{Failed, Outcomes};
 use crate::desk::{Desk, Trouble};
+use crate::needs::Need;
 use crate::paint::Paint;
 use crate::show;
-use crate::survey::Need;
 
 /// Reasons that are named; the rest is in `--json`.
 const REASONS: usize = 6;

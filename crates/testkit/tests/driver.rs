@@ -2,8 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
+use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use ecluse_testkit::root::until_so;
 use rustix::process::{Pid, Signal, kill_process};
@@ -101,9 +102,9 @@ fn a_day_of_an_operator() {
     let status = json(root, &["status"]);
     assert_eq!(stage(&status, "relay")["held"], 1);
     assert_eq!(stage(&status, "relay")["deferred"], 1);
-    assert_eq!(stage(&status, "relay")["last-hour"]["count"], 5);
+    assert_eq!(stage(&status, "relay")["last_hour"]["count"], 5);
     assert_eq!(stage(&status, "end")["ready"], 1);
-    let needs = status["needs-you"].as_array().unwrap();
+    let needs = status["needs_you"].as_array().unwrap();
     assert_eq!(
         needs.len(),
         2,
@@ -214,6 +215,199 @@ fn a_day_of_an_operator() {
     assert_eq!(lines.iter().filter(|l| l["verb"] == "hold").count(), 1);
 }
 
+/// Finds a key with a hyphen anywhere in a value.
+fn hyphen_in(value: &Value) -> Option<String> {
+    match value {
+        Value::Object(object) => object.iter().find_map(|(key, value)| {
+            let own = key.contains('-').then(|| key.clone());
+            own.or_else(|| hyphen_in(value))
+        }),
+        Value::Array(values) => values.iter().find_map(hyphen_in),
+        _ => None,
+    }
+}
+
+#[test]
+fn json_is_an_answer_of_every_verb_or_is_refused() {
+    let dir = installed();
+    let root = dir.path();
+    give(root, "held", "hold this one");
+    give(root, "good", "hello");
+    assert_eq!(ecluse(root, &["run", "--once"]).status.code(), Some(65));
+    for words in [
+        &["status"][..],
+        &["why", "good"],
+        &["find", "good"],
+        &["jobs"],
+        &["retry", "held"],
+        &["hold", "held", "--why", "x"],
+        &["release", "held", "--dry-run"],
+        &["discard", "held", "--why", "x"],
+        &["pause", "split", "--why", "x"],
+        &["resume", "all"],
+        &["give", "relay", "/proc/version", "--dry-run"],
+        &["run", "--once"],
+    ] {
+        let value = json(root, words);
+        assert_eq!(hyphen_in(&value), None, "{words:?}: {value}");
+        assert!(value.as_object().unwrap().len() > 1, "{words:?}: {value}");
+    }
+    for words in [
+        &["config"][..],
+        &["init"],
+        &["completions", "bash"],
+        &["man"],
+        &["units", "--out", "/nowhere"],
+    ] {
+        let words = [words, &["--json"]].concat();
+        let output = ecluse(root, &words);
+        assert_eq!(output.status.code(), Some(64), "{words:?}");
+        assert!(
+            complaint(&output).contains("no answer in JSON"),
+            "{words:?}"
+        );
+        assert!(output.stdout.is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn q_leaves_the_screen_that_is_drawn_again() {
+    let dir = installed();
+    let root = dir.path();
+    give(root, "f", "hello");
+    // A terminal of its own; what is piped to it is typed.
+    let mut watch = Command::new("script")
+        .args([
+            "-qec",
+            concat!(env!("CARGO_BIN_EXE_ecluse-sample"), " status --watch"),
+        ])
+        .arg("/dev/null")
+        .env("ECLUSE_ROOT", root)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut keys = watch.stdin.take().unwrap();
+    keys.write_all(b"xq").unwrap();
+    let output = watch.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let drawn = text(&output);
+    assert!(drawn.contains("relay"), "{drawn:?}");
+    assert!(
+        drawn.ends_with("\x1b[?1049l"),
+        "the terminal is as it was: {drawn:?}"
+    );
+}
+
+/// The same, typed by somebody else or in another session.
+fn ecluse_as(root: &Path, who: &str, terminal: &str, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ecluse-sample"))
+        .env("ECLUSE_ROOT", root)
+        .env("PATH", root.join("bin"))
+        .env("SUDO_USER", who)
+        .env("SUDO_TTY", terminal)
+        .env_remove("ECLUSE_LOG")
+        .args(words)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn numbers_belong_to_a_person_and_a_terminal() {
+    let dir = installed();
+    let root = dir.path();
+    give(root, "one", "hold this one");
+    give(root, "two", "defer this one");
+    assert_eq!(ecluse(root, &["run", "--once"]).status.code(), Some(65));
+    let anne = |words: &[&str]| ecluse_as(root, "anne", "/dev/pts/1", words);
+    let refused = |output: &Output| {
+        assert_eq!(output.status.code(), Some(64), "{}", text(output));
+        assert!(
+            complaint(output).contains("no number 1 was shown to"),
+            "{}",
+            complaint(output)
+        );
+    };
+    // Nobody was shown a number by a machine's answer, nor by one line.
+    assert!(anne(&["status", "--json"]).status.success());
+    assert!(anne(&["status", "--brief"]).status.success());
+    refused(&anne(&["discard", "1", "--why", "x"]));
+    assert!(text(&anne(&["status"])).contains("NEEDS YOU (2)"));
+    // Another person, and another terminal of the same one, see and change nothing of it.
+    for (who, terminal) in [("bert", "/dev/pts/1"), ("anne", "/dev/pts/2")] {
+        refused(&ecluse_as(
+            root,
+            who,
+            terminal,
+            &["discard", "1", "--why", "x"],
+        ));
+        ecluse_as(root, who, terminal, &["status", "split"]);
+    }
+    let output = anne(&["discard", "3", "--why", "x"]);
+    assert!(
+        complaint(&output).contains("no number 3"),
+        "{}",
+        complaint(&output)
+    );
+    let output = anne(&["discard", "1", "--why", "x"]);
+    assert!(text(&output).contains("one"), "{}", complaint(&output));
+}
+
+#[test]
+fn many_files_with_one_fault_are_one_entry() {
+    let dir = installed();
+    let root = dir.path();
+    for i in 0..60 {
+        give(root, &format!("f{i}"), "hold this one");
+    }
+    give(root, "other", "hello");
+    assert!(
+        ecluse(root, &["hold", "other", "--why", "curator"])
+            .status
+            .success()
+    );
+    assert_eq!(ecluse(root, &["run", "--once"]).status.code(), Some(65));
+    let screen = text(&ecluse(root, &["status"]));
+    assert!(screen.contains("NEEDS YOU (2)"), "{screen}");
+    assert!(screen.contains("60 parcels: "), "{screen}");
+    assert!(screen.lines().count() < 24, "{screen}");
+    // What is offered is what helps: what a person held may go on, what is at fault itself would only be held again.
+    assert!(screen.contains("or  release 2"), "{screen}");
+    assert!(
+        !screen.contains("release 1") && !screen.contains("retry 1"),
+        "{screen}"
+    );
+    // One number is no word for sixty parcels.
+    let output = ecluse(root, &["discard", "1", "--why", "x"]);
+    assert_eq!(output.status.code(), Some(64));
+    assert!(
+        complaint(&output).contains("stands for 60 parcels"),
+        "{}",
+        complaint(&output)
+    );
+    assert!(ecluse(root, &["why", "1"]).status.success());
+    // The command for all of them is one that can be typed.
+    let bulk = screen
+        .lines()
+        .find_map(|line| line.split_once("or  discard "))
+        .unwrap()
+        .1;
+    let bulk = bulk.replace('\u{2026}', "a test of the crawl team");
+    let typed = Command::new("sh")
+        .env("ECLUSE_ROOT", root)
+        .env("USER", "amel")
+        .arg("-c")
+        .arg(format!(
+            "{} discard {bulk}",
+            env!("CARGO_BIN_EXE_ecluse-sample")
+        ))
+        .output()
+        .unwrap();
+    assert!(typed.status.success(), "{bulk}: {}", complaint(&typed));
+    let status = json(root, &["status"]);
+    assert_eq!(stage(&status, "relay")["held"], 1, "{status}");
+}
+
 #[test]
 fn a_paused_stage_lets_work_pile_up_and_says_so() {
     let dir = installed();
@@ -267,7 +461,7 @@ fn one_process_a_stage_gives_the_same_as_threads() {
     let output = ecluse(root, &["run", "--once", "--processes", "--log", "error"]);
     assert_eq!(output.status.code(), Some(0), "{}", complaint(&output));
     let status = json(root, &["status"]);
-    assert_eq!(stage(&status, "split")["last-hour"]["count"], 4);
+    assert_eq!(stage(&status, "split")["last_hour"]["count"], 4);
     assert!(stage(&status, "end")["ready"].as_u64().unwrap() >= 1);
 }
 
@@ -285,7 +479,7 @@ fn wrong_words_are_told_in_one_line() {
             "there are: relay, split, tally, end",
         ),
         (&["why", "nosuch"], 64, "no parcel \"nosuch\""),
-        (&["why", "7"], 64, "no number 7"),
+        (&["why", "7"], 64, "no number 7 was shown to amel"),
         (&["release"], 64, "which?"),
         (&["give", "relay", "/no/such/file"], 64, "/no/such/file"),
         (&["give", "relay", "/dev/zero"], 64, "no plain file"),
@@ -437,7 +631,7 @@ fn one_machine_s_copy_of_a_stage_is_a_process_too() {
     let output = ecluse(root, &words);
     assert_eq!(output.status.code(), Some(0), "{}", complaint(&output));
     let status = json(root, &["status"]);
-    assert_eq!(stage(&status, "split@alpha")["last-hour"]["count"], 1);
+    assert_eq!(stage(&status, "split@alpha")["last_hour"]["count"], 1);
 }
 
 #[test]

@@ -12,7 +12,6 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use crate::error::{At, Result};
-use crate::failpoint::after;
 use crate::fs::{Fs, Kind, gone, is_taken};
 use crate::name::{Entry, ParcelId, hex, safe_file_name};
 use crate::outbox::NEW_MANIFEST;
@@ -102,11 +101,9 @@ impl Worker {
             }
             Err(e) => return Err(e).at("adopt", &from),
         }
-        after("adopt-taken");
         let born = format!("{:016x}", (self.yard.dice)());
         let manifest = describe(&*self.fs, &taken, name, born, &self.signs)?;
         self.write_parcel(&crib, &taken, &manifest)?;
-        after("adopt-described");
         self.show(&crib, &manifest)
     }
 
@@ -154,7 +151,6 @@ impl Worker {
             Ok(()) => {
                 let dir = slot.parent().expect("a slot lies in ready/").to_owned();
                 self.fs.sync_dir(&dir).at("sync", &dir)?;
-                after("adopted");
                 Ok(Some(manifest.id.clone()))
             }
             Err(e) if is_taken(&*self.fs, &e, &slot) => {
@@ -210,7 +206,6 @@ impl Worker {
                     self.fs.remove_tree(&crib).at("remove", &crib)?;
                 }
             }
-            after("settle-adoption-returned");
         }
         Ok(())
     }

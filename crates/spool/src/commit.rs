@@ -10,7 +10,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{At, Result, SpoolError};
-use crate::failpoint::{after, mutant};
 use crate::fs::{Fs, SYNC_ALL_ABOVE, gone};
 use crate::handover::leaves_changed;
 use crate::name::ParcelId;
@@ -51,26 +50,12 @@ impl Worker {
         for work in works.iter() {
             receipts.push(self.receipt_of(work, &now)?);
         }
-        if mutant("receipt-first") {
-            let sheet = self.write_sheet(&receipts, &mut SyncSet::default())?;
-            let finishes = self.commit(&receipts, &sheet)?;
-            let mut syncs = SyncSet::default();
-            for work in works.iter() {
-                self.seal(work, &mut syncs)?;
-            }
-            self.hand_over(works, &receipts, &finishes, &sheet)?;
-            works.clear();
-            return Ok(finishes);
-        }
         let mut syncs = SyncSet::default();
         for work in works.iter() {
             self.seal(work, &mut syncs)?;
         }
-        after("outputs-sealed");
         let sheet = self.write_sheet(&receipts, &mut syncs)?;
-        after("sheet-written");
         syncs.run(&*self.fs, &self.home)?;
-        after("data-durable");
         let finishes = self.commit(&receipts, &sheet)?;
         self.hand_over(works, &receipts, &finishes, &sheet)?;
         works.clear();
@@ -176,17 +161,13 @@ impl Worker {
         };
         for (output, _) in &outbox.outputs {
             output.seal(history.as_deref())?;
-            let mut dir = output.dir.clone();
-            if mutant("receipt-first") {
-                dir.set_file_name(output.manifest.id.as_str());
-                self.fs.rename(&output.dir, &dir).at("move", &dir)?;
-            }
+            let dir = &output.dir;
             for file in &output.manifest.files {
                 syncs.file(dir.join(&file.name));
             }
             syncs.file(dir.join(MANIFEST));
             syncs.dir(dir.join(HISTORY));
-            syncs.dir(dir);
+            syncs.dir(dir.clone());
         }
         if !outbox.outputs.is_empty() {
             syncs.dir(outbox.dir.clone());
@@ -221,24 +202,16 @@ impl Worker {
         let mut links = Links::default();
         for receipt in receipts {
             finishes.push(self.commit_one(receipt, sheet, &mut links)?);
-            after("committed");
         }
-        if let Err(e) = self.sync_shards(&links.changed) {
+        let synced = self.fs.sync_dirs(&links.changed);
+        if let Err(e) = synced.at("sync", &self.stage.receipts()) {
             // Not known to be durable: take it back while nothing has been handed over. A worker
             // taken for dead must not: its heir may have acted on the receipt already.
             self.check_fence()?;
             self.take_back(&self.home, &links.made)?;
             return Err(e);
         }
-        after("receipts-durable");
         Ok(finishes)
-    }
-
-    fn sync_shards(&self, shards: &[PathBuf]) -> Result<()> {
-        if mutant("no-fsync") {
-            return Ok(());
-        }
-        self.fs.sync_dirs(shards).at("sync", &self.stage.receipts())
     }
 
     /// Commits one piece of work. The members of a batch are filed first, each for itself: a copy of
@@ -266,7 +239,6 @@ impl Worker {
                     return Ok(Finish::AlreadyCommitted);
                 }
             }
-            after("member-filed");
         }
         let to = self.stage.receipt(&receipt.work);
         match self.link_receipt(sheet, &to, links)? {
@@ -394,9 +366,6 @@ impl SyncSet {
 
     /// Syncs everything: one by one while that is cheap, the whole file system when it is not.
     fn run(&self, fs: &dyn Fs, anywhere: &Path) -> Result<()> {
-        if mutant("no-fsync") {
-            return Ok(());
-        }
         if self.files.len() + self.dirs.len() > SYNC_ALL_ABOVE {
             return fs.sync_all(anywhere).at("sync", anywhere);
         }

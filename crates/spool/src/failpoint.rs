@@ -1,8 +1,21 @@
-//! Places where a process under torture may die.
+//! A file system that kills its process after a chosen call, or lies: for torture only.
 //!
-//! [`after`] stands behind every step of the protocol. In a shipped build it is nothing. With the
-//! feature `failpoints` it notes the passage and, as the plan in the environment says, kills the
-//! process with SIGKILL or stops it with SIGSTOP, which a signal handler cannot soften.
+//! The protocol knows nothing of it. [`wrap`] puts it around the file system of a yard; in a shipped build it
+//! returns what it was given. With the feature `failpoints` every call that changes something in a work directory
+//! is a place to die, by SIGKILL or SIGSTOP, which a signal handler cannot soften. A place has the name of the step
+//! of the protocol it is part of, told by the paths of the call alone; the torture wants each of [`ALL`] hit.
+//!
+//! With the feature `mutants` the same file system can lie, so that the protocol above it is one of the known-bad
+//! variants the torture must reject:
+//!
+//! * `no-fsync` says that something is durable without asking the disk;
+//! * `receipt-first` keeps back the manifests of a piece of work until its receipt is linked;
+//! * `two-renames` takes a dead worker's directory by a rename of each part, where one of the whole was asked for.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::fs::Fs;
 
 /// Every failpoint, in the order of the protocol. The torture wants each of them hit.
 pub const ALL: &[&str] = &[
@@ -13,6 +26,7 @@ pub const ALL: &[&str] = &[
     "outputs-sealed",
     "sheet-written",
     "data-durable",
+    "member-filed",
     "committed",
     "receipts-durable",
     "output-handed-over",
@@ -20,7 +34,6 @@ pub const ALL: &[&str] = &[
     "manifest-replaced",
     "history-linked",
     "passed-on",
-    "member-filed",
     "consumed",
     "consumed-removed",
     "outbox-removed",
@@ -37,115 +50,45 @@ pub const ALL: &[&str] = &[
     "reap-taken",
     "reap-stolen",
     "settle-receipt",
+    "settle-handed-over",
     "settle-requeued",
     "settle-poisoned",
     "settle-adoption-returned",
     "settle-emptied",
     "settle-removed",
+    OTHER,
 ];
 
-/// Marks that the step `name` has just happened.
-#[inline]
-pub fn after(name: &'static str) {
-    #[cfg(feature = "failpoints")]
-    plan::pass(name);
-    #[cfg(not(feature = "failpoints"))]
-    let _ = name;
+/// A call that changes something and is part of no step above: directories made, rubbish swept, notes written.
+const OTHER: &str = "other-call";
+
+/// Returns the file system of the work directories under `work`, with the faults the environment asks for where this
+/// build has them: `ECLUSE_FAILPOINTS` for deaths, `ECLUSE_MUTANT` for a lie.
+pub fn wrap(fs: Arc<dyn Fs>, work: &Path) -> Arc<dyn Fs> {
+    #[cfg(any(feature = "failpoints", feature = "mutants"))]
+    return faulty::FaultyFs::from_environment(fs, work);
+    #[cfg(not(any(feature = "failpoints", feature = "mutants")))]
+    {
+        let _ = work;
+        fs
+    }
 }
 
-/// Tells whether this build runs the known-bad variant `name`.
-#[inline]
-pub fn mutant(name: &str) -> bool {
-    #[cfg(feature = "mutants")]
-    return plan::mutant(name);
-    #[cfg(not(feature = "mutants"))]
-    {
-        let _ = name;
-        false
-    }
+/// A call that changes something.
+#[cfg(any(test, feature = "failpoints", feature = "mutants"))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Call {
+    /// A directory is made, or a file written.
+    Make,
+    Rename,
+    Link,
+    /// A file or an empty directory is removed.
+    Remove,
+    Sync,
+    Lock,
 }
 
 #[cfg(any(feature = "failpoints", feature = "mutants"))]
-mod plan {
-    use std::sync::OnceLock;
-
-    #[cfg(feature = "mutants")]
-    pub(super) fn mutant(name: &str) -> bool {
-        static MUTANT: OnceLock<String> = OnceLock::new();
-        MUTANT.get_or_init(|| std::env::var("ECLUSE_MUTANT").unwrap_or_default()) == name
-    }
-
-    /// What the environment asks for: `ECLUSE_FAILPOINTS="everywhere=0.01 focus=name:0.5 log=FILE"`.
-    #[cfg(feature = "failpoints")]
-    struct Plan {
-        everywhere: f64,
-        focus: Vec<(String, f64)>,
-        stop: f64,
-        log: Option<std::fs::File>,
-    }
-
-    #[cfg(feature = "failpoints")]
-    pub(super) fn pass(name: &'static str) {
-        use std::io::Write;
-        static PLAN: OnceLock<Option<Plan>> = OnceLock::new();
-        let Some(plan) = PLAN.get_or_init(Plan::from_environment) else {
-            return;
-        };
-        debug_assert!(super::ALL.contains(&name), "failpoint {name} is not listed");
-        let odds = plan
-            .focus
-            .iter()
-            .find(|(focus, _)| focus == name)
-            .map_or(plan.everywhere, |(_, odds)| *odds);
-        if dice() >= odds {
-            return;
-        }
-        let stop = plan.stop > 0.0 && dice() < plan.stop;
-        if let Some(mut log) = plan.log.as_ref() {
-            let line = format!("{} {name}\n", if stop { "stop" } else { "kill" });
-            let _ = log.write_all(line.as_bytes());
-        }
-        let signal = if stop {
-            rustix::process::Signal::STOP
-        } else {
-            rustix::process::Signal::KILL
-        };
-        let _ = rustix::process::kill_process(rustix::process::getpid(), signal);
-    }
-
-    #[cfg(feature = "failpoints")]
-    impl Plan {
-        fn from_environment() -> Option<Self> {
-            let text = std::env::var("ECLUSE_FAILPOINTS").ok()?;
-            let mut plan = Plan {
-                everywhere: 0.0,
-                focus: Vec::new(),
-                stop: 0.0,
-                log: None,
-            };
-            for word in text.split_whitespace() {
-                let (key, value) = word.split_once('=')?;
-                match key {
-                    "everywhere" => plan.everywhere = value.parse().ok()?,
-                    "stop" => plan.stop = value.parse().ok()?,
-                    "focus" => {
-                        let (name, odds) = value.split_once(':')?;
-                        plan.focus.push((name.to_owned(), odds.parse().ok()?));
-                    }
-                    "log" => {
-                        let mut options = std::fs::File::options();
-                        plan.log = options.append(true).create(true).open(value).ok();
-                    }
-                    _ => return None,
-                }
-            }
-            Some(plan)
-        }
-    }
-
-    #[cfg(feature = "failpoints")]
-    fn dice() -> f64 {
-        let random = getrandom::u64().unwrap_or(u64::MAX);
-        (random >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
+mod faulty;
+#[cfg(any(test, feature = "failpoints"))]
+mod step;

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use crate::commit::{Finish, Work};
 use crate::error::{At, Result, SpoolError};
-use crate::failpoint::after;
 use crate::fs::{Fs, gone, is_taken};
 use crate::ledger;
 use crate::name::{Entry, ParcelId};
@@ -56,7 +55,6 @@ impl Worker {
             }
         }
         gone(self.fs.unlink(sheet)).at("remove", sheet)?;
-        after("sheet-removed");
         Ok(())
     }
 
@@ -94,7 +92,6 @@ impl Worker {
             }
             self.add_history(&path, &filed, &receipt.work)?;
             self.deliver(&path, &output.parcel, &output.to)?;
-            after("output-handed-over");
         }
         match &receipt.fate {
             Fate::PassOn {
@@ -110,7 +107,6 @@ impl Worker {
                     self.change_files(&out, &path, attached, detached, known)?;
                     sheet = self.add_page(&path, &filed, &input.parcel, known)?;
                     self.deliver(&path, &input.parcel, to)?;
-                    after("passed-on");
                 }
             }
             Fate::Consume => {
@@ -121,7 +117,6 @@ impl Worker {
         }
         if known.has_outbox && self.fs.is_there(&out).at("look at", &out)? {
             self.fs.remove_tree(&out).at("remove", &out)?;
-            after("outbox-removed");
         }
         Ok(sheet)
     }
@@ -138,12 +133,10 @@ impl Worker {
             let from = out.join(ATTACHED).join(&file.name);
             let to = parcel.join(&file.name);
             gone(self.fs.rename(&from, &to)).at("attach", &to)?;
-            after("file-attached");
         }
         if !attached.is_empty() || !detached.is_empty() {
             let (from, to) = (out.join(NEW_MANIFEST), parcel.join(MANIFEST));
             gone(self.fs.rename(&from, &to)).at("write", &to)?;
-            after("manifest-replaced");
         }
         for name in detached {
             let path = parcel.join(name);
@@ -169,11 +162,9 @@ impl Worker {
             if let Some(sheet) = known.sheet
                 && self.fs.rename(sheet, &page).is_ok()
             {
-                after("history-linked");
                 return Ok(Sheet::Filed);
             }
             if self.fs.link(filed, &page).is_ok() {
-                after("history-linked");
                 return Ok(Sheet::Left);
             }
         }
@@ -231,7 +222,6 @@ impl Worker {
             }
             Err(e) => return Err(e).at("link", &page),
         }
-        after("history-linked");
         Ok(())
     }
 
@@ -272,12 +262,11 @@ impl Worker {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let bin = dir.join("out").join(format!(".gone-{name}"));
         match self.fs.rename(&path, &bin) {
-            Ok(()) => after("consumed"),
+            Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(e) => return Err(e).at("remove", &path),
         }
         self.fs.remove_tree(&bin).at("remove", &bin)?;
-        after("consumed-removed");
         Ok(())
     }
 

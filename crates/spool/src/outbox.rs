@@ -12,7 +12,6 @@ use sha2::{Digest, Sha256};
 
 use crate::adopt::hash;
 use crate::error::{At, Result, SpoolError};
-use crate::failpoint::{after, mutant};
 use crate::fs::{Fs, Sink, Source};
 use crate::name::{ParcelId, hex, is_payload_name};
 use crate::parcel::{FileEntry, HISTORY, MANIFEST, Manifest, birth_mark};
@@ -184,7 +183,6 @@ impl Outbox {
         self.make_dir()?;
         self.fs.ensure_dir(&dir).at("make", &dir)?;
         let file = OutFile::create(&*self.fs, &dir, name, self.signs.clone())?;
-        after("output-created");
         Ok(file)
     }
 
@@ -210,14 +208,8 @@ impl Outbox {
         }
         self.make_dir()?;
         let born = birth_mark(&self.stage, &self.parent_born, &id);
-        let name = if mutant("receipt-first") {
-            format!(".part-{id}")
-        } else {
-            id.to_string()
-        };
-        let dir = self.dir.join(name);
+        let dir = self.dir.join(id.as_str());
         self.fs.mkdir(&dir).at("make", &dir)?;
-        after("output-created");
         Ok(NewParcel {
             fs: Arc::clone(&self.fs),
             dir,

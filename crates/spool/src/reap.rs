@@ -2,16 +2,15 @@
 //! together; then each parcel is settled by its receipt.
 //!
 //! Taking inputs and outputs by two renames lost parcels: a reaper that died between them left
-//! outputs behind that the next one took for handed over. The variant is kept as a mutant that
-//! the torture must catch.
+//! outputs behind that the next one took for handed over. The torture must catch a file system
+//! that does so: see [`failpoint`](crate::failpoint).
 
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{At, Result, SpoolError};
-use crate::failpoint::{after, mutant};
-use crate::fs::{Kind, gone, is_taken};
+use crate::fs::{Kind, is_taken};
 use crate::ledger;
 use crate::name::{Entry, ParcelId, WorkerId};
 use crate::receipt::{Receipt, parse_sheet};
@@ -39,11 +38,6 @@ impl Worker {
                 continue;
             }
             let grave = self.stage.reap().join(format!("{worker}@{}", self.id));
-            if mutant("two-renames") {
-                recovered.parcels += self.reap_in_two(&claim.join(&name), &grave)?;
-                recovered.workers += 1;
-                continue;
-            }
             match self.fs.rename(&claim.join(&name), &grave) {
                 Ok(()) => {}
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -52,7 +46,6 @@ impl Worker {
                 }
                 Err(e) => return Err(e).at("reap", &grave),
             }
-            after("reap-taken");
             tracing::warn!(dead = %worker, "settling a dead worker");
             recovered.parcels += self.settle(&grave, Some("its worker died"))?;
             recovered.workers += 1;
@@ -85,14 +78,9 @@ impl Worker {
                     Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                     Err(e) => return Err(e).at("reap", &taken),
                 }
-                after("reap-stolen");
                 grave = taken;
             }
-            if mutant("two-renames") {
-                recovered.parcels += self.settle_in_two(&grave)?;
-            } else {
-                recovered.parcels += self.settle(&grave, Some("its worker died"))?;
-            }
+            recovered.parcels += self.settle(&grave, Some("its worker died"))?;
             recovered.workers += 1;
         }
         Ok(())
@@ -152,7 +140,6 @@ impl Worker {
         // The receipts would repeat the hand-overs from this directory: durable before it goes.
         self.sync_touched()?;
         self.fs.remove_tree(grave).at("remove", grave)?;
-        after("settle-removed");
         Ok(parcels)
     }
 
@@ -177,7 +164,6 @@ impl Worker {
             let path = out.join(&name);
             self.fs.remove_tree(&path).at("remove", &path)?;
         }
-        after("settle-emptied");
         Ok(settled)
     }
 
@@ -220,7 +206,6 @@ impl Worker {
             };
             self.complete(dir, &receipt, &find)?;
             settled += receipt.inputs.len();
-            after("settle-receipt");
         }
         Ok(settled)
     }
@@ -256,7 +241,6 @@ impl Worker {
             Some(reason) if entry.attempts >= self.limits.attempts => {
                 let reason = format!("{reason}, {} times", entry.attempts);
                 self.hold_unasked(path, &entry, &reason)?;
-                after("settle-poisoned");
                 return Ok(());
             }
             Some(_) => {}
@@ -264,7 +248,6 @@ impl Worker {
         }
         let slot = self.yard.ready_slot(&self.stage, &entry);
         self.put_back(path, &slot)?;
-        after("settle-requeued");
         Ok(())
     }
 
@@ -325,22 +308,5 @@ impl Worker {
                 Err(e) => return Err(e).at("put back", path),
             }
         }
-    }
-
-    /// The known-bad reaper: inputs and outputs are taken by a rename each.
-    fn reap_in_two(&mut self, home: &Path, grave: &Path) -> Result<usize> {
-        self.fs.ensure_dir(grave).at("make", grave)?;
-        let (inputs, outputs) = (grave.join("in"), grave.join("out"));
-        gone(self.fs.rename(&home.join("in"), &inputs)).at("reap", &inputs)?;
-        after("reap-taken");
-        gone(self.fs.rename(&home.join("out"), &outputs)).at("reap", &outputs)?;
-        let adopt = grave.join("adopt");
-        gone(self.fs.rename(&home.join("adopt"), &adopt)).at("reap", &adopt)?;
-        self.fs.remove_tree(home).at("remove", home)?;
-        self.settle(grave, Some("its worker died"))
-    }
-
-    fn settle_in_two(&mut self, grave: &Path) -> Result<usize> {
-        self.settle(grave, Some("its worker died"))
     }
 }

@@ -8,7 +8,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::error::{At, Result};
-use crate::failpoint::after;
 use crate::fs::{Kind, gone};
 use crate::name::{Deferred, Entry, ParcelId, fnv1a, spread};
 use crate::worker::{Waiting, Worker, if_there};
@@ -190,7 +189,6 @@ impl Worker {
             }
             let slot = self.yard.ready_slot(&self.stage, &waiting.entry);
             self.put_back(&deferred.join(&name), &slot)?;
-            after("undeferred");
         }
         self.seen_far.end_round();
         Ok(next)

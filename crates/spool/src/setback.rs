@@ -10,7 +10,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{At, Result};
-use crate::failpoint::after;
 use crate::fs::{Kind, gone, is_taken};
 use crate::name::{Deferred, Entry, ParcelId};
 use crate::outbox::Parcel;
@@ -105,7 +104,6 @@ impl Worker {
             .at("write", &new)?;
         let to = parcel.path.join(TROUBLE);
         self.fs.rename(&new, &to).at("write", &to)?;
-        after("trouble-written");
         let due = now + self.wait_after(trouble.deferrals).as_secs().max(1);
         // The attempt is not the parcel's fault and does not count towards holding it as poison.
         let deferred = Deferred {
@@ -117,7 +115,6 @@ impl Worker {
         };
         let to = self.stage.deferred().join(deferred.file_name());
         self.move_claimed(&parcel.path, &to)?;
-        after("deferred");
         Ok(Setback::DeferredUntil(due))
     }
 
@@ -142,7 +139,6 @@ impl Worker {
         };
         let to = self.yard.ready_slot(&self.stage, &entry);
         self.move_claimed(&parcel.path, &to)?;
-        after("given-back");
         Ok(())
     }
 
@@ -186,10 +182,8 @@ impl Worker {
     pub(crate) fn hold_at(&mut self, path: &Path, entry: &Entry, reason: &str) -> Result<()> {
         let stage = self.stage.clone();
         self.give_reason(path, &stage, entry, reason)?;
-        after("why-written");
         let to = stage.held().join(entry.file_name());
         self.move_claimed(path, &to)?;
-        after("held");
         let held = stage.held();
         self.fs.sync_dir(&held).at("sync", &held)
     }

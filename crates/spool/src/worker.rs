@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::adopt::DropLook;
 use crate::error::{At, Result, SpoolError};
-use crate::failpoint::after;
 use crate::fs::{Fs, Inside, Lease, gone};
 use crate::ledger;
 use crate::name::{Deferred, Entry, ParcelId, WorkerId, is_payload_name};
@@ -178,14 +177,12 @@ impl Worker {
                 path.display()
             )));
         };
-        after("born-locked");
         fs.sync_file(&path).at("sync", &path)?;
         fs.sync_dir(&cradle).at("sync", &cradle)?;
         let home = dir.home(&id);
         fs.rename(&cradle, &home).at("move", &home)?;
         let claim = dir.claim();
         fs.sync_dir(&claim).at("sync", &claim)?;
-        after("born");
         Ok(Self {
             fs,
             yard: yard.clone(),
@@ -262,7 +259,6 @@ impl Worker {
             }
             Err(e) => return Err(e).at("claim", &from),
         }
-        after("claimed");
         self.examine(path, &entry)
     }
 
@@ -316,7 +312,6 @@ impl Worker {
                 };
                 let to = self.stage.deferred().join(deferred.file_name());
                 self.move_claimed(&parcel.path, &to)?;
-                after("deferred");
                 Ok(None)
             }
         }

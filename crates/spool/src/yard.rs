@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use crate::clock::LastReading;
 use crate::error::{At, Result, SpoolError};
+use crate::failpoint;
 use crate::fs::{Fs, Kind, RealFs};
 use crate::name::{Entry, ParcelId, WorkerId};
 use crate::worker::LeaseNote;
@@ -94,7 +95,13 @@ impl Yard {
                 .map_or(0, |since| since.as_millis() as u64)
         });
         let dice = Arc::new(|| getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id())));
-        Self::with(Arc::new(RealFs), work, Host::this(), wall, dice)
+        Self::with(
+            failpoint::wrap(Arc::new(RealFs), work),
+            work,
+            Host::this(),
+            wall,
+            dice,
+        )
     }
 
     /// Opens a yard on any file system, with any clock: for tests.

@@ -38,6 +38,7 @@ const ONLY: &[(&str, &[&str])] = &[
 const AFTER: &[(&str, &str)] = &[
     ("reap-stolen", "reap-taken"),
     ("settle-receipt", "committed"),
+    ("settle-handed-over", "committed"),
     ("settle-adoption-returned", "adopt-taken"),
 ];
 
@@ -129,7 +130,11 @@ impl Aim {
         zombies: bool,
         dice: &mut Dice,
     ) -> String {
-        let (everywhere, stop) = if zombies { (0.002, 0.75) } else { (0.004, 0.0) };
+        let (everywhere, stop) = if zombies {
+            (0.0007, 0.75)
+        } else {
+            (0.0015, 0.0)
+        };
         let mut text = format!(
             "everywhere={everywhere} stop={stop} log={}",
             self.log(place).display()
@@ -173,9 +178,9 @@ impl Aim {
     fn focus(&self, place: usize, stage: &str, dice: &mut Dice) -> Vec<(&'static str, f64)> {
         // Who died there last has just made what comes after.
         let last = self.logs.get(&place).map_or("", |log| log.last.as_str());
-        if let Some((after, _)) = AFTER.iter().find(|(_, before)| *before == last)
-            && self.hits(after) < ENOUGH
-        {
+        let follows =
+            |(after, before): &&(&str, &str)| *before == last && self.hits(after) < ENOUGH;
+        if let Some((after, _)) = AFTER.iter().find(follows) {
             return vec![(after, 1.0)];
         }
         let mut least = self.least(stage);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ecluse_spool::{
     FileEntry, Fs, Host, Limits, Manifest, NewParcel, Outbox, Parcel, ParcelId, Result, Signs,
-    SpoolError, Verdict, Work, Worker, Yard, digest, fold_shard,
+    SpoolError, Verdict, Work, Worker, Yard, digest, failpoint, fold_shard,
 };
 
 use super::disk::{Dice, Disk};
@@ -789,7 +789,7 @@ pub(crate) fn yard_ahead(process: &Process, host: &str, ahead_ms: i64) -> Yard {
     let dice = std::sync::Mutex::new(Dice(u64::from(lives) << 32 | salt));
     let start = Instant::now();
     Yard::with(
-        Arc::new(process.clone()),
+        failpoint::wrap(Arc::new(process.clone()), Path::new(WORK)),
         Path::new(WORK),
         Host {
             name: host.to_owned(),

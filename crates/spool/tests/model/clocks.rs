@@ -221,7 +221,7 @@ fn a_reader_without_rights_does_not_take_the_living_for_dead() {
     let host = yard(&process, "alpha");
     host.init(STAGE).unwrap();
     let one = worker(&host);
-    let reader = yard(&process.clone().as_reader(), "alpha");
+    let reader = yard(&process.clone().reading_only(), "alpha");
     // Files of the model carry no time: a lease longer than any silence.
     let lease = Duration::from_secs(u64::from(u32::MAX));
     let alive = |reader: &Yard| reader.workers(STAGE, lease).unwrap()[0].alive;

@@ -89,7 +89,7 @@ impl Process {
     }
 
     /// Lets the process look and change nothing.
-    pub(crate) fn as_reader(mut self) -> Self {
+    pub(crate) fn reading_only(mut self) -> Self {
         self.reader = true;
         self
     }

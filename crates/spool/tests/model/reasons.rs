@@ -67,8 +67,7 @@ fn disk(state: State) -> Disk {
         }
         _ => {}
     }
-    let disk = process.disk().clone();
-    disk
+    process.disk().clone()
 }
 
 /// Lets two act, the first paused before its call `stops[0]`, the second before `stops[1]`.

@@ -1,29 +1,5 @@
-//! A line that can be read is written again and read as the same; the line that was written is one line.
+//! libFuzzer's way to the target `cdxj`.
 
 #![no_main]
 
-use ecluse_cdx::{cdx, cdxj};
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|line: &[u8]| {
-    if let Ok(capture) = cdxj::parse(line) {
-        let mut written = Vec::new();
-        if cdxj::write(&capture, &mut written).is_ok() {
-            assert!(written.ends_with(b"}\n"));
-            let again = cdxj::parse(&written).expect("what was written can be read");
-            assert_eq!(again.key, capture.key);
-            assert_eq!(again.offset, capture.offset);
-            assert_eq!(again.url, capture.url);
-            for layout in [cdx::Layout::Eleven, cdx::Layout::Nine] {
-                let mut fields = Vec::new();
-                if cdx::write(layout, &capture, &mut fields).is_ok() {
-                    let count = fields.split(|byte| *byte == b' ').count();
-                    assert_eq!(count, layout.field_count());
-                    assert_eq!(fields.iter().filter(|byte| **byte == b'\n').count(), 1);
-                }
-            }
-        }
-    }
-    let _ = cdx::parse(line);
-    let _ = cdx::Layout::from_header(line);
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| ecluse_fuzz::cdxj::run(bytes));

@@ -8,6 +8,7 @@ mod dice;
 mod feed;
 mod flags;
 mod fleet;
+mod fuzz;
 mod peers;
 mod powercut;
 mod samples;
@@ -36,6 +37,11 @@ const VERBS: &[Verb] = &[
         "deny",
         "holds deny.toml: licences, bans and sources of what is built in",
         deny::main,
+    ),
+    (
+        "fuzz",
+        "runs the fuzz targets: [TARGET…] [--seconds 10] [--seed N] [--input FILE]",
+        fuzz::main,
     ),
     (
         "torture",

@@ -276,7 +276,7 @@ fn what_lies_in_harvested_is_in_the_index_and_stored() {
     // As shipped, clean only says what it would remove.
     let (code, said) = archive.once(&["clean"]);
     assert_eq!(code, 0, "{said}");
-    assert_eq!(said.matches("would remove /").count(), 6, "{said}");
+    assert!(said.contains("would remove 6 files of "), "{said}");
     assert_eq!(entries(&archive.path("harvested")).len(), 6);
 }
 

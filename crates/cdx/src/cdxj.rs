@@ -7,7 +7,9 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io::Write;
+use std::sync::LazyLock;
 
+use memchr::memmem::FinderRev;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -83,6 +85,20 @@ pub fn parse(line: &[u8]) -> Result<Capture<'_>, LineFault> {
         take_field(&mut capture, name, raw)?;
     }
     Ok(capture)
+}
+
+/// Returns the `filename` of a line without parsing the rest of it; none where there is no such field.
+///
+/// Within a JSON string a quotation mark is escaped, so the name of the field with its marks stands nowhere else.
+pub fn filename_of(line: &[u8]) -> Option<Cow<'_, str>> {
+    static FIELD: LazyLock<FinderRev<'static>> = LazyLock::new(|| FinderRev::new(b"\"filename\":"));
+    let value = line.get(FIELD.rfind(line)? + b"\"filename\":".len()..)?;
+    let value = value.trim_ascii_start().strip_prefix(b"\"")?;
+    let end = memchr::memchr2(b'"', b'\\', value)?;
+    if value[end] == b'"' {
+        return str::from_utf8(&value[..end]).ok().map(Cow::Borrowed);
+    }
+    parse(line).ok()?.filename
 }
 
 fn take_field<'a>(
@@ -273,6 +289,32 @@ mod tests {
         let mut line = Vec::new();
         write(capture, &mut line).unwrap();
         String::from_utf8(line).unwrap()
+    }
+
+    #[test]
+    fn the_filename_is_found_without_parsing() {
+        for (line, name) in [
+            (
+                r#"a 2026 {"url": "u", "filename": "x.warc.gz"}"#,
+                Some("x.warc.gz"),
+            ),
+            (
+                r#"a 2026 {"filename":"x", "more": {"filename_": 1}}"#,
+                Some("x"),
+            ),
+            (
+                r#"a 2026 {"url": "\"filename\": \"evil\"", "filename": "x"}"#,
+                Some("x"),
+            ),
+            (
+                r#"a 20260101000000 {"filename": "\u00e9\"x"}"#,
+                Some("é\"x"),
+            ),
+            (r#"a 2026 {"url": "u"}"#, None),
+            (r#"a 2026 {"filename": "#, None),
+        ] {
+            assert_eq!(filename_of(line.as_bytes()).as_deref(), name, "{line}");
+        }
     }
 
     #[test]

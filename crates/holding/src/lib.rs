@@ -6,12 +6,14 @@
 
 mod digest;
 mod freeze;
+mod name;
 mod payload;
 mod proof;
 mod shelf;
 
 pub use digest::{Fixity, Going, ReadFault, drop_cached, is_same_file, open_plain, read_afresh};
 pub use freeze::must_not_be_frozen;
+pub use name::is_archive;
 pub use payload::{Source, payload, read_small, stored_places};
 pub use proof::Proof;
 pub use shelf::{Kept, Room, SET_ASIDE, Shelf, ShelfFault, TEMPORARY};

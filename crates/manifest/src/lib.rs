@@ -8,6 +8,7 @@
 
 mod check;
 mod error;
+mod harvested;
 mod journal;
 mod row;
 mod schema;
@@ -20,6 +21,7 @@ use serde_json::Value;
 
 pub use check::{ArchiveHealth, Due, Found, Frozen};
 pub use error::{ManifestError, Result};
+pub use harvested::{Finding, HarvestedCount, HarvestedFile};
 pub use row::{Copy, CopyKind, CopyRow, Damage, FileRow, Ingested, NewFile, State, Term};
 
 /// How long another process may hold the database before a call gives up.

@@ -67,6 +67,14 @@ CREATE TABLE IF NOT EXISTS damage (
     reason TEXT NOT NULL,
     PRIMARY KEY (file, record, offset, reason)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS harvested (
+    path    TEXT PRIMARY KEY,     -- of a file that clean found in a harvested directory
+    bytes   INTEGER NOT NULL,
+    stamp   TEXT NOT NULL,        -- device, inode, size and times when it was looked at
+    finding TEXT NOT NULL,        -- removable, new or unaccounted
+    why     TEXT NOT NULL,
+    since   TEXT NOT NULL
+) WITHOUT ROWID;
 ";
 
 /// Makes the tables in an empty database; refuses one of a later version.

@@ -1,131 +1,167 @@
 //! What must be proven before a harvested file may go.
 
-use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::collections::HashMap;
+use std::io;
 use std::path::Path;
 
+use ecluse_cdx::{Lines, MAX_LINE_BYTES, ReadError, Source, cdxj, path};
+use ecluse_generation::{FLAT, IndexDirectory, IndexError, PATHS};
 use ecluse_holding::{Going, is_same_file, open_plain, read_afresh};
 use ecluse_manifest::{CopyKind, CopyRow, FileRow};
+use ecluse_stage::Failure;
 
-use crate::Source;
+use crate::Candidate;
 
-/// The PATH file of a generation.
-const PATHS: &str = "path-index.txt";
-
-/// Which of the files in question the current indexes name.
+/// What the current indexes hold of the files in question.
 #[derive(Debug, Default)]
-pub(crate) struct Published {
-    names: HashMap<Option<String>, HashSet<String>>,
+pub(crate) struct Published(HashMap<Option<String>, HashMap<String, FoundLines>>);
+
+/// What an index holds of a file.
+#[derive(Debug, Default, Clone, Copy)]
+struct FoundLines {
+    paths: u64,
+    captures: u64,
 }
 
 impl Published {
-    /// Reads the PATH file of each index in question once, keeping only the names asked for.
-    pub(crate) fn read(index: &Path, rows: &[FileRow]) -> io::Result<Self> {
-        let mut wanted: HashMap<Option<String>, HashSet<&str>> = HashMap::new();
-        for row in rows {
-            let names = wanted.entry(row.collection.clone()).or_default();
-            names.insert(&row.name);
-        }
+    /// Reads the lists of each index in question once, counting the lines of the files asked for.
+    ///
+    /// # Errors
+    /// Halts when an index is not whole or cannot be read.
+    pub(crate) fn read<'a>(
+        index: &Path,
+        rows: impl Iterator<Item = &'a FileRow>,
+        going: Going<'_>,
+    ) -> Result<Self, Failure> {
         let mut published = Self::default();
-        for (collection, names) in wanted {
-            let directory = match &collection {
-                Some(collection) => index.join(collection),
-                None => index.to_owned(),
+        for row in rows {
+            let files = published.0.entry(row.collection.clone()).or_default();
+            files.insert(row.name.clone(), FoundLines::default());
+        }
+        for (collection, files) in &mut published.0 {
+            let directory = match IndexDirectory::of(index, collection.as_deref()) {
+                Ok(directory) => directory,
+                Err(IndexError::BadCollection(_)) => continue,
+                Err(error) => return Err(Failure::halt(error)),
             };
-            let path = directory.join("current").join(PATHS);
-            let found = match File::open(&path) {
-                Ok(file) => named(file, &names)?,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => HashSet::new(),
-                Err(error) => return Err(error),
+            let Some(number) = directory.current_number().map_err(Failure::halt)? else {
+                continue;
             };
-            published.names.insert(collection, found);
+            // Lines that were lost cannot be counted, but this says that they were, and what to do.
+            directory.whole(number).map_err(Failure::halt)?;
+            let generation = directory.generation(number);
+            count(&generation.join(PATHS), files, going, |line| {
+                let name = path::parse(line).ok()?.filename;
+                Some((name.into(), |found| found.paths += 1))
+            })?;
+            if files.values().any(|found| found.paths > 0) {
+                count(&generation.join(FLAT), files, going, |line| {
+                    let name = cdxj::filename_of(line)?;
+                    Some((name, |found| found.captures += 1))
+                })?;
+            }
         }
         Ok(published)
     }
 
-    fn has(&self, row: &FileRow) -> bool {
-        let names = self.names.get(&row.collection);
-        names.is_some_and(|names| names.contains(&row.name))
-    }
-}
-
-fn named(file: File, wanted: &HashSet<&str>) -> io::Result<HashSet<String>> {
-    let mut found = HashSet::new();
-    let mut reader = BufReader::with_capacity(1 << 20, file);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        if reader.read_until(b'\n', &mut line)? == 0 {
-            return Ok(found);
+    /// Returns what is missing of a file in the current index, if anything.
+    pub(crate) fn missing(&self, row: &FileRow) -> Option<String> {
+        let files = self.0.get(&row.collection);
+        let found = files.and_then(|files| files.get(&row.name));
+        let found = found.copied().unwrap_or_default();
+        if found.paths == 0 {
+            return Some("it is not in the current index".into());
         }
-        let name = line.split(|byte| *byte == b'\t').next().unwrap_or_default();
-        if let Ok(name) = std::str::from_utf8(name)
-            && wanted.contains(name)
-        {
-            found.insert(name.to_owned());
+        match row.captures {
+            None => Some("it is not known how many index lines it has".into()),
+            Some(lines) if found.captures < lines => Some(format!(
+                "{} of its {lines} lines are in the current index",
+                found.captures
+            )),
+            Some(_) => None,
         }
     }
 }
 
-/// Tells whether the place of a copy is a path.
-fn is_in_a_file(copy: &CopyRow) -> bool {
-    copy.kind == CopyKind::Stored || Path::new(&copy.place).is_absolute()
-}
+/// Tells whose line this is, and how it counts.
+type Counted<'a> = (std::borrow::Cow<'a, str>, fn(&mut FoundLines));
 
-/// Returns what is not proven of a file, if anything. What costs a read comes last.
-pub(crate) fn missing_proof(
-    row: &FileRow,
-    copies: &[CopyRow],
-    published: &Published,
-    backups: usize,
-    sources: &[Source],
+/// Counts the lines of a list that belong to these files.
+fn count(
+    list: &Path,
+    files: &mut HashMap<String, FoundLines>,
     going: Going<'_>,
-) -> Option<String> {
+    counted: impl Fn(&[u8]) -> Option<Counted<'_>>,
+) -> Result<(), Failure> {
+    let source = match Source::open(list) {
+        Ok(source) => source,
+        // An index put there by hand may have no PATH lines.
+        Err(ReadError::Open { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            return Ok(());
+        }
+        Err(error) => return Err(Failure::halt(error)),
+    };
+    let mut lines = Lines::new(source, MAX_LINE_BYTES);
+    while let Some(line) = lines.next_line().map_err(Failure::halt)? {
+        if line.number % 4096 == 0 && !going() {
+            return Err(Failure::give_back());
+        }
+        if let Some((name, add)) = counted(line.bytes)
+            && let Some(found) = files.get_mut(&*name)
+        {
+            add(found);
+        }
+    }
+    Ok(())
+}
+
+/// Returns what the manifest does not prove of a file, if anything.
+pub(crate) fn not_recorded(candidate: &Candidate, backups: usize) -> Option<String> {
+    let row = &candidate.row;
     let Some(sha256) = &row.sha256 else {
         return Some("no digest was taken at ingest".into());
     };
     if row.deleted.is_none() {
         return Some("its working copy was not deleted".into());
     }
-    if !published.has(row) {
-        return Some("it is not in the current index".into());
-    }
-    let agrees = |copy: &&CopyRow| copy.sha256 == *sha256 && Some(copy.bytes) == row.bytes;
-    let proved = copies
-        .iter()
-        .filter(|copy| copy.kind == CopyKind::Backup)
-        .filter(agrees)
+    let proved = candidate.copies.iter().filter(|copy| {
         // It may have been found bad, and removals released since.
-        .filter(|copy| !copy.is_bad())
-        .count();
+        copy.kind == CopyKind::Backup && agrees(copy, row, sha256) && !copy.is_bad()
+    });
+    let proved = proved.count();
     if proved < backups {
         return Some(format!("{proved} backups are proved, {backups} are needed"));
     }
-    let mut stored = copies.iter().filter(|copy| copy.kind == CopyKind::Stored);
-    let Some(stored) = stored.find(agrees) else {
+    if stored_copy(candidate, sha256).is_none() {
         return Some("no stored copy has the digest taken at ingest".into());
-    };
+    }
+    None
+}
+
+/// Returns what a fresh read of the stored copy and of the harvested files does not prove, if anything.
+pub(crate) fn not_read(candidate: &Candidate, going: Going<'_>) -> Option<String> {
+    let sha256 = candidate.row.sha256.as_deref()?;
+    let stored = stored_copy(candidate, sha256)?;
+    let originals = candidate.originals.iter().map(|file| file.path.as_path());
     // A location or a backup in a harvested directory: what would be removed is the copy itself.
-    let sources = sources.iter().map(|source| source.path.as_path());
-    for source in sources.clone() {
-        let mut files = copies.iter().filter(|copy| is_in_a_file(copy));
-        let same = |copy: &&CopyRow| is_same_file(source, Path::new(&copy.place)).unwrap_or(false);
+    for original in originals.clone() {
+        let mut files = candidate.copies.iter().filter(|copy| is_in_a_file(copy));
+        let same =
+            |copy: &&CopyRow| is_same_file(original, Path::new(&copy.place)).unwrap_or(false);
         if let Some(copy) = files.find(same) {
             return Some(format!(
                 "{} is the copy in {} itself",
-                source.display(),
+                original.display(),
                 copy.target
             ));
         }
     }
-    let places = std::iter::once(Path::new(&stored.place)).chain(sources);
-    for place in places {
+    for place in std::iter::once(Path::new(&stored.place)).chain(originals) {
         let read = open_plain(place)
             .map_err(Into::into)
             .and_then(|mut file| read_afresh(&mut file, going));
         match read {
-            Ok(fixity) if fixity.sha256 == *sha256 => {}
+            Ok(fixity) if fixity.sha256 == sha256 => {}
             Ok(fixity) => {
                 return Some(format!(
                     "{}: sha256 is {}, at ingest it was {sha256}",
@@ -137,4 +173,18 @@ pub(crate) fn missing_proof(
         }
     }
     None
+}
+
+fn stored_copy<'a>(candidate: &'a Candidate, sha256: &str) -> Option<&'a CopyRow> {
+    let mut copies = candidate.copies.iter();
+    copies.find(|copy| copy.kind == CopyKind::Stored && agrees(copy, &candidate.row, sha256))
+}
+
+fn agrees(copy: &CopyRow, row: &FileRow, sha256: &str) -> bool {
+    copy.sha256 == sha256 && Some(copy.bytes) == row.bytes
+}
+
+/// Tells whether the place of a copy is a path.
+fn is_in_a_file(copy: &CopyRow) -> bool {
+    copy.kind == CopyKind::Stored || Path::new(&copy.place).is_absolute()
 }

@@ -8,9 +8,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ecluse_manifest::{Copy, Found, Manifest, NewFile, State};
+use ecluse_manifest::{Copy, Finding, Found, Manifest, NewFile, State};
 use ecluse_testkit::contract::Contract;
-use ecluse_testkit::root::{Root, until_so};
+use ecluse_testkit::root::Root;
 use serde_json::json;
 
 const CLEAN: &str = env!("CARGO_BIN_EXE_ecluse-clean");
@@ -49,17 +49,14 @@ impl Archive {
         for copy in [&harvested, &stored, &backup] {
             fs::write(copy, b"the bytes").unwrap();
         }
-        fs::write(
-            at("index/generations/1/path-index.txt"),
-            format!("{NAME}\t{}\n", stored.display()),
-        )
-        .unwrap();
+        fs::write(at("index/generations/1/by-hand"), "").unwrap();
         std::os::unix::fs::symlink("generations/1", at("index/current")).unwrap();
         let archive = Self {
             root,
             harvested,
             stored,
         };
+        archive.publish(&[(NAME, 2)]);
         let mut file = fs::File::open(&archive.harvested).unwrap();
         let fixity = ecluse_holding::read_afresh(&mut file, &|| true).unwrap();
         let mut manifest = archive.manifest();
@@ -76,6 +73,7 @@ impl Archive {
                 ticket: "t",
             })
             .unwrap();
+        manifest.indexed(NAME, 2, 0, &[]).unwrap();
         let copy = |place| Copy {
             target: "x",
             place,
@@ -92,6 +90,22 @@ impl Archive {
         manifest.deleted(NAME).unwrap();
         manifest.published(None, 1, &[NAME.to_owned()]).unwrap();
         archive
+    }
+
+    /// Writes an index in which each file has so many lines.
+    fn publish(&self, files: &[(&str, u32)]) {
+        let (mut paths, mut lines) = (String::new(), String::new());
+        for (name, captures) in files {
+            paths.push_str(&format!("{name}\t/repository/{name}\n"));
+            for offset in 0..*captures {
+                lines.push_str(&format!(
+                    "org,example)/ 20260101000000 {{\"offset\": \"{offset}\", \"filename\": \"{name}\"}}\n"
+                ));
+            }
+        }
+        let current = self.root.path().join("index/current");
+        fs::write(current.join("path-index.txt"), paths).unwrap();
+        fs::write(current.join("index.cdxj"), lines).unwrap();
     }
 
     fn manifest(&self) -> Manifest {
@@ -133,10 +147,16 @@ fn as_shipped_it_only_says_what_it_would_remove() {
     let archive = Archive::new("");
     let (code, out, log) = archive.clean();
     assert_eq!(code, 0, "{log}");
-    assert_eq!(
-        out,
-        format!("would remove {}\n", archive.harvested.display())
+    assert!(
+        out.starts_with("would remove 1 files of 9 B from "),
+        "{out}"
     );
+    assert!(out.contains("stage.clean.remove = true"), "{out}");
+    assert_eq!(out.lines().count(), 1, "one line, however many files");
+    // The list that it names is there.
+    let removable = archive.manifest().harvested_after("", 10).unwrap();
+    let paths: Vec<_> = removable.iter().map(|file| Path::new(&file.path)).collect();
+    assert_eq!(paths, [archive.harvested.as_path()]);
     assert!(archive.harvested.exists());
     // Asked to remove, it sweeps anew and does.
     archive
@@ -148,30 +168,150 @@ fn as_shipped_it_only_says_what_it_would_remove() {
     assert!(!archive.harvested.exists());
     assert!(archive.stored.exists());
     assert_eq!(archive.manifest().counts().unwrap(), [(State::Cleaned, 1)]);
+    assert!(
+        archive
+            .manifest()
+            .harvested_after("", 10)
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[test]
-fn what_it_would_remove_is_read_and_said_once() {
-    let quick = "every = \"0s\"\nscan = \"100ms\"\nbatch = { parcels = 1, wait = \"10ms\" }";
-    let archive = Archive::new(quick);
-    let mut clean = archive.root.start(CLEAN, &[]);
-    let generations = ["g1", "g2"];
-    for (sweeps, generation) in (1..).zip(generations) {
-        let files = [("generation.files", &b""[..])];
-        archive.root.put_files("clean", generation, &files);
-        until_so("a sweep", || {
-            clean.lines_with("would remove (dry run") == sweeps
-        });
-    }
-    assert_eq!(clean.stop(), 0, "{}", clean.log());
-    let sweep = |files: u32| clean.lines_with(&format!("\"files\":{files}"));
-    assert_eq!((sweep(1), sweep(0)), (1, 1), "{}", clean.log());
-    // Whoever starts it again hears it again.
-    assert!(archive.clean().1.is_empty(), "nothing asks for a sweep");
+fn what_it_would_remove_is_read_once_whoever_starts_it() {
+    let archive = Archive::new("every = \"0s\"");
+    let sweep = |name| {
+        archive
+            .root
+            .put_files("clean", name, &[("generation.files", b"")]);
+        archive.clean()
+    };
+    assert!(sweep("g1").1.starts_with("would remove 1 files"));
+    // Were it read again, it would be found to differ: the proof of the first time is remembered.
+    fs::write(&archive.stored, b"the bytez").unwrap();
+    let (_, out, log) = sweep("g2");
+    assert!(out.starts_with("would remove 1 files"), "{log}");
+    // A file that was touched is another one.
+    fs::write(&archive.harvested, b"the bytes").unwrap();
+    let (_, out, log) = sweep("g3");
+    assert_eq!(out, "", "{log}");
+    assert!(log.contains("sha256 is"), "{log}");
+    assert!(
+        archive
+            .manifest()
+            .harvested_after("", 10)
+            .unwrap()
+            .is_empty()
+    );
+    // Nobody lets it remove on the strength of an old proof.
+    let archive = Archive::new("every = \"0s\"");
     archive
         .root
-        .put_files("clean", "g3", &[("generation.files", b"")]);
-    assert!(archive.clean().1.starts_with("would remove "));
+        .put_files("clean", "g1", &[("generation.files", b"")]);
+    assert!(archive.clean().1.starts_with("would remove 1 files"));
+    fs::write(&archive.stored, b"the bytez").unwrap();
+    archive
+        .root
+        .settings(&["clean"], "[stage.clean]\nremove = true\n");
+    archive.must_keep("sha256 is");
+}
+
+#[test]
+fn a_file_that_comes_after_its_row_is_cleaned_goes_by_the_same_proofs() {
+    let archive = Archive::new("remove = true");
+    assert_eq!(archive.clean().0, 0);
+    let elsewhere = archive.root.path().join("harvested/again").join(NAME);
+    fs::create_dir(elsewhere.parent().unwrap()).unwrap();
+    for late in [&archive.harvested, &elsewhere] {
+        fs::write(late, b"the bytes").unwrap();
+        archive.root.put(
+            "clean",
+            &format!("after-{}", late.to_str().unwrap().len()),
+            b"",
+        );
+        let (code, out, log) = archive.clean();
+        assert_eq!(
+            (code, out),
+            (0, format!("removed {}\n", late.display())),
+            "{log}"
+        );
+        assert!(!late.exists());
+    }
+    // Other bytes of the same name are nobody's: they stay, and are counted.
+    fs::write(&archive.harvested, b"new bytes").unwrap();
+    archive.root.put("clean", "other-bytes", b"");
+    let (code, out, log) = archive.clean();
+    assert_eq!((code, out.as_str()), (0, ""), "{log}");
+    assert!(archive.harvested.exists());
+    let count = archive
+        .manifest()
+        .harvested_count(Finding::Unaccounted)
+        .unwrap();
+    assert_eq!((count.files, count.bytes), (1, 9));
+    // What a person takes away is no longer counted.
+    fs::remove_file(&archive.harvested).unwrap();
+    archive.root.put("clean", "taken-away", b"");
+    archive.clean();
+    let count = archive
+        .manifest()
+        .harvested_count(Finding::Unaccounted)
+        .unwrap();
+    assert_eq!(count.files, 0);
+}
+
+#[test]
+fn a_file_that_was_moved_inside_the_harvested_directory_goes_too() {
+    for settings in ["remove = true", "remove = false"] {
+        let archive = Archive::new(settings);
+        let moved = archive.root.path().join("harvested/moved").join(NAME);
+        fs::create_dir(moved.parent().unwrap()).unwrap();
+        fs::rename(&archive.harvested, &moved).unwrap();
+        let (code, out, log) = archive.clean();
+        assert_eq!((code, out.lines().count()), (0, 1), "{log}");
+        assert_eq!(moved.exists(), settings == "remove = false", "{log}");
+    }
+}
+
+#[test]
+fn a_file_that_no_row_accounts_for_is_counted_at_the_second_sight() {
+    let archive = Archive::new("remove = true");
+    let stranger = archive.root.path().join("harvested/stranger.warc.gz");
+    fs::write(&stranger, b"the bytes").unwrap();
+    fs::write(archive.root.path().join("harvested/README"), b"").unwrap();
+    fs::write(archive.root.path().join("harvested/new.warc.gz.open"), b"").unwrap();
+    for (sweep, expected) in [("s1", 0), ("s2", 1), ("s3", 1)] {
+        archive.root.put("clean", sweep, b"");
+        assert_eq!(archive.clean().0, 0);
+        let count = archive.manifest().harvested_count(Finding::Unaccounted);
+        assert_eq!(count.unwrap().files, expected, "{sweep}");
+    }
+    assert!(stranger.exists());
+}
+
+#[test]
+fn every_line_of_a_file_is_looked_for_in_the_current_index() {
+    let fewer = Archive::new("remove = true");
+    fewer.publish(&[(NAME, 1)]);
+    fewer.must_keep("1 of its 2 lines are in the current index");
+
+    let none = Archive::new("remove = true");
+    none.publish(&[(NAME, 0), ("other.warc.gz", 5)]);
+    none.must_keep("0 of its 2 lines are in the current index");
+
+    let unknown = Archive::new("remove = true");
+    unknown.sql("UPDATE file SET captures = NULL");
+    unknown.must_keep("it is not known how many index lines it has");
+
+    // One that bigmerge wrote and somebody cut short is not looked into at all.
+    let lost = Archive::new("remove = true");
+    let generation = lost.root.path().join("index/current/generation.json");
+    let described = r#"{"schema": 2, "number": 1, "lines": 2, "duplicates": 0, "members": [],
+        "files": [{"name": "index.cdxj", "bytes": 1000, "lines": 2, "xxh128": ""}]}"#;
+    fs::write(generation, described).unwrap();
+    let (code, _, log) = lost.clean();
+    assert_eq!(code, 74, "{log}");
+    assert!(log.contains("index.cdxj has "), "{log}");
+    assert!(lost.harvested.exists());
 }
 
 #[test]
@@ -208,8 +348,7 @@ fn nothing_goes_without_every_proof() {
     changed.must_keep("sha256 is");
 
     let not_indexed = Archive::new("remove = true");
-    let paths = not_indexed.root.path().join("index/current/path-index.txt");
-    fs::write(paths, "another.warc.gz\t/x\n").unwrap();
+    not_indexed.publish(&[("another.warc.gz", 2)]);
     not_indexed.must_keep("it is not in the current index");
 
     let no_index = Archive::new("remove = true");
@@ -218,7 +357,7 @@ fn nothing_goes_without_every_proof() {
 
     let outside = Archive::new("remove = true");
     let other = outside.root.path().join("other.warc.gz");
-    fs::write(&other, b"the bytes").unwrap();
+    fs::rename(&outside.harvested, &other).unwrap();
     outside.sql(&format!("UPDATE file SET source = '{}'", other.display()));
     outside.must_keep("outside the harvested directories");
     assert!(other.exists());
@@ -242,6 +381,7 @@ fn nothing_goes_without_every_proof() {
         "{}/harvested/../repository/{NAME}",
         sideways.root.path().display()
     );
+    fs::remove_file(&sideways.harvested).unwrap();
     sideways.sql(&format!("UPDATE file SET source = '{path}'"));
     sideways.must_keep("outside the harvested directories");
     assert!(sideways.stored.exists());
@@ -311,9 +451,7 @@ fn a_mismatch_found_in_the_middle_of_a_sweep_ends_it() {
         ["harvested", "repository"].map(|at| archive.root.path().join(at).join(&other));
     fs::write(&harvested, b"the bytes").unwrap();
     fs::write(&stored, b"the bytes").unwrap();
-    let paths = archive.root.path().join("index/current/path-index.txt");
-    let text = fs::read_to_string(&paths).unwrap();
-    fs::write(&paths, format!("{text}{other}\t{}\n", stored.display())).unwrap();
+    archive.publish(&[(NAME, 2), (&other, 2)]);
     let (from, to) = (archive.root.path().display(), stored.display());
     archive.sql(&format!(
         "INSERT INTO file SELECT '{other}', bytes, sha256, kind, job, harvest, collection, \
@@ -339,9 +477,7 @@ fn what_may_not_be_removed_stays_and_the_others_go() {
     let directory = archive.root.path().join("harvested/closed");
     fs::create_dir(&directory).unwrap();
     fs::write(directory.join(closed), b"the bytes").unwrap();
-    let paths = archive.root.path().join("index/current/path-index.txt");
-    let text = fs::read_to_string(&paths).unwrap();
-    fs::write(&paths, format!("{closed}\t/x\n{text}")).unwrap();
+    archive.publish(&[(closed, 2), (open, 2)]);
     let source = directory.join(closed);
     archive.sql(&format!(
         "INSERT INTO file SELECT '{closed}', bytes, sha256, kind, job, harvest, collection, \

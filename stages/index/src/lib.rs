@@ -77,9 +77,15 @@ impl Stage for Index {
                 "{name}: {bomb}; if it is good, raise stage.index.bomb and try again"
             )));
         }
+        // Equal lines are one: so many will be found in the big index.
+        let mut lines_of_file = 0;
         for lines in outputs {
-            let mut file = outbox.create(&format!("{name}.{}", lines.format.suffix()))?;
-            lines.finish(&mut file).map_err(unsorted)?;
+            let format = lines.format;
+            let mut file = outbox.create(&format!("{name}.{}", format.suffix()))?;
+            let written = lines.finish(&mut file).map_err(unsorted)?;
+            if format == Format::Cdxj {
+                lines_of_file = written;
+            }
             outbox.attach(file)?;
         }
         let mut file = outbox.create(&format!("{name}.seen.json"))?;
@@ -95,7 +101,7 @@ impl Stage for Index {
             outbox.fact("damage", list);
         }
         self.manifest()?
-            .indexed(&name, seen.captures, damage.count, &damage.list)
+            .indexed(&name, lines_of_file, damage.count, &damage.list)
             .map_err(Failure::halt)
     }
 
@@ -123,7 +129,7 @@ impl Stage for Index {
             }
         }
         match lines.finish(out) {
-            Ok(()) => Ok(exit),
+            Ok(_) => Ok(exit),
             // Whoever read along has seen enough.
             Err(MergeError::Write { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {
                 Ok(exit)

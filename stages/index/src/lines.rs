@@ -46,16 +46,15 @@ impl Lines {
         Ok(Ok(()))
     }
 
-    /// Writes the heading of the layout, if it has one, and the lines.
-    pub(crate) fn finish(self, mut out: impl Write) -> Result<(), MergeError> {
+    /// Writes the heading of the layout, if it has one, and the lines; returns how many lines there are.
+    pub(crate) fn finish(self, mut out: impl Write) -> Result<u64, MergeError> {
         if let Some(layout) = self.format.layout() {
             writeln!(out, "{}", layout.header()).map_err(|source| MergeError::Write {
                 bytes_written: 0,
                 source,
             })?;
         }
-        self.sorter.finish(&mut out)?;
-        Ok(())
+        Ok(self.sorter.finish(&mut out)?.lines_written)
     }
 }
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ecluse_config::ShellSettings;
+use ecluse_holding::is_archive;
 use ecluse_stage::{Failure, News, RestWatch};
 use walkdir::WalkDir;
 
@@ -18,16 +19,6 @@ use crate::ticket::{Found, Identity, Key};
 
 /// Without a bell, everything is walked through this often.
 const WALK_WHEN_DEAF: Duration = Duration::from_secs(2);
-
-/// What is an archive file, by the end of its name.
-const ARCHIVES: [&str; 6] = [
-    ".warc",
-    ".warc.gz",
-    ".warc.zst",
-    ".arc",
-    ".arc.gz",
-    ".arc.zst",
-];
 
 /// What was found.
 #[derive(Debug)]
@@ -263,13 +254,6 @@ impl Harvested {
             self.unreadable.push(words);
         }
     }
-}
-
-fn is_archive(name: &OsStr) -> bool {
-    let name = name.as_bytes().to_ascii_lowercase();
-    ARCHIVES
-        .iter()
-        .any(|end| name.len() > end.len() && name.ends_with(end.as_bytes()))
 }
 
 #[cfg(test)]

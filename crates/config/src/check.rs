@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Component;
 
+use crate::decode::Step;
 use crate::node::Value;
 use crate::pipeline::{Pipeline, base_of};
 use crate::problem::{Level, Problem, join, nearest, shown};
@@ -19,15 +20,11 @@ impl Pipeline {
     /// Returns a problem with the value at a path such as `stage.backup.targets[0].path`, at its line or at that of the
     /// nearest thing around it in the file.
     pub fn problem(&self, level: Level, path: &str, message: &str) -> Problem {
-        let mut node = Some(&self.tree);
-        let mut line = None;
-        for step in path.split(['.', '[']) {
-            node = node.and_then(|node| match step.strip_suffix(']') {
-                Some(index) => node.item(index.parse().ok()?),
-                None => node.as_table()?.get(step),
-            });
-            line = node.and_then(|node| node.line).or(line);
-        }
+        let steps = path.split(['.', '[']).map(|step| {
+            let index = step.strip_suffix(']').and_then(|index| index.parse().ok());
+            index.map_or_else(|| Step::Key(step.to_owned()), Step::Index)
+        });
+        let line = self.tree.line_at(&steps.collect::<Vec<Step>>());
         Problem {
             level,
             file: self.file.clone(),

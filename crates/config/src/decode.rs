@@ -1,135 +1,122 @@
 //! Turns a tree into a Rust value, and an unknown key into an error whatever the type says.
 //!
-//! A deserializer of our own, because serde's complaints reach it as values: the unknown field
-//! *and* the known ones, before they are prose. The path and the line are added on the way up.
+//! The tree has a deserializer of its own because serde's complaints reach its error type as values: the unknown field
+//! *and* the known ones, before they are prose. `serde_path_to_error` tells where; the tree knows the line.
 
 use std::fmt;
 
-use serde::de::value::{StrDeserializer, StringDeserializer};
+use serde::de::value::{MapAccessDeserializer, MapDeserializer, SeqDeserializer};
 use serde::de::{
-    self, DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer, MapAccess,
-    SeqAccess, Unexpected, VariantAccess, Visitor,
+    self, DeserializeOwned, Deserializer, Expected, IntoDeserializer, Unexpected, Visitor,
 };
 use serde::forward_to_deserialize_any;
+use serde_path_to_error::Segment;
 
-use crate::node::{Node, Table, Value};
+use crate::node::{Node, Report, Table, Value};
 use crate::problem::{join, shown, unknown};
 
-/// What is wrong with a value, and where it stands below the decoded one.
-#[derive(Debug)]
-pub(crate) struct DecodeError {
-    pub(crate) fault: Fault,
-    pub(crate) line: Option<u32>,
-    /// From the innermost step outwards.
-    steps: Vec<Step>,
+/// A file with more faults than this has another problem than its values.
+const MOST_FAULTS: usize = 200;
+
+/// Reads a tree as a value, below the key `root`.
+///
+/// Whatever is wrong is reported, then made as it is in `good` or left out, so that the next fault is found too. `more`
+/// are keys known here that the type knows nothing of.
+pub(crate) fn decode<Settings: DeserializeOwned>(
+    tree: &mut Node,
+    good: &Node,
+    root: &str,
+    more: &[&str],
+    report: &mut Report,
+) -> Option<Settings> {
+    let mut faulty: Vec<String> = Vec::new();
+    for _ in 0..MOST_FAULTS {
+        let error = match serde_path_to_error::deserialize(NodeDeserializer(tree)) {
+            Ok(settings) => return Some(settings),
+            Err(error) => error,
+        };
+        let way = way_of(tree, &error);
+        let fault = error.into_inner();
+        let path = fault.path(root, &way);
+        // What is wrong around a value that was taken out is wrong because of that.
+        if !faulty.iter().any(|below| below.starts_with(&path)) {
+            let line = tree.line_at(&way);
+            let more = if way.len() == 1 { more } else { &[] };
+            report.error(line, &path, fault.message(&path, more));
+        }
+        faulty.push(path);
+        mend(tree, good, &way)?;
+    }
+    None
 }
 
-#[derive(Debug)]
-pub(crate) enum Fault {
-    UnknownKey { key: String, known: Vec<String> },
-    UnknownValue { value: String, known: Vec<String> },
-    Missing { key: &'static str },
-    Wrong { message: String },
-}
-
+/// One step from a table or an array to what is in it.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Key(String),
     Index(usize),
 }
 
-impl DecodeError {
-    fn new(fault: Fault) -> DecodeError {
-        DecodeError {
-            fault,
-            line: None,
-            steps: Vec::new(),
-        }
-    }
+/// What is wrong with a value.
+#[derive(Debug)]
+enum Fault {
+    UnknownKey { key: String, known: Vec<String> },
+    UnknownValue { value: String, known: Vec<String> },
+    Missing { key: &'static str },
+    Wrong { message: String },
+}
 
-    fn at(mut self, step: Step, line: Option<u32>) -> DecodeError {
-        self.line = self.line.or(line);
-        self.steps.push(step);
-        self
-    }
-
-    /// The keys down to the fault, or to the array it is in.
-    pub(crate) fn keys(&self) -> Vec<String> {
-        let steps = self.steps.iter().rev();
-        steps
-            .map_while(|step| match step {
-                Step::Key(key) => Some(key.clone()),
-                Step::Index(_) => None,
-            })
-            .collect()
-    }
-
-    /// The way down to the fault.
-    pub(crate) fn way(&self) -> Vec<Step> {
-        self.steps.iter().rev().cloned().collect()
-    }
-
+impl Fault {
     /// The path of the faulty key, below `root`.
-    pub(crate) fn path(&self, root: &str) -> String {
-        let mut path = root.to_owned();
-        for step in self.steps.iter().rev() {
-            match step {
-                Step::Key(key) => path = join(&path, key),
-                Step::Index(index) => path = format!("{path}[{index}]"),
-            }
-        }
-        match &self.fault {
+    fn path(&self, root: &str, way: &[Step]) -> String {
+        let path = way.iter().fold(root.to_owned(), |path, step| match step {
+            Step::Key(key) => join(&path, key),
+            Step::Index(index) => format!("{path}[{index}]"),
+        });
+        match self {
             Fault::Missing { key } => join(&path, key),
             Fault::UnknownKey { .. } | Fault::UnknownValue { .. } | Fault::Wrong { .. } => path,
         }
     }
 
-    /// The message for people; `more` are keys known here that the decoded type knows nothing of.
-    pub(crate) fn message(&self, root: &str, more: &[&str]) -> String {
-        let path = self.path(root);
-        match &self.fault {
+    /// The message for people.
+    fn message(&self, path: &str, more: &[&str]) -> String {
+        match self {
             Fault::UnknownKey { key, known } => {
-                let mut known: Vec<&str> = known.iter().map(String::as_str).collect();
-                if self.steps.len() == 1 {
-                    known.extend(more);
-                }
-                unknown("key", &path, key, &known)
+                let known = known.iter().map(String::as_str);
+                let known: Vec<&str> = known.chain(more.iter().copied()).collect();
+                unknown("key", path, key, &known)
             }
             Fault::UnknownValue { value, known } => {
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();
-                format!(
-                    "'{}': {}",
-                    shown(&path),
-                    unknown("value", value, value, &known)
-                )
+                let message = unknown("value", value, value, &known);
+                format!("'{}': {message}", shown(path))
             }
-            Fault::Missing { .. } => {
-                format!("'{}' is not set, and has no default", shown(&path))
-            }
-            Fault::Wrong { message } => format!("'{}': {}", shown(&path), shown(message)),
+            Fault::Missing { .. } => format!("'{}' is not set, and has no default", shown(path)),
+            Fault::Wrong { message } => format!("'{}': {}", shown(path), shown(message)),
         }
     }
 }
 
-impl fmt::Display for DecodeError {
+impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message("", &[]))
     }
 }
 
-impl std::error::Error for DecodeError {}
+impl std::error::Error for Fault {}
 
-impl de::Error for DecodeError {
+impl de::Error for Fault {
     fn custom<Message: fmt::Display>(message: Message) -> Self {
-        DecodeError::new(Fault::Wrong {
+        Fault::Wrong {
             message: message.to_string(),
-        })
+        }
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        DecodeError::new(Fault::Wrong {
+        Fault::Wrong {
             message: format!("expected {}, found {found}", plain(&expected.to_string())),
-        })
+        }
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
@@ -137,22 +124,21 @@ impl de::Error for DecodeError {
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        // The step with the field's line is added by the map it was found in.
-        DecodeError::new(Fault::UnknownKey {
+        Fault::UnknownKey {
             key: field.to_owned(),
             known: owned(expected),
-        })
+        }
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
-        DecodeError::new(Fault::UnknownValue {
+        Fault::UnknownValue {
             value: variant.to_owned(),
             known: owned(expected),
-        })
+        }
     }
 
     fn missing_field(field: &'static str) -> Self {
-        DecodeError::new(Fault::Missing { key: field })
+        Fault::Missing { key: field }
     }
 }
 
@@ -161,8 +147,8 @@ fn owned(names: &[&str]) -> Vec<String> {
 }
 
 /// Says in an operator's words what a Rust type expects.
-fn plain(expected: &str) -> String {
-    let words = match expected {
+fn plain(expected: &str) -> &str {
+    match expected {
         "u8" => "a whole number from 0 to 255",
         "u16" => "a whole number from 0 to 65535",
         "u32" => "a whole number from 0 to 4294967295",
@@ -176,68 +162,99 @@ fn plain(expected: &str) -> String {
         _ if expected.starts_with("struct ") => "a table",
         _ if expected.starts_with("tuple ") => "an array",
         other => other,
-    };
-    words.to_owned()
+    }
+}
+
+/// The way down to a fault, as far as the tree goes.
+fn way_of(tree: &Node, error: &serde_path_to_error::Error<Fault>) -> Vec<Step> {
+    let mut way = Vec::new();
+    let mut node = Some(tree);
+    for segment in error.path() {
+        let step = match segment {
+            // Items that were taken out are not counted there.
+            Segment::Seq { index } => match node.and_then(|node| node.kept(*index)) {
+                Some(index) => Step::Index(index),
+                None => break,
+            },
+            Segment::Map { key } | Segment::Enum { variant: key } => Step::Key(key.clone()),
+            Segment::Unknown => break,
+        };
+        node = node.and_then(|node| node.below(&step));
+        // The name of a variant that stands alone is the value, not a key.
+        if node.is_some() || matches!(segment, Segment::Map { .. }) {
+            way.push(step);
+        }
+    }
+    way
+}
+
+/// Takes the faulty value out; `None` when there is nothing to take.
+fn mend(tree: &mut Node, good: &Node, way: &[Step]) -> Option<()> {
+    let (last, above) = way.split_last()?;
+    let mut parent = tree;
+    let mut was = Some(good);
+    for step in above {
+        was = was.and_then(|was| was.below(step));
+        parent = match (step, &mut parent.value) {
+            (Step::Key(name), Value::Table(table)) => table.get_mut(name)?,
+            (Step::Index(index), Value::Array(items)) => {
+                was = None;
+                items.get_mut(*index)?
+            }
+            _ => return None,
+        };
+    }
+    match (last, &mut parent.value) {
+        (Step::Key(name), Value::Table(table)) => {
+            match was.and_then(|was| was.below(last)) {
+                Some(was) => table.insert(name.clone(), was.clone()),
+                None => table.remove(name),
+            };
+            Some(())
+        }
+        (Step::Index(index), Value::Array(items)) => {
+            items.get_mut(*index)?.value = Value::Dropped;
+            Some(())
+        }
+        _ => None,
+    }
 }
 
 /// A tree as serde reads it.
 #[derive(Clone, Copy)]
-pub(crate) struct NodeDeserializer<'a>(pub(crate) &'a Node);
+struct NodeDeserializer<'a>(&'a Node);
 
-impl<'a> NodeDeserializer<'a> {
-    fn read<'de, V: Visitor<'de>>(
-        self,
-        fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, DecodeError> {
-        let read = match &self.0.value {
+impl<'de, 'a> IntoDeserializer<'de, Fault> for &'a Node {
+    type Deserializer = NodeDeserializer<'a>;
+
+    fn into_deserializer(self) -> NodeDeserializer<'a> {
+        NodeDeserializer(self)
+    }
+}
+
+/// The entries of a table.
+fn entries<'de>(table: &Table) -> MapDeserializer<'de, impl Iterator<Item = (&str, &Node)>, Fault> {
+    MapDeserializer::new(table.iter().map(|(key, node)| (key.as_str(), node)))
+}
+
+impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
+    type Error = Fault;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match &self.0.value {
             Value::String(text) => visitor.visit_str(text),
             Value::Integer(number) => visitor.visit_i64(*number),
             Value::Float(number) => visitor.visit_f64(*number),
             Value::Boolean(truth) => visitor.visit_bool(*truth),
-            Value::Array(items) => visitor.visit_seq(Items {
-                items: items.iter().enumerate(),
-            }),
-            Value::Table(table) => return read_table(table, fields, visitor),
+            Value::Array(items) => visitor.visit_seq(SeqDeserializer::new(
+                items.iter().filter(|node| !node.is_dropped()),
+            )),
+            Value::Table(table) => visitor.visit_map(entries(table)),
             Value::Dropped => visitor.visit_unit(),
-        };
-        read.map_err(|error: DecodeError| DecodeError {
-            line: error.line.or(self.0.line),
-            ..error
-        })
-    }
-}
-
-fn read_table<'de, V: Visitor<'de>>(
-    table: &Table,
-    fields: &'static [&'static str],
-    visitor: V,
-) -> Result<V::Value, DecodeError> {
-    let mut entries = Entries {
-        entries: table.iter(),
-        fields,
-        current: None,
-    };
-    let read = visitor.visit_map(&mut entries);
-    read.map_err(|error| match (&error.fault, entries.current) {
-        // Raised for a key, before any value below it was asked for.
-        (Fault::UnknownKey { key, .. }, Some((current, node)))
-            if error.steps.is_empty() && key == current =>
-        {
-            error.at(Step::Key(current.clone()), node.line)
         }
-        _ => error,
-    })
-}
-
-impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
-    type Error = DecodeError;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        self.read(&[], visitor)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         visitor.visit_some(self)
     }
 
@@ -245,17 +262,8 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
         self,
         _name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, DecodeError> {
+    ) -> Result<V::Value, Fault> {
         visitor.visit_newtype_struct(self)
-    }
-
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        _name: &'static str,
-        fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, DecodeError> {
-        self.read(fields, visitor)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -263,43 +271,22 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
         _name: &'static str,
         _variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, DecodeError> {
-        let Node { line, value } = self.0;
-        let read = match value {
-            Value::String(name) => {
-                let variant: StrDeserializer<'_, DecodeError> = name.as_str().into_deserializer();
-                visitor.visit_enum(variant)
+    ) -> Result<V::Value, Fault> {
+        match &self.0.value {
+            Value::String(name) => visitor.visit_enum(name.as_str().into_deserializer()),
+            Value::Table(table) if table.len() == 1 => {
+                visitor.visit_enum(MapAccessDeserializer::new(entries(table)))
             }
-            Value::Table(table) => match table.first_key_value() {
-                Some((name, content)) if table.len() == 1 => {
-                    visitor.visit_enum(Variant { name, content })
-                }
-                _ => Err(de::Error::custom("expected a table with one key")),
-            },
-            Value::Integer(_)
-            | Value::Float(_)
-            | Value::Boolean(_)
-            | Value::Array(_)
-            | Value::Dropped => Err(de::Error::custom("expected a name or a table with one key")),
-        };
-        read.map_err(|error| DecodeError {
-            line: error.line.or(*line),
-            ..error
-        })
+            _ => Err(de::Error::custom("expected a name or a table with one key")),
+        }
     }
 
-    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         // A stage without settings of its own says `type Settings = ();`.
-        match self.0.as_table().map(Table::first_key_value) {
-            Some(None) => visitor.visit_unit(),
-            Some(Some((key, node))) => {
-                let error = DecodeError::new(Fault::UnknownKey {
-                    key: key.clone(),
-                    known: Vec::new(),
-                });
-                Err(error.at(Step::Key(key.clone()), node.line))
-            }
-            None => Err(de::Error::custom("expected an empty table")),
+        match self.0.as_table().map(Table::is_empty) {
+            Some(true) => visitor.visit_unit(),
+            Some(false) => Err(de::Error::custom("no key is known here")),
+            None => Err(de::Error::custom("this name stands alone, without a value")),
         }
     }
 
@@ -307,235 +294,46 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
         self,
         _name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, DecodeError> {
+    ) -> Result<V::Value, Fault> {
         self.deserialize_unit(visitor)
     }
 
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf seq
-        tuple tuple_struct map identifier ignored_any
-    }
-}
-
-/// The entries of a table.
-struct Entries<'a> {
-    entries: std::collections::btree_map::Iter<'a, String, Node>,
-    fields: &'static [&'static str],
-    current: Option<(&'a String, &'a Node)>,
-}
-
-impl<'de> MapAccess<'de> for &mut Entries<'_> {
-    type Error = DecodeError;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(
-        &mut self,
-        seed: K,
-    ) -> Result<Option<K::Value>, DecodeError> {
-        self.current = self.entries.next();
-        let Some((key, _)) = self.current else {
-            return Ok(None);
-        };
-        let key: StringDeserializer<DecodeError> = key.clone().into_deserializer();
-        seed.deserialize(key).map(Some)
-    }
-
-    fn next_value_seed<V: DeserializeSeed<'de>>(
-        &mut self,
-        seed: V,
-    ) -> Result<V::Value, DecodeError> {
-        let (key, node) = self
-            .current
-            .expect("serde asks for a value after its key only");
-        let content = Content {
-            key,
-            fields: self.fields,
-            node,
-        };
-        seed.deserialize(content)
-            .map_err(|error| error.at(Step::Key(key.clone()), node.line))
-    }
-}
-
-/// A value in a table: as [`NodeDeserializer`], but being ignored makes its key an unknown one.
-struct Content<'a> {
-    key: &'a str,
-    fields: &'static [&'static str],
-    node: &'a Node,
-}
-
-impl<'de> Deserializer<'de> for Content<'_> {
-    type Error = DecodeError;
-
-    fn deserialize_ignored_any<V: Visitor<'de>>(
-        self,
-        _visitor: V,
-    ) -> Result<V::Value, DecodeError> {
-        Err(DecodeError::new(Fault::UnknownKey {
-            key: self.key.to_owned(),
-            known: owned(self.fields),
-        }))
-    }
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        NodeDeserializer(self.node).deserialize_any(visitor)
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        NodeDeserializer(self.node).deserialize_option(visitor)
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, DecodeError> {
-        NodeDeserializer(self.node).deserialize_newtype_struct(name, visitor)
-    }
-
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, DecodeError> {
-        NodeDeserializer(self.node).deserialize_struct(name, fields, visitor)
-    }
-
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        variants: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, DecodeError> {
-        NodeDeserializer(self.node).deserialize_enum(name, variants, visitor)
-    }
-
-    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        NodeDeserializer(self.node).deserialize_unit(visitor)
-    }
-
-    fn deserialize_unit_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, DecodeError> {
-        NodeDeserializer(self.node).deserialize_unit_struct(name, visitor)
+    /// A type without `deny_unknown_fields` would pass over a key that it does not know.
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, _visitor: V) -> Result<V::Value, Fault> {
+        Err(de::Error::custom("this key is not known here"))
     }
 
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf seq
-        tuple tuple_struct map identifier
-    }
-}
-
-/// The items of an array.
-struct Items<'a> {
-    items: std::iter::Enumerate<std::slice::Iter<'a, Node>>,
-}
-
-impl<'de> SeqAccess<'de> for Items<'_> {
-    type Error = DecodeError;
-
-    fn next_element_seed<T: DeserializeSeed<'de>>(
-        &mut self,
-        seed: T,
-    ) -> Result<Option<T::Value>, DecodeError> {
-        let mut kept = self
-            .items
-            .by_ref()
-            .filter(|(_, node)| !matches!(node.value, Value::Dropped));
-        let Some((index, node)) = kept.next() else {
-            return Ok(None);
-        };
-        seed.deserialize(NodeDeserializer(node))
-            .map(Some)
-            .map_err(|error| error.at(Step::Index(index), node.line))
-    }
-}
-
-/// An enum's variant with content, `{ name = content }`.
-struct Variant<'a> {
-    name: &'a str,
-    content: &'a Node,
-}
-
-impl<'de> EnumAccess<'de> for Variant<'_> {
-    type Error = DecodeError;
-    type Variant = Self;
-
-    fn variant_seed<V: DeserializeSeed<'de>>(
-        self,
-        seed: V,
-    ) -> Result<(V::Value, Self), DecodeError> {
-        let name: StrDeserializer<'_, DecodeError> = self.name.into_deserializer();
-        Ok((seed.deserialize(name)?, self))
-    }
-}
-
-impl Variant<'_> {
-    fn below(&self, error: DecodeError) -> DecodeError {
-        error.at(Step::Key(self.name.to_owned()), self.content.line)
-    }
-}
-
-impl<'de> VariantAccess<'de> for Variant<'_> {
-    type Error = DecodeError;
-
-    fn unit_variant(self) -> Result<(), DecodeError> {
-        Err(self.below(de::Error::custom("this name stands alone, without a value")))
-    }
-
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(
-        self,
-        seed: T,
-    ) -> Result<T::Value, DecodeError> {
-        seed.deserialize(NodeDeserializer(self.content))
-            .map_err(|error| self.below(error))
-    }
-
-    fn tuple_variant<V: Visitor<'de>>(
-        self,
-        _len: usize,
-        visitor: V,
-    ) -> Result<V::Value, DecodeError> {
-        NodeDeserializer(self.content)
-            .deserialize_any(visitor)
-            .map_err(|error| self.below(error))
-    }
-
-    fn struct_variant<V: Visitor<'de>>(
-        self,
-        fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, DecodeError> {
-        NodeDeserializer(self.content)
-            .read(fields, visitor)
-            .map_err(|error| self.below(error))
+        tuple tuple_struct map struct identifier
     }
 }
 
 #[cfg(test)]
 mod tests {
     use serde::Deserialize;
-    use serde::de::DeserializeOwned;
 
     use super::*;
-    use crate::node::{Report, parse};
+    use crate::node::parse;
     use crate::units::{Bytes, Span};
 
-    fn decode<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    /// Reads a text; the first problem is the error.
+    fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
         let mut report = Report::new("test.toml");
-        let table = parse(text, &mut report).unwrap();
-        let node = Node {
+        let mut node = Node {
             line: None,
-            value: Value::Table(table),
+            value: Value::Table(parse(text, &mut report).unwrap()),
         };
-        T::deserialize(NodeDeserializer(&node))
-            .map_err(|error| format!("{:?} {}", error.line, error.message("", &[])))
+        let good = node.clone();
+        let read = decode(&mut node, &good, "", &[], &mut report);
+        match report.problems.first() {
+            Some(problem) => Err(format!("{:?} {}", problem.line, problem.message)),
+            None => Ok(read.unwrap()),
+        }
     }
 
     #[derive(Debug, PartialEq, Deserialize)]
-    #[serde(rename_all = "kebab-case")]
+    #[serde(rename_all = "kebab-case", deny_unknown_fields)]
     enum Order {
         FirstFit,
         MostFree { than: Bytes },
@@ -549,9 +347,8 @@ mod tests {
         min_free: Bytes,
     }
 
-    // Deliberately without `deny_unknown_fields`.
     #[derive(Debug, PartialEq, Deserialize)]
-    #[serde(rename_all = "kebab-case")]
+    #[serde(rename_all = "kebab-case", deny_unknown_fields)]
     struct Sample {
         order: Order,
         #[serde(default)]
@@ -590,8 +387,8 @@ mod tests {
             small: 0,
             port: std::num::NonZeroU32::new(7),
         };
-        assert_eq!(decode(text), Ok(expected));
-        let fixed: Sample = decode("order = { fixed = [1, 2] }").unwrap();
+        assert_eq!(read(text), Ok(expected));
+        let fixed: Sample = read("order = { fixed = [1, 2] }").unwrap();
         assert_eq!(fixed.order, Order::Fixed(vec![1, 2]));
     }
 
@@ -644,16 +441,29 @@ mod tests {
                 "Some(2) 'ratio': expected a number, found string \"a\\u{1b}[2J\"",
             ),
         ] {
-            assert_eq!(decode::<Sample>(text).unwrap_err(), message, "{text}");
+            assert_eq!(read::<Sample>(text).unwrap_err(), message, "{text}");
         }
     }
 
     #[test]
-    fn a_stage_without_settings_takes_no_key() {
-        assert_eq!(decode::<()>(""), Ok(()));
+    fn a_type_that_denies_nothing_ignores_nothing() {
+        #[derive(Debug, PartialEq, Deserialize)]
+        struct Lax {
+            a: u8,
+        }
+        assert_eq!(read("a = 1"), Ok(Lax { a: 1 }));
         assert_eq!(
-            decode::<()>("a = 1").unwrap_err(),
-            "Some(1) unknown key 'a'; no key is known here"
+            read::<Lax>("a = 1\nb = 2").unwrap_err(),
+            "Some(2) 'b': this key is not known here"
+        );
+    }
+
+    #[test]
+    fn a_stage_without_settings_takes_no_key() {
+        assert_eq!(read::<()>(""), Ok(()));
+        assert_eq!(
+            read::<()>("a = 1").unwrap_err(),
+            "None '': no key is known here"
         );
     }
 }

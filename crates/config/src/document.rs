@@ -3,17 +3,12 @@
 //! A document is laid over a value that is known to be good. Whatever is wrong in it is a [`Problem`] with its line,
 //! and is left as it was in that value, so that one reading finds everything there is to find.
 
-use std::collections::BTreeSet;
-
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::decode::{Fault, NodeDeserializer, Step};
+use crate::decode::{Step, decode};
 use crate::node::{self, Node, Report, Value};
 use crate::problem::{Level, Problem, join, shown};
-
-/// A file with more faults than this has another problem than its values.
-const MOST_FAULTS: usize = 200;
 
 /// A text of settings that was read over others.
 #[derive(Clone, Debug)]
@@ -48,7 +43,7 @@ impl<Settings: Clone + Serialize + DeserializeOwned> Document<Settings> {
             node::merge(table, file);
         }
         let mut to_read = tree.clone();
-        let settings = decode(&mut to_read, &good, &mut report);
+        let settings = decode(&mut to_read, &good, "", &[], &mut report);
         Document {
             settings: settings.unwrap_or_else(|| base.clone()),
             problems: report.problems,
@@ -78,10 +73,10 @@ impl<Settings> Document<Settings> {
 
     /// Tells whether the text itself has something at `path`.
     pub fn says(&self, path: &[Key<'_>]) -> bool {
-        let mut node = Some(&self.tree);
-        for key in path {
-            node = node.and_then(|node| below(node, *key));
-        }
+        let steps = steps(path);
+        let node = steps
+            .iter()
+            .try_fold(&self.tree, |node, step| node.below(step));
         node.is_some_and(|node| node.line.is_some())
     }
 
@@ -98,107 +93,19 @@ impl<Settings> Document<Settings> {
         self.problems.push(Problem {
             level,
             file: self.file.clone(),
-            line: self.line_of(path),
+            line: self.tree.line_at(&steps(path)),
             key,
             message,
         });
     }
-
-    /// The line of a value, else that of the nearest thing around it that stands in the text.
-    fn line_of(&self, path: &[Key<'_>]) -> Option<u32> {
-        let mut node = &self.tree;
-        let mut line = node.line;
-        for key in path {
-            let Some(next) = below(node, *key) else {
-                break;
-            };
-            node = next;
-            line = node.line.or(line);
-        }
-        line
-    }
 }
 
-fn below<'a>(node: &'a Node, key: Key<'_>) -> Option<&'a Node> {
-    match (&node.value, key) {
-        (Value::Table(table), Key::Name(name)) => table.get(name),
-        (Value::Array(items), Key::Index(index)) => items.get(index),
-        _ => None,
-    }
-}
-
-/// Decodes a tree. What is faulty is reported, and made as it was before or left out, so that the next fault is found.
-fn decode<Settings: DeserializeOwned>(
-    tree: &mut Node,
-    good: &Node,
-    report: &mut Report,
-) -> Option<Settings> {
-    let mut removed = BTreeSet::new();
-    for _ in 0..MOST_FAULTS {
-        let error = match Settings::deserialize(NodeDeserializer(tree)) {
-            Ok(settings) => return Some(settings),
-            Err(error) => error,
-        };
-        let way = error.way();
-        let line = error.line.or_else(|| line_at(tree, &way));
-        let path = error.path("");
-        // A key that was taken out because it was wrong is not missing.
-        let is_missing = matches!(error.fault, Fault::Missing { .. });
-        if !(is_missing && removed.contains(&path)) {
-            report.error(line, &path, error.message("", &[]));
-        }
-        removed.insert(path);
-        mend(tree, good, &way)?;
-    }
-    None
-}
-
-fn line_at(tree: &Node, way: &[Step]) -> Option<u32> {
-    let mut node = tree;
-    let mut line = None;
-    for step in way {
-        let key = match step {
-            Step::Key(name) => Key::Name(name),
-            Step::Index(index) => Key::Index(*index),
-        };
-        node = below(node, key)?;
-        line = node.line.or(line);
-    }
-    line
-}
-
-/// Takes the faulty value out; `None` when there is nothing to take.
-fn mend(tree: &mut Node, good: &Node, way: &[Step]) -> Option<()> {
-    let (last, above) = way.split_last()?;
-    let mut parent = tree;
-    let mut was = Some(good);
-    for step in above {
-        parent = match (step, &mut parent.value) {
-            (Step::Key(name), Value::Table(table)) => {
-                was = was.and_then(|was| below(was, Key::Name(name)));
-                table.get_mut(name)?
-            }
-            (Step::Index(index), Value::Array(items)) => {
-                was = None;
-                items.get_mut(*index)?
-            }
-            _ => return None,
-        };
-    }
-    match (last, &mut parent.value) {
-        (Step::Key(name), Value::Table(table)) => {
-            match was.and_then(|was| below(was, Key::Name(name))) {
-                Some(was) => table.insert(name.clone(), was.clone()),
-                None => table.remove(name),
-            };
-            Some(())
-        }
-        (Step::Index(index), Value::Array(items)) => {
-            items.get_mut(*index)?.value = Value::Dropped;
-            Some(())
-        }
-        _ => None,
-    }
+fn steps(path: &[Key<'_>]) -> Vec<Step> {
+    let step = |key: &Key<'_>| match key {
+        Key::Name(name) => Step::Key((*name).to_owned()),
+        Key::Index(index) => Step::Index(*index),
+    };
+    path.iter().map(step).collect()
 }
 
 #[cfg(test)]

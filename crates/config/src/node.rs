@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::ser::Serialize;
 use toml::de::{DeTable, DeValue};
 
+use crate::decode::Step;
 use crate::problem::{Level, Problem, join, shown, unknown};
 
 /// A value and the line it stands on; built-in values have none.
@@ -41,6 +42,14 @@ impl Node {
     pub(crate) fn built_in(value: &impl Serialize) -> Node {
         let value = toml::Value::try_from(value).expect("built-in settings are plain TOML");
         Node::from_toml(&value)
+    }
+
+    /// A table without keys.
+    pub(crate) fn empty() -> Node {
+        Node {
+            line: None,
+            value: Value::Table(Table::new()),
+        }
     }
 
     pub(crate) fn from_toml(value: &toml::Value) -> Node {
@@ -100,20 +109,40 @@ impl Node {
             .try_fold(self, |node, key| node.as_table()?.get(key))
     }
 
-    /// Follows a path of keys to the table that holds the last one.
-    pub(crate) fn parent_of(&mut self, path: &[String]) -> Option<&mut Table> {
-        let (_, tables) = path.split_last()?;
+    /// What one step leads to.
+    pub(crate) fn below(&self, step: &Step) -> Option<&Node> {
+        match step {
+            Step::Key(name) => self.as_table()?.get(name),
+            Step::Index(index) => self.item(*index),
+        }
+    }
+
+    /// The line of what lies at the end of a way, else that of the nearest thing around it that has one.
+    pub(crate) fn line_at(&self, way: &[Step]) -> Option<u32> {
         let mut node = self;
-        for key in tables {
-            let Value::Table(table) = &mut node.value else {
-                return None;
+        let mut line = node.line;
+        for step in way {
+            let Some(next) = node.below(step) else {
+                break;
             };
-            node = table.get_mut(key)?;
+            node = next;
+            line = node.line.or(line);
         }
-        match &mut node.value {
-            Value::Table(table) => Some(table),
-            _ => None,
-        }
+        line
+    }
+
+    pub(crate) fn is_dropped(&self) -> bool {
+        matches!(self.value, Value::Dropped)
+    }
+
+    /// The place in an array of the item that is counted so, without those that were dropped.
+    pub(crate) fn kept(&self, number: usize) -> Option<usize> {
+        let Value::Array(items) = &self.value else {
+            return None;
+        };
+        let kept = items.iter().enumerate();
+        let mut kept = kept.filter(|(_, node)| !node.is_dropped());
+        kept.nth(number).map(|(index, _)| index)
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::decode::{DecodeError, Fault, NodeDeserializer};
+use crate::decode::decode;
 use crate::node::{self, Node, Report, Table, Value};
 use crate::problem::{ConfigError, Level, join};
 use crate::settings::{Alert, Archive, Chain, Log, Metrics, ShellSettings, Site};
@@ -19,9 +19,6 @@ pub const SHIPPED: &str = include_str!("../../../pipeline.toml");
 
 /// No pipeline.toml is longer; a mistaken path may name an archive file of gigabytes.
 const LONGEST_FILE: u64 = 1 << 20;
-
-/// A file with more faults than this in one table has another problem than its values.
-const MOST_FAULTS: usize = 100;
 
 /// What the built-in settings are called where a file would be named.
 const BUILT_IN: &str = "built-in";
@@ -211,7 +208,7 @@ impl Pipeline {
         if let Value::Table(table) = &mut common.value {
             table.remove("stage");
         }
-        let document: Document = decode(&mut common, &SHIPPED_TREE, "", report)?;
+        let document: Document = decode(&mut common, &SHIPPED_TREE, "", &[], report)?;
         if document.version != VERSION {
             let line = tree.find(&["version".to_owned()])?.line;
             let message = format!(
@@ -285,33 +282,18 @@ impl Pipeline {
     /// this chain does not have has its built-in settings.
     pub fn stage_settings<T: DeserializeOwned>(&self, stage: &str) -> Result<T, ConfigError> {
         let mut own = self.own(stage);
-        let line = own.line;
-        let root = join("stage", stage);
+        let good = SHIPPED_TREE.find(&["stage".to_owned(), stage.to_owned()]);
+        let good = good.cloned().unwrap_or_else(Node::empty);
         let common: Vec<&str> = self.common_keys().collect();
         let mut report = Report::new(&self.file);
-        for _ in 0..MOST_FAULTS {
-            let error = match T::deserialize(NodeDeserializer(&own)) {
-                Ok(settings) if report.problems.is_empty() => return Ok(settings),
-                Ok(_) => break,
-                Err(error) => error,
-            };
-            // A key that was removed below because it was wrong is not missing.
-            let is_missing = matches!(error.fault, Fault::Missing { .. });
-            if is_missing && !report.problems.is_empty() {
-                break;
-            }
-            complain(&error, &root, &common, line, &mut report);
-            let keys = error.keys();
-            let removed = match (keys.last(), own.parent_of(&keys)) {
-                (Some(key), Some(parent)) => parent.remove(key).is_some(),
-                _ => false,
-            };
-            if !removed {
-                break;
+        let settings = decode(&mut own, &good, &join("stage", stage), &common, &mut report);
+        match settings {
+            Some(settings) if report.problems.is_empty() => Ok(settings),
+            _ => {
+                report.problems.sort_by_key(|problem| problem.line);
+                Err(ConfigError::Invalid(report.problems))
             }
         }
-        report.problems.sort_by_key(|problem| problem.line);
-        Err(ConfigError::Invalid(report.problems))
     }
 
     /// The keys that every stage's table may have.
@@ -325,10 +307,7 @@ impl Pipeline {
     /// The keys of a stage's table that only the stage knows.
     pub(crate) fn own(&self, stage: &str) -> Node {
         let table = self.tree.find(&["stage".to_owned(), stage.to_owned()]);
-        let mut own = table.cloned().unwrap_or(Node {
-            line: None,
-            value: Value::Table(Table::new()),
-        });
+        let mut own = table.cloned().unwrap_or_else(Node::empty);
         if let Value::Table(table) = &mut own.value {
             for key in self.common_keys() {
                 table.remove(key);
@@ -446,52 +425,15 @@ fn read_stage(
     if let Value::Table(shell) = &mut shell.value {
         node::overlay(shell, overrides, path, report);
     }
-    let shell: ShellSettings = decode(&mut shell, defaults, path, report)?;
+    let shell: ShellSettings = decode(&mut shell, defaults, path, &[], report)?;
     let mut links = Node {
         line: None,
         value: Value::Table(links),
     };
-    let nothing = Node::from_toml(&toml::Value::Table(toml::Table::new()));
-    let links: Links = decode(&mut links, &nothing, path, report)?;
+    let links: Links = decode(&mut links, &Node::empty(), path, &[], report)?;
     Some(StageTable {
         shell,
         next: links.next,
         back: links.back,
     })
-}
-
-/// Decodes a tree. A faulty value is reported and replaced by the good one of `base`, so that the
-/// next fault is found too.
-fn decode<T: DeserializeOwned>(
-    tree: &mut Node,
-    base: &Node,
-    root: &str,
-    report: &mut Report,
-) -> Option<T> {
-    for _ in 0..MOST_FAULTS {
-        let error = match T::deserialize(NodeDeserializer(tree)) {
-            Ok(value) => return Some(value),
-            Err(error) => error,
-        };
-        complain(&error, root, &[], None, report);
-        let keys = error.keys();
-        let key = keys.last()?;
-        let parent = tree.parent_of(&keys)?;
-        match base.find(&keys) {
-            Some(good) => parent.insert(key.clone(), good.clone()),
-            None => parent.remove(key),
-        };
-    }
-    None
-}
-
-fn complain(
-    error: &DecodeError,
-    root: &str,
-    more: &[&str],
-    line: Option<u32>,
-    report: &mut Report,
-) {
-    let line = error.line.or(line);
-    report.error(line, &error.path(root), error.message(root, more));
 }

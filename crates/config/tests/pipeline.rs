@@ -302,7 +302,7 @@ retry.limit = "1 fortnight"
             "pipeline.toml:5: unknown key 'defaults.high_mark'; did you mean 'high-mark'?",
             "pipeline.toml:6: 'defaults.workers': expected a whole number from 0 to 4294967295, found string \"two\"",
             "pipeline.toml:7: 'defaults.lease': the bare number 300 has no unit; write \"300s\", \"300m\" or \"300h\"",
-            "pipeline.toml:8: 'defaults.min-free': \"5 G\" has the unknown unit \"G\"; units are B, kB, KiB, MB, MiB, GB, GiB, TB, TiB, PB, PiB, EB, EiB",
+            "pipeline.toml:8: 'defaults.min-free': \"5 G\" is not \"5%\" or a size such as \"1 GiB\"",
             "pipeline.toml:9: unknown key 'defaults.retry.fist'; did you mean 'first'?",
             "pipeline.toml:9: 'defaults.retry.max': the bare number 60 has no unit; write \"60s\", \"60m\" or \"60h\"",
             "pipeline.toml:10: 'defaults.group' is a table with the keys parcels, wait",
@@ -314,7 +314,7 @@ retry.limit = "1 fortnight"
             "pipeline.toml:20: 'stage.x' is a table of settings",
             "pipeline.toml:22: 'stage.y.attempts': expected a whole number from 0 to 4294967295, found integer `-1`",
             "pipeline.toml:23: 'stage.y.next': expected an array, found string \"z\"",
-            "pipeline.toml:24: 'stage.y.retry.limit': \"1 fortnight\" has the unknown unit \"fortnight\"; units are ns, us, ms, s, m, h, d, w",
+            "pipeline.toml:24: 'stage.y.retry.limit': \"1 fortnight\" is not a duration such as \"90s\", \"10m\", \"6h\" or \"7d\"",
         ]
     );
 }

@@ -231,7 +231,7 @@ size = '1 GBB'
         "order.toml:48: 'robots.domains.\"lock.example\"': unknown value 'disobey'",
         "order.toml:51: 'agent.contact': the contact \"me\" is neither a URL nor a mail address",
         "order.toml:54: 'warc.gzip-level': 11 must be from 1 to 9",
-        "order.toml:55: 'warc.size': \"1 GBB\" has the unknown unit",
+        "order.toml:55: 'warc.size': \"1 GBB\" is not a size such as",
     ];
     for expected in expected {
         assert!(

@@ -1,6 +1,5 @@
 //! The verbs that change something: each says what it did, and is written to the audit log.
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use ecluse_crawl::Crawl;
@@ -12,6 +11,7 @@ use serde_json::{Value, json};
 use crate::audit::{self, Line};
 use crate::cli::{Choice, GiveOptions, StageChoice};
 use crate::desk::{Desk, Trouble};
+use crate::door;
 use crate::show;
 
 /// What is done to parcels.
@@ -221,7 +221,7 @@ pub(crate) fn give(desk: &Desk, options: &GiveOptions) -> Result<ExitCode, Troub
     let mut exit = Exit::Done;
     for file in &options.files {
         let shown = file.display().to_string();
-        if let Err(trouble) = must_be_plain(file) {
+        if let Err(trouble) = door::must_fit(desk, &options.stage, file) {
             exit = trouble.exit;
             let _ = trouble.tell();
             continue;
@@ -269,21 +269,6 @@ pub(crate) fn give(desk: &Desk, options: &GiveOptions) -> Result<ExitCode, Troub
         }
     }
     Ok(exit.into())
-}
-
-/// Refuses what has no end or no bytes of its own: a pipe would be waited for, a device would fill the disk.
-fn must_be_plain(file: &Path) -> Result<(), Trouble> {
-    let shown = file.display();
-    match std::fs::metadata(file) {
-        Ok(meta) if meta.is_file() => Ok(()),
-        Ok(meta) if meta.is_dir() => Err(Trouble::usage(format!(
-            "cannot give {shown}: it is a directory; name the files in it"
-        ))),
-        Ok(_) => Err(Trouble::usage(format!(
-            "cannot give {shown}: it is no plain file"
-        ))),
-        Err(error) => Err(Trouble::usage(format!("cannot give {shown}: {error}"))),
-    }
 }
 
 pub(crate) fn pause(desk: &Desk, options: &StageChoice) -> Result<ExitCode, Trouble> {

@@ -74,7 +74,7 @@ pub(crate) fn amend(desk: &Desk, options: &AmendOptions) -> Result<ExitCode, Tro
 }
 
 /// Returns a name under which no other change is put there.
-fn name_now() -> String {
+pub(crate) fn name_now() -> String {
     let now = jiff::Timestamp::now();
     format!(
         "amend-{}-{:09}-{}.toml",

@@ -99,8 +99,15 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  ecluse lookup https://example.org/\n  ecluse lookup example.org --match domain --limit 20\n  ecluse lookup example.org/news/ --match prefix --json | jq .timestamp"
     )]
     Lookup(LookupOptions),
+    /// Prints one capture of a URL, its head and its body; ends with 1 when there is none
+    #[command(
+        after_help = "Examples:\n  ecluse show https://example.org/                 the last capture\n  ecluse show example.org --at 2026-01-31          the last until that day\n  ecluse show https://example.org/a.pdf -o a.pdf   its body into a file\n\nChunks and content encodings are undone, an unchanged capture is shown with the body it refers to; --raw\ngives the bytes as they were archived."
+    )]
+    Show(ShowOptions),
     /// Gives files to a stage; the files stay where they are
-    #[command(after_help = "Example:\n  ecluse give index a.warc.gz --job 145 --harvest 412")]
+    #[command(
+        after_help = "Examples:\n  ecluse give crawl order.toml\n  ecluse give index a.warc.gz --again     does it over, as with a new version\n\nNew (W)ARC files go into harvested/."
+    )]
     Give(GiveOptions),
     /// Lets held or deferred parcels be tried again at once
     #[command(
@@ -189,7 +196,8 @@ const HARVEST_HELP: &str =
   ecluse harvest example.org --scope host --depth 3 --limit 500 --contact me@example.net
   ecluse harvest --seeds seeds.txt --delay 3s
 
-Stopped or killed, the same command goes on where it was; when all is done, it adds another harvest.
+Stopped or killed, the same command goes on where it was; when all is done, it adds another harvest. A command
+with other options asks what is to become of the one that is not finished.
 
 Every request says whom to write to. Without --contact that is the contact in [site] of pipeline.toml,
 else you on this machine (user@host): it may not be reachable from outside, but it is the truth, and no
@@ -232,9 +240,23 @@ pub(crate) struct HarvestOptions {
     /// Servers in private networks and on this machine are asked too
     #[arg(long)]
     pub(crate) allow_private: bool,
+    /// What becomes of an earlier harvest of the site that is not finished [default: asks, on a terminal]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) unfinished: Option<Unfinished>,
     /// Whom a site's owner can write to: a mail address or a page
     #[arg(long, value_name = "MAIL|URL")]
     pub(crate) contact: Option<String>,
+}
+
+/// What becomes of an earlier harvest of the site that is not finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Unfinished {
+    /// It is finished as it was ordered
+    GoOn,
+    /// It goes on with the options of this command
+    Amend,
+    /// It is ended, what it has is kept, and a new one begins
+    Drop,
 }
 
 /// How much of the web around a seed belongs to it.
@@ -358,6 +380,24 @@ pub(crate) struct LookupOptions {
     /// Stops after so many
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowOptions {
+    /// The URL, with or without its scheme
+    pub(crate) url: String,
+    /// The last capture until this date, else the first after it [default: the last]
+    #[arg(long, value_name = "DATE")]
+    pub(crate) at: Option<String>,
+    /// Saves the body there; never overwrites
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// The bytes as they were archived: the head too, nothing undone
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) raw: bool,
+    /// The collection whose index is asked, instead of the main one
+    #[arg(long, value_name = "NAME")]
+    pub(crate) collection: Option<String>,
 }
 
 /// Which captures a URL stands for.

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use ecluse_stage::Exit;
 use ecluse_telemetry::printable;
 
-use crate::cli::{DemoOptions, PORT};
+use crate::cli::{DemoOptions, PORT, Unfinished};
 use crate::desk::{Desk, Trouble};
 use crate::harvest::{Draft, carry_out, seeds_of};
 
@@ -68,6 +68,7 @@ fn draft_of(port: u16) -> Draft {
         job: JOB.to_owned(),
         rest,
         seeds: None,
+        unfinished: Some(Unfinished::Drop),
         first: seeds[0].clone(),
     }
 }

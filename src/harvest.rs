@@ -5,6 +5,7 @@
 
 mod display;
 mod draft;
+mod earlier;
 mod errand;
 mod leavings;
 mod outcome;

@@ -6,10 +6,12 @@
 mod act;
 mod amend;
 mod audit;
+mod capture;
 mod check;
 mod cli;
 mod demo;
 mod desk;
+mod door;
 mod explain;
 mod find;
 mod harvest;
@@ -107,6 +109,7 @@ fn dispatch(desk: &Desk, verb: &Verb) -> Result<ExitCode, Trouble> {
         Verb::Amend(options) => amend::amend(desk, options),
         Verb::Find { terms } => find::find(desk, terms),
         Verb::Lookup(options) => lookup::lookup(desk, options),
+        Verb::Show(options) => capture::show(desk, options),
         Verb::Give(options) => act::give(desk, options),
         Verb::Retry(choice) => act::each(desk, act::Deed::Retry, choice),
         Verb::Hold(choice) => act::each(desk, act::Deed::Hold, choice),

@@ -14,48 +14,178 @@ use ecluse_telemetry::printable;
 
 use crate::cli::{LookupOptions, Match};
 use crate::desk::{Desk, Trouble};
+use crate::show;
 
 /// What the program ends with when nothing was found.
-const NONE_FOUND: u8 = 1;
+pub(crate) const NONE_FOUND: u8 = 1;
+/// More captures of a host than this are not counted.
+const COUNTED: u64 = 1_000_000;
 
 pub(crate) fn lookup(desk: &Desk, options: &LookupOptions) -> Result<ExitCode, Trouble> {
     let range = range_of(&with_scheme(&options.url), options.matches)?;
-    let index = desk.root.join(&desk.pipeline.archive.index);
-    let shelf =
-        IndexDirectory::of(&index, options.collection.as_deref()).map_err(Trouble::usage)?;
-    let lookup = Lookup::open(&list_of(&shelf)?).map_err(unreadable)?;
-    let mut matches = lookup.range(range).map_err(unreadable)?;
-
-    // A key may be a URL as the web gave it.
+    let collection = options.collection.as_deref();
     let on_terminal = io::stdout().is_terminal();
     let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
+    let table = (on_terminal && !desk.json).then(|| Table {
+        has_urls: options.matches != Match::Exact,
+        width: show::columns(io::stdout()),
+    });
     let mut found = 0;
-    while options.limit.is_none_or(|limit| found < limit)
-        && let Some(line) = matches.next_line().map_err(unreadable)?
-    {
+    let mut put = |line: &[u8]| -> Result<(), Trouble> {
         found += 1;
         if desk.json {
             let object = as_json(line).map_err(|fault| {
                 Trouble::new(Exit::Held, format!("line {found} of the answer: {fault}"))
             })?;
             writeln!(out, "{object}")?;
-        } else {
-            match on_terminal {
-                true => out.write_all(printable(line).as_bytes())?,
-                false => out.write_all(line)?,
+        } else if let Some(table) = &table {
+            if found == 1 {
+                writeln!(out, "{}", table.head())?;
             }
+            writeln!(out, "{}", table.row(line))?;
+        } else {
+            out.write_all(line)?;
             out.write_all(b"\n")?;
         }
+        Ok(())
+    };
+    let mut result = Ok(());
+    let mut left = options.limit.unwrap_or(u64::MAX);
+    if left > 0 {
+        each_line(desk, collection, range, &mut |line| {
+            result = put(line);
+            left -= 1;
+            result.is_ok() && left > 0
+        })?;
     }
+    result?;
     out.flush()?;
-    if found == 0 && on_terminal {
-        eprintln!("nothing found for {}", printable(options.url.as_bytes()));
+    drop(out);
+    if found > 0 {
+        return Ok(Exit::Done.into());
     }
-    Ok(if found > 0 {
-        Exit::Done.into()
+    if on_terminal {
+        tell_none(desk, &options.url, collection)?;
+    }
+    Ok(NONE_FOUND.into())
+}
+
+/// Calls `see` with each line of the current index in a range, until it says that it has seen enough.
+pub(crate) fn each_line(
+    desk: &Desk,
+    collection: Option<&str>,
+    range: KeyRange,
+    see: &mut dyn FnMut(&[u8]) -> bool,
+) -> Result<(), Trouble> {
+    let index = desk.root.join(&desk.pipeline.archive.index);
+    let index = IndexDirectory::of(&index, collection).map_err(Trouble::usage)?;
+    let lookup = Lookup::open(&list_of(&index)?).map_err(unreadable)?;
+    let mut matches = lookup.range(range).map_err(unreadable)?;
+    while let Some(line) = matches.next_line().map_err(unreadable)? {
+        if !see(line) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Says that nothing was found, and what there is of the host.
+pub(crate) fn tell_none(desk: &Desk, url: &str, collection: Option<&str>) -> Result<(), Trouble> {
+    let range = range_of(&with_scheme(url), Match::Host)?;
+    let mut captures = 0u64;
+    let mut urls = 0u64;
+    let mut last = Vec::new();
+    each_line(desk, collection, range, &mut |line| {
+        let key = line.split(|byte| *byte == b' ').next().unwrap_or_default();
+        captures += 1;
+        if key != last {
+            urls += 1;
+            last = key.to_vec();
+        }
+        captures < COUNTED
+    })?;
+    let shown = printable(url.as_bytes());
+    let more = if captures >= COUNTED {
+        "more than "
     } else {
-        NONE_FOUND.into()
-    })
+        ""
+    };
+    let host = match captures {
+        0 => "nothing of its host either".to_owned(),
+        _ => format!(
+            "of its host there are {more}{captures} captures of {urls} URLs: {}",
+            desk.command(&format!("lookup {} --match host", show::word(url)))
+        ),
+    };
+    eprintln!("ecluse: no capture of {shown}; {host}");
+    Ok(())
+}
+
+/// Captures as a person reads them.
+struct Table {
+    /// Captures of several URLs are shown, each with its own.
+    has_urls: bool,
+    width: usize,
+}
+
+impl Table {
+    fn head(&self) -> String {
+        let url = if self.has_urls { "  URL" } else { "" };
+        format!(
+            "{:<19}  STATUS  {:<24}  {:>8}  {:<9}{url}",
+            "DATE", "TYPE", "SIZE", ""
+        )
+        .trim_end()
+        .to_owned()
+    }
+
+    /// Returns a line as a row; one that makes no sense as it is. Everything in it may come from the web.
+    fn row(&self, line: &[u8]) -> String {
+        let Ok(capture) = cdxj::parse(line) else {
+            return show::cut(&printable(line), self.width);
+        };
+        let text =
+            |field: &Option<Cow<'_, str>>| printable(field.as_deref().unwrap_or("-").as_bytes());
+        let size = capture
+            .length_bytes
+            .map_or_else(|| "-".to_owned(), show::bytes);
+        let (mime, new) = match capture.is_revisit() {
+            true => ("-".to_owned(), "unchanged"),
+            false => (text(&capture.mime), "new"),
+        };
+        let url = match self.has_urls {
+            true => format!("  {}", text(&capture.url)),
+            false => String::new(),
+        };
+        let row = format!(
+            "{}  {:<6}  {:<24}  {size:>8}  {new:<9}{url}",
+            date_of(capture.time.as_str()),
+            show::cut(&text(&capture.status), 6),
+            show::cut(&mime, 24),
+        );
+        show::cut(row.trim_end(), self.width)
+    }
+}
+
+/// Returns fourteen digits as a date and a time.
+fn date_of(digits: &str) -> String {
+    let part = |from: usize, to: usize| digits.get(from..to).unwrap_or("??");
+    format!(
+        "{}-{}-{} {}:{}:{}",
+        part(0, 4),
+        part(4, 6),
+        part(6, 8),
+        part(8, 10),
+        part(10, 12),
+        part(12, 14)
+    )
+}
+
+/// Returns the key of a URL as somebody types it.
+pub(crate) fn key_of(url: &str) -> Result<ecluse_surt::Surt, Trouble> {
+    let url = with_scheme(url);
+    ecluse_surt::Surt::of(url.as_bytes())
+        .map_err(|error| Trouble::usage(format!("no key for {url:?}: {error}")))
 }
 
 /// Returns a URL that begins with a host and its port with a scheme before it: `canal.example:8080/` has none, though it
@@ -71,8 +201,7 @@ fn with_scheme(url: &str) -> Cow<'_, str> {
 }
 
 fn range_of(url: &str, matches: Match) -> Result<KeyRange, Trouble> {
-    let key = ecluse_surt::Surt::of(url.as_bytes())
-        .map_err(|error| Trouble::usage(format!("no key for {url:?}: {error}")))?;
+    let key = key_of(url)?;
     let key = key.as_bytes();
     Ok(match matches {
         Match::Exact => KeyRange::exact(key),
@@ -136,6 +265,28 @@ fn unreadable(error: LookupError) -> Trouble {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_capture_is_a_row_of_a_table() {
+        let table = Table {
+            has_urls: false,
+            width: 80,
+        };
+        let line = br#"org,example)/ 20260101123456 {"url": "https://example.org/", "mime": "text/html", "status": "200", "length": "1500", "offset": "0", "filename": "a.warc.gz"}"#;
+        assert_eq!(
+            table.row(line),
+            "2026-01-01 12:34:56  200     text/html                   1.5 kB  new"
+        );
+        let line = br#"org,example)/ 20260101123456 {"url": "https://example.org/\u001b[2J", "mime": "warc/revisit", "status": "200", "length": "500"}"#;
+        let table = Table {
+            has_urls: true,
+            width: 200,
+        };
+        let row = table.row(line);
+        assert!(row.contains("unchanged  https://example.org/"), "{row}");
+        assert!(!row.contains('\x1b'), "{row}");
+        assert_eq!(table.row(b"no line"), "no line");
+    }
 
     #[test]
     fn a_host_with_its_port_needs_no_scheme() {

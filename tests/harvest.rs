@@ -155,6 +155,29 @@ fn a_site_is_harvested_stored_and_found() {
 
     let found = archive.ecluse(&["lookup", &site.url("/page/3")]);
     assert_eq!(found.status.code(), Some(0), "{}", said(&found));
+    // The same as the browser had it, in a pipe and in a file.
+    let page = site.url("/page/3");
+    let shown = archive.ecluse(&["show", &page]);
+    assert_eq!(shown.status.code(), Some(0), "{}", said(&shown));
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.starts_with("HTTP/1.1 200 OK\r\n"), "{shown}");
+    assert!(shown.contains("\r\n\r\n<h1>/page/3</h1>"), "{shown}");
+    let file = archive.path("page.html");
+    let words = ["show", &page, "-o", file.to_str().unwrap()];
+    assert_eq!(archive.ecluse(&words).status.code(), Some(0));
+    let saved = fs::read_to_string(&file).unwrap();
+    assert!(saved.starts_with("<h1>/page/3</h1>"), "{saved}");
+    assert_eq!(archive.ecluse(&words).status.code(), Some(64), "never over");
+    let none = archive.ecluse(&["show", &site.url("/nowhere")]);
+    assert_eq!(none.status.code(), Some(1));
+    assert!(
+        said(&none).contains("of its host there are"),
+        "{}",
+        said(&none)
+    );
+    let described = archive.json(&["show", &page]);
+    assert_eq!(described["status"], "200", "{described}");
+
     let status = archive.json(&["status"]);
     assert_eq!(status["jobs"].as_array().unwrap().len(), 0, "{status}");
     // By its job a finished order is found, and the file by its path.
@@ -265,6 +288,22 @@ fn a_harvest_that_is_stopped_goes_on() {
     let status = said(&archive.ecluse(&["status"]));
     assert!(status.contains("stopped"), "{status}");
 
+    // Another wish for the same site is no second harvest beside it.
+    let other = [
+        "harvest",
+        &url,
+        "--allow-private",
+        "--delay",
+        "150ms",
+        "--limit",
+        "9",
+    ];
+    let refused = archive.ecluse(&other);
+    assert_eq!(refused.status.code(), Some(64), "{}", said(&refused));
+    for part in ["is not finished", "--unfinished go-on", "amend", "drop"] {
+        assert!(said(&refused).contains(part), "{}", said(&refused));
+    }
+
     let report = archive.json(&words);
     assert_eq!(report["went_on"], true, "{report}");
     assert_eq!(report["captures"], 14, "{report}");
@@ -276,6 +315,63 @@ fn a_harvest_that_is_stopped_goes_on() {
     let jobs = fs::read_dir(archive.path("jobs")).unwrap();
     let jobs = jobs.filter(|entry| entry.as_ref().unwrap().path().is_dir());
     assert_eq!(jobs.count(), 1);
+}
+
+#[test]
+fn an_unfinished_harvest_is_amended_or_ended_as_the_command_says() {
+    let site = Site::of(12);
+    let archive = Archive::new();
+    let url = site.url("/");
+    let slow = ["harvest", &url, "--allow-private", "--delay", "10s"];
+    let quick = |how: &'static str| {
+        let url = url.clone();
+        move |archive: &Archive| {
+            let words = [
+                "harvest",
+                &url,
+                "--allow-private",
+                "--delay",
+                "10ms",
+                "--limit",
+                "5",
+            ];
+            let words = [&words[..], &["--unfinished", how]].concat();
+            archive.json(&words)
+        }
+    };
+    let stop = || {
+        let mut running = Program::start(archive.command(&slow));
+        let state = || archive.json(&["status"])["jobs"][0]["state"].clone();
+        until_so("the job runs", || state() == "running");
+        let at_work = archive.ecluse(&["harvest", &url, "--allow-private"]);
+        assert_eq!(at_work.status.code(), Some(64), "{}", said(&at_work));
+        assert!(said(&at_work).contains("is at work"), "{}", said(&at_work));
+        running.signal(Signal::INT);
+        assert_eq!(running.wait(), 75, "{}", running.log());
+    };
+    stop();
+    let amended = quick("amend")(&archive);
+    assert_eq!(amended["went_on"], true, "{amended}");
+    assert_eq!(
+        amended["ended_early"], "the limit of 5 URLs was reached",
+        "{amended}"
+    );
+    stop();
+    let fresh = quick("drop")(&archive);
+    assert_eq!(fresh["went_on"], false, "{fresh}");
+    let jobs = archive.json(&["jobs"]);
+    let jobs = jobs["jobs"].as_array().unwrap();
+    assert_eq!(jobs.len(), 3, "{jobs:?}");
+    assert!(
+        jobs.iter().all(|job| job["state"] == "finished"),
+        "{jobs:?}"
+    );
+    let ended = jobs.iter().filter(|job| {
+        job["why"]
+            .as_str()
+            .is_some_and(|why| why.starts_with("ended by"))
+    });
+    assert_eq!(ended.count(), 1, "{jobs:?}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
@@ -126,4 +127,114 @@ fn no_index_is_one_clear_line() {
         fs::read_dir(root.path()).unwrap().next().is_none(),
         "asking makes nothing"
     );
+}
+
+fn gzipped(text: &str) -> Vec<u8> {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gzip.write_all(text.as_bytes()).unwrap();
+    gzip.finish().unwrap()
+}
+
+/// Returns one record of an HTTP response, not packed.
+fn record(fields: &str, block: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "WARC/1.1\r\nWARC-Target-URI: http://a.example/\r\n{fields}Content-Length: {}\r\n\r\n",
+        block.len()
+    );
+    [head.as_bytes(), block, b"\r\n\r\n"].concat()
+}
+
+#[test]
+fn a_capture_is_shown_as_a_browser_had_it() {
+    let root = TempDir::new().unwrap();
+    let body = gzipped("a page \u{1b}[31m in red\n");
+    let (one, two) = body.split_at(9);
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n\r\n";
+    let mut block = head.as_bytes().to_vec();
+    for chunk in [one, two, &[]] {
+        block.extend(format!("{:x}\r\n", chunk.len()).bytes());
+        block.extend(chunk);
+        block.extend(b"\r\n");
+    }
+    let first = record(
+        "WARC-Type: response\r\nWARC-Date: 2026-01-01T00:00:01Z\r\nContent-Type: application/http;msgtype=response\r\n",
+        &block,
+    );
+    let second = record(
+        "WARC-Type: revisit\r\nWARC-Date: 2026-02-01T00:00:01Z\r\nWARC-Refers-To-Target-URI: http://a.example/\r\nWARC-Refers-To-Date: 2026-01-01T00:00:01Z\r\nContent-Type: application/http;msgtype=response\r\n",
+        b"HTTP/1.1 200 Again\r\n\r\n",
+    );
+    fs::create_dir(root.path().join("harvested")).unwrap();
+    fs::write(
+        root.path().join("harvested/x.warc"),
+        [&first[..], &second].concat(),
+    )
+    .unwrap();
+    let line = |time: &str, mime: &str, offset: usize, length: usize| {
+        format!(
+            "example,a)/ {time} {{\"url\": \"http://a.example/\", \"mime\": \"{mime}\", \"status\": \"200\", \"digest\": \"sha1:X\", \"length\": \"{length}\", \"offset\": \"{offset}\", \"filename\": \"x.warc\"}}\n"
+        )
+    };
+    let lines = line("20260101000001", "text/plain", 0, first.len())
+        + &line("20260201000001", "warc/revisit", first.len(), second.len());
+    put(root.path(), "index", &lines, false);
+    let show = |words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_ecluse"))
+            .env_remove("ECLUSE_CONFIG")
+            .arg("--root")
+            .arg(root.path())
+            .arg("show")
+            .args(words)
+            .output()
+            .unwrap();
+        let code = output.status.code().unwrap();
+        (
+            code,
+            output.stdout,
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let text = "a page \u{1b}[31m in red\n";
+    let (code, out, said) = show(&["a.example", "--at", "2026-01"]);
+    assert_eq!((code, said.as_str()), (0, ""));
+    assert_eq!(String::from_utf8(out).unwrap(), format!("{head}{text}"));
+    // An unchanged one has its own head, and the body of the other.
+    let (code, out, said) = show(&["a.example"]);
+    assert_eq!((code, said.as_str()), (0, ""));
+    assert_eq!(
+        String::from_utf8(out).unwrap(),
+        format!("HTTP/1.1 200 Again\r\n\r\n{text}")
+    );
+    assert_eq!(show(&["a.example", "--at", "2026-01", "--raw"]).1, block);
+    assert_eq!(show(&["a.example", "--at", "soon"]).0, 64);
+    let (code, _, said) = show(&["a.example/b"]);
+    assert_eq!(code, 1);
+    assert!(said.contains("there are 2 captures of 1 URLs"), "{said}");
+
+    // On a terminal: a table, and nothing raw.
+    let typed = |words: &str| {
+        let command = format!(
+            "{} --root {} {words}",
+            env!("CARGO_BIN_EXE_ecluse"),
+            root.path().display()
+        );
+        let output = Command::new("script")
+            .args(["-qec", &command, "/dev/null"])
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let table = typed("lookup a.example");
+    assert!(
+        table.contains("2026-01-01 00:00:01  200     text/plain"),
+        "{table}"
+    );
+    assert!(table.contains("unchanged"), "{table}");
+    let shown = typed("show a.example");
+    assert!(
+        shown.contains("in red") && !shown.contains('\u{1b}'),
+        "{shown:?}"
+    );
+    let none = typed("lookup a.example/b");
+    assert!(none.contains("no capture of a.example/b"), "{none}");
 }

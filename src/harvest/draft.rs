@@ -6,7 +6,7 @@ use ecluse_config::Span;
 use ecluse_scope::{Bare, Order, SeedList};
 
 use crate::audit;
-use crate::cli::{Around, HarvestOptions, Heed};
+use crate::cli::{Around, HarvestOptions, Heed, Unfinished};
 use crate::desk::{Desk, Trouble};
 
 /// The seed file's name beside the order.
@@ -31,6 +31,8 @@ pub(crate) struct Draft {
     pub(crate) seeds: Option<Vec<u8>>,
     /// The first seed.
     pub(crate) first: String,
+    /// What becomes of an earlier harvest that is not finished, where the command says it.
+    pub(crate) unfinished: Option<Unfinished>,
 }
 
 impl Draft {
@@ -58,6 +60,7 @@ impl Draft {
             rest: rest_of(options, contact_of(desk, options).as_deref()),
             first: first.url.to_string(),
             seeds,
+            unfinished: options.unfinished,
         };
         draft.check(desk)?;
         Ok(draft)
@@ -68,6 +71,16 @@ impl Draft {
         let job = quoted(&self.job);
         let harvest = quoted(harvest);
         format!("job     = {job}\nharvest = {harvest}\n\n{}", self.rest)
+    }
+
+    /// Returns what it asks for besides its seeds.
+    pub(crate) fn without_seeds(&self) -> &str {
+        const FIRST: &str = "[scope]\n";
+        let at = match self.rest.starts_with(FIRST) {
+            true => Some(0),
+            false => self.rest.find(&format!("\n{FIRST}")),
+        };
+        at.map_or("", |at| &self.rest[at..])
     }
 
     /// Finds what is wrong with it, before anything is written.
@@ -216,7 +229,9 @@ mod tests {
             rest: rest_of(&options(words), contact),
             seeds: None,
             first: String::new(),
+            unfinished: None,
         };
+        assert!(draft.without_seeds().trim_start().starts_with("[scope]"));
         let text = draft.text("20260101000000");
         Order::parse(&text, "order.toml", "keeper@lock.example")
             .unwrap_or_else(|error| panic!("{error}\n{text}"))

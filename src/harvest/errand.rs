@@ -11,6 +11,7 @@ use ecluse_spool::{FileEntry, Fs, Manifest, ParcelId, Place, RealFs, State, Work
 use ecluse_stage::{Exit, Stage};
 
 use super::draft::{Draft, ORDER, SEEDS};
+use super::earlier;
 use crate::desk::{Desk, Trouble};
 
 /// Where the report of a harvest is kept, in the job's directory.
@@ -41,6 +42,9 @@ impl Errand {
 /// Finds the unfinished harvest of this order, or begins a new one.
 pub(crate) fn begin(desk: &Desk, draft: &Draft) -> Result<Errand, Trouble> {
     if let Some(errand) = unfinished(desk, draft)? {
+        return Ok(errand);
+    }
+    if let Some(errand) = earlier::settle(desk, draft)? {
         return Ok(errand);
     }
     let mut time = jiff::Timestamp::now();
@@ -110,7 +114,7 @@ fn unfinished(desk: &Desk, draft: &Draft) -> Result<Option<Errand>, Trouble> {
 
 /// Sees to it that an unfinished order is tried at once. What a worker held is tried again, since somebody asks for it; what a
 /// person held stays.
-fn take_up(desk: &Desk, place: &Place) -> Result<(), Trouble> {
+pub(crate) fn take_up(desk: &Desk, place: &Place) -> Result<(), Trouble> {
     match place.state {
         State::Deferred => Ok(desk.yard.release(place)?),
         State::Held => {
@@ -138,7 +142,7 @@ fn take_up(desk: &Desk, place: &Place) -> Result<(), Trouble> {
 }
 
 /// Returns the harvest in the name of a parcel of this job.
-fn harvest_of<'a>(draft: &Draft, parcel: &'a str) -> Option<&'a str> {
+pub(crate) fn harvest_of<'a>(draft: &Draft, parcel: &'a str) -> Option<&'a str> {
     let (job, harvest) = parcel.rsplit_once('-')?;
     (job == draft.job).then_some(harvest)
 }

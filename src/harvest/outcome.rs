@@ -12,20 +12,46 @@ pub(crate) const LOG: &str = "logs/crawl.log";
 /// A longer line is none of the log.
 const LONGEST_LINE: u64 = 1 << 20;
 
+/// Seeds that failed are named up to so many.
+const SEEDS_NAMED: usize = 20;
+
 /// The status of a URL whose address is not public.
 const NOT_PUBLIC: i32 = -5001;
 
 /// Counted outcomes.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Outcomes {
-    /// URLs without a good answer, by status.
+    /// URLs without a good answer, by status; no guesses among them.
     pub(crate) failed: BTreeMap<i32, u64>,
+    /// What answered well.
+    pub(crate) answers: Answers,
+    /// Seeds that failed, with the reason.
+    pub(crate) seeds: Vec<FailedSeed>,
     /// Hosts of seeds that could not be reached at all.
     pub(crate) silent: BTreeSet<String>,
     /// Hosts of seeds that were not asked: their addresses are not public.
     pub(crate) private: BTreeSet<String>,
     /// Whether one seed was reached.
     pub(crate) reached: bool,
+}
+
+/// What answered, by what it is.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Answers {
+    pub(crate) pages: u64,
+    pub(crate) files: u64,
+    pub(crate) redirects: u64,
+    /// Requests for robots.txt, whatever was the answer.
+    pub(crate) robots: u64,
+    /// URLs guessed from scripts and data, or from habit, that are not there.
+    pub(crate) wrong_guesses: u64,
+}
+
+/// A seed that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct FailedSeed {
+    pub(crate) url: String,
+    pub(crate) reason: String,
 }
 
 /// Some URLs that failed for one reason.
@@ -65,17 +91,34 @@ impl Outcomes {
     }
 
     fn count(&mut self, line: &str) {
-        let mut fields = line.split_ascii_whitespace();
-        let status = fields.nth(1).and_then(|status| status.parse::<i32>().ok());
-        let (Some(status), Some(url), Some(hops)) = (status, fields.nth(1), fields.next()) else {
+        let fields: Vec<&str> = line.split_ascii_whitespace().take(7).collect();
+        let [_, status, _, url, hops, rest @ ..] = fields.as_slice() else {
             return;
         };
+        let Ok(status) = status.parse::<i32>() else {
+            return;
+        };
+        let (url, hops) = (*url, *hops);
         if url.starts_with("dns:") {
             return;
         }
+        let mime = rest.get(1).copied().unwrap_or_default();
+        let is_page = mime.starts_with("text/html") || mime.starts_with("application/xhtml");
         let good = matches!(status, 1..400) || status > 999;
-        if !good {
-            *self.failed.entry(status).or_default() += 1;
+        let answers = &mut self.answers;
+        match hops.as_bytes().last() {
+            Some(b'P') if url.ends_with("/robots.txt") && status > 0 => answers.robots += 1,
+            Some(b'X' | b'I') if !good => answers.wrong_guesses += 1,
+            _ if !good => *self.failed.entry(status).or_default() += 1,
+            _ if matches!(status, 300..400) && status != 304 => answers.redirects += 1,
+            _ if is_page => answers.pages += 1,
+            _ => answers.files += 1,
+        }
+        if hops == "-" && !good && self.seeds.len() < SEEDS_NAMED {
+            self.seeds.push(FailedSeed {
+                url: url.to_owned(),
+                reason: reason(status),
+            });
         }
         if hops == "-" {
             match status {
@@ -170,14 +213,35 @@ mod tests {
             "2026-01-01T00:00:01.000Z   404         12 http://a.example/no L http://a.example/ text/html #001 - - a -",
             "2026-01-01T00:00:01.000Z   404         12 http://a.example/na L http://a.example/ text/html #001 - - a -",
             "2026-01-01T00:00:01.000Z -9998          - http://a.example/secret L http://a.example/ unknown #001 - - a -",
+            "2026-01-01T00:00:01.000Z   404         12 http://a.example/robots.txt P http://a.example/ text/plain #001 - - a -",
+            "2026-01-01T00:00:01.000Z   404         12 http://a.example/js/b LX http://a.example/ text/html #001 - - a -",
+            "2026-01-01T00:00:01.000Z   500         12 http://b.example/ - - text/html #001 - - b -",
+            "2026-01-01T00:00:01.000Z   200         12 http://a.example/a.png E http://a.example/ image/png #001 - - a -",
+            "2026-01-01T00:00:01.000Z   301         12 http://a.example/old L http://a.example/ text/html #001 - - a -",
             "2026-01-01T00:00:01.000Z   304          0 http://a.example/same L http://a.example/ text/html #001 - - a -",
             "cut off",
         ]);
         assert!(outcomes.reached && !outcomes.no_network());
         let reasons = outcomes.reasons();
         assert_eq!((reasons[0].status, reasons[0].urls), (404, 2));
-        assert_eq!(reasons[1].reason, "forbidden by robots.txt");
-        assert_eq!(reasons.len(), 2);
+        assert!(
+            reasons
+                .iter()
+                .any(|one| one.reason == "forbidden by robots.txt")
+        );
+        assert_eq!(reasons.len(), 3, "no guess and no robots.txt: {reasons:?}");
+        assert_eq!(
+            outcomes.answers,
+            Answers {
+                pages: 2,
+                files: 1,
+                redirects: 1,
+                robots: 1,
+                wrong_guesses: 1,
+            }
+        );
+        assert_eq!(outcomes.seeds[0].url, "http://b.example/");
+        assert_eq!(outcomes.seeds[0].reason, "server error (500)");
     }
 
     #[test]

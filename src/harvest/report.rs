@@ -12,7 +12,7 @@ use ecluse_telemetry::printable;
 use serde::Serialize;
 
 use super::errand::Errand;
-use super::outcome::{Failed, Outcomes};
+use super::outcome::{Answers, Failed, FailedSeed, LOG, Outcomes};
 use crate::desk::{Desk, Trouble};
 use crate::needs::Need;
 use crate::paint::Paint;
@@ -20,6 +20,8 @@ use crate::show;
 
 /// Reasons that are named; the rest is in `--json`.
 const REASONS: usize = 6;
+/// Seeds that are named.
+const SEEDS: usize = 5;
 
 /// What a job says that ended because nothing was left.
 const WHOLE: &str = "finished";
@@ -43,7 +45,12 @@ pub(crate) struct Report {
     pub(crate) captures: u64,
     pub(crate) revisits: u64,
     pub(crate) bytes: u64,
+    /// What answered, by what it is.
+    pub(crate) answers: Answers,
     pub(crate) failed: Vec<Failed>,
+    pub(crate) failed_seeds: Vec<FailedSeed>,
+    /// Where the job's logs and reports are.
+    pub(crate) dir: String,
     /// Hosts of seeds that did not answer.
     pub(crate) silent: BTreeSet<String>,
     /// No seed could be reached at all.
@@ -109,6 +116,9 @@ impl Report {
             revisits: status.revisits,
             bytes: status.bytes,
             failed: outcomes.reasons(),
+            answers: outcomes.answers.clone(),
+            failed_seeds: outcomes.seeds.clone(),
+            dir: dir.display().to_string(),
             no_network: outcomes.no_network() && status.captures + status.revisits == 0,
             refused: outcomes.refused() && status.captures + status.revisits == 0,
             silent: outcomes.silent,
@@ -166,9 +176,16 @@ impl Report {
         }
         if !self.is_in_vain() {
             row("fetched", self.fetched());
+            row("of these", self.kinds());
+            for seed in self.failed_seeds.iter().take(SEEDS) {
+                row("SEED", format!("{} failed: {}", seed.url, seed.reason));
+            }
             if !self.failed.is_empty() {
                 row("failed", self.failures());
+                let log = show::word(&format!("{}/{LOG}", self.dir));
+                row("", format!("awk '$2 < 0 || $2 >= 400' {log} lists them"));
             }
+            row("reports", format!("{}/reports/", self.dir));
             if !self.files.is_empty() {
                 row("stored", self.stored());
             }
@@ -241,6 +258,25 @@ impl Report {
             self.revisits,
             show::bytes(self.bytes)
         )
+    }
+
+    fn kinds(&self) -> String {
+        let answers = &self.answers;
+        let count = |count: u64, one: &str| match count {
+            1 => format!("1 {one}"),
+            _ => format!("{count} {one}s"),
+        };
+        let mut parts = vec![count(answers.pages, "page"), count(answers.files, "file")];
+        if answers.redirects > 0 {
+            parts.push(count(answers.redirects, "redirect"));
+        }
+        if answers.robots > 0 {
+            parts.push(format!("{} robots.txt", answers.robots));
+        }
+        if answers.wrong_guesses > 0 {
+            parts.push(count(answers.wrong_guesses, "wrong guess").replace("guesss", "guesses"));
+        }
+        parts.join(", ")
     }
 
     fn failures(&self) -> String {
@@ -363,6 +399,18 @@ mod tests {
             captures: 20,
             revisits: 5,
             bytes: 1_500_000,
+            answers: Answers {
+                pages: 14,
+                files: 9,
+                redirects: 1,
+                robots: 1,
+                wrong_guesses: 46,
+            },
+            failed_seeds: vec![FailedSeed {
+                url: "http://b.example/".into(),
+                reason: "no answer in time".into(),
+            }],
+            dir: "archive/jobs/a.example-20260101000000".into(),
             failed: vec![Failed {
                 status: 404,
                 reason: "not found (404)".into(),
@@ -395,7 +443,11 @@ mod tests {
             report().in_words(Paint { color: false }),
             "a.example-20260101000000: done in 41s
   fetched   25 captures: 20 new, 5 unchanged; 1.5 MB over the wire
+  of these  14 pages, 9 files, 1 redirect, 1 robots.txt, 46 wrong guesses
+  SEED      http://b.example/ failed: no answer in time
   failed    3: 3 not found (404)
+            awk '$2 < 0 || $2 >= 400' archive/jobs/a.example-20260101000000/logs/crawl.log lists them
+  reports   archive/jobs/a.example-20260101000000/reports/
   stored    1 WARC file, 900 B, in archive/repository/, copied to archive/backup/
   index     archive/index/current/index.cdxj with 77 lines
   look      ecluse --root archive lookup https://a.example/

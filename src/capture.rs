@@ -1,0 +1,482 @@
+//! `ecluse show`: one capture as it was archived, its head and its body.
+//!
+//! Chunks and content encodings are undone unless the bytes themselves are asked for; a revisit is shown with the body that it
+//! refers to. Nothing from the web reaches a terminal raw.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use ecluse_cdx::{Capture, KeyRange, cdxj};
+use ecluse_http::{Decoded, DecodedEnd};
+use ecluse_manifest::{CopyKind, Manifest};
+use ecluse_stage::Exit;
+use ecluse_telemetry::printable;
+use ecluse_warc::{HttpHead, Limits, Record, RecordKind, WarcReader};
+use serde_json::json;
+
+use crate::cli::ShowOptions;
+use crate::desk::{Desk, Trouble};
+use crate::lookup::{self, key_of};
+use crate::show;
+
+/// More of a body is not shown on a terminal.
+const ON_TERMINAL: u64 = 1 << 20;
+/// No line of a chunked body that says how long a chunk is, is longer.
+const CHUNK_LINE: u64 = 8 << 10;
+
+/// Where a record lies.
+struct Spot {
+    time: String,
+    file: String,
+    offset: u64,
+    mime: String,
+    digest: String,
+}
+
+pub(crate) fn show(desk: &Desk, options: &ShowOptions) -> Result<ExitCode, Trouble> {
+    let collection = options.collection.as_deref();
+    let spots = spots(desk, &options.url, collection)?;
+    let at = options.at.as_deref().map(until).transpose()?;
+    let Some(spot) = chosen(&spots, at.as_deref()) else {
+        lookup::tell_none(desk, &options.url, collection)?;
+        return Ok(lookup::NONE_FOUND.into());
+    };
+    let file = open(desk, spot)?;
+    let mut reader = WarcReader::new(file, Limits::default());
+    let mut record = record_at(&mut reader, spot)?;
+    let referred = match record.kind() == RecordKind::Revisit && !options.raw {
+        true => referred(desk, &record, &spots, spot, collection)?,
+        false => None,
+    };
+    if desk.json {
+        return describe(desk, &record, spot, referred.as_ref());
+    }
+    let mut out = Out::of(options)?;
+    if options.raw {
+        io::copy(&mut record, &mut out)?;
+        return out.finish(desk);
+    }
+    let head = head_of(&record);
+    if let Some(head) = &head
+        && options.output.is_none()
+    {
+        out.head(&head.bytes)?;
+    }
+    match &referred {
+        Some(spot) => {
+            let file = open(desk, spot)?;
+            let mut reader = WarcReader::new(file, Limits::default());
+            let mut record = record_at(&mut reader, spot)?;
+            let head = head_of(&record);
+            out.body(&mut record, head.as_ref())?;
+        }
+        None if record.kind() == RecordKind::Revisit => {
+            return Err(Trouble::new(
+                Exit::Held,
+                "a capture that was unchanged, and what it refers to is not in the index",
+            ));
+        }
+        None => out.body(&mut record, head.as_ref())?,
+    }
+    out.finish(desk)
+}
+
+/// Returns the captures of a URL, oldest first.
+fn spots(desk: &Desk, url: &str, collection: Option<&str>) -> Result<Vec<Spot>, Trouble> {
+    let range = KeyRange::exact(key_of(url)?.as_bytes());
+    let mut spots = Vec::new();
+    lookup::each_line(desk, collection, range, &mut |line| {
+        if let Ok(capture) = cdxj::parse(line) {
+            spots.extend(Spot::of(&capture));
+        }
+        true
+    })?;
+    Ok(spots)
+}
+
+impl Spot {
+    fn of(capture: &Capture<'_>) -> Option<Self> {
+        Some(Self {
+            time: capture.time.as_str().to_owned(),
+            file: capture.filename.as_deref()?.to_owned(),
+            offset: capture.offset?,
+            mime: capture.mime.as_deref().unwrap_or_default().to_owned(),
+            digest: capture.digest.as_deref().unwrap_or_default().to_owned(),
+        })
+    }
+}
+
+/// Reads a date, or its beginning, as the last moment that it may mean: `2026-01` is the end of that January.
+fn until(date: &str) -> Result<String, Trouble> {
+    let digits: String = date.chars().filter(char::is_ascii_digit).collect();
+    let fits = (4..=17).contains(&digits.len())
+        && date
+            .chars()
+            .all(|c| c.is_ascii_digit() || "-:.TZ ".contains(c));
+    match fits {
+        true => Ok(format!("{digits:9<17}")),
+        false => Err(Trouble::usage(format!(
+            "{date:?} is no date: 2026, 2026-01-31 or 20260131120000"
+        ))),
+    }
+}
+
+/// Returns the last capture until then, else the first after it; the last of all without a date.
+fn chosen<'s>(spots: &'s [Spot], until: Option<&str>) -> Option<&'s Spot> {
+    let Some(until) = until else {
+        return spots.last();
+    };
+    let before = spots.iter().rev().find(|spot| spot.time.as_str() <= until);
+    before.or_else(|| spots.first())
+}
+
+/// Opens the file of a capture: a stored copy, a backup on this machine, or the file as it was harvested.
+fn open(desk: &Desk, spot: &Spot) -> Result<BufReader<File>, Trouble> {
+    let mut places = Vec::new();
+    let manifest = crate::verify::manifest_path(desk);
+    if manifest.exists() {
+        let mut copies = Manifest::open_to_read(&manifest)?.copies(&spot.file)?;
+        copies.sort_by_key(|copy| copy.kind != CopyKind::Stored);
+        places.extend(copies.into_iter().map(|copy| desk.root.join(copy.place)));
+    }
+    let harvested = desk.root.join(desk.pipeline.archive.crawled());
+    places.push(harvested.join(&spot.file));
+    for place in &places {
+        let Ok(mut file) = File::open(place) else {
+            continue;
+        };
+        file.seek(SeekFrom::Start(spot.offset))?;
+        return Ok(BufReader::with_capacity(64 << 10, file));
+    }
+    Err(Trouble::new(
+        Exit::Machine,
+        format!("no copy of {} can be opened", spot.file),
+    ))
+}
+
+fn record_at<'r, Source: Read>(
+    reader: &'r mut WarcReader<Source>,
+    spot: &Spot,
+) -> Result<Record<'r, Source>, Trouble> {
+    let record = reader
+        .next()
+        .map_err(|error| Trouble::new(Exit::Machine, format!("{}: {error}", spot.file)))?;
+    record.ok_or_else(|| {
+        let line = format!("no record in {} at offset {}", spot.file, spot.offset);
+        Trouble::new(Exit::Held, line)
+    })
+}
+
+/// Finds what a revisit refers to: by what it says, else the first capture of the URL with the same payload.
+fn referred<Source: Read>(
+    desk: &Desk,
+    record: &Record<'_, Source>,
+    own: &[Spot],
+    spot: &Spot,
+    collection: Option<&str>,
+) -> Result<Option<Spot>, Trouble> {
+    let is_whole = |other: &Spot| other.mime != "warc/revisit" && other.digest == spot.digest;
+    let uri = record.text("WARC-Refers-To-Target-URI");
+    let uri = uri
+        .as_deref()
+        .map(|uri| uri.trim_matches(['<', '>']).to_owned());
+    let date = record.text("WARC-Refers-To-Date");
+    let digits = date.map(|date| {
+        date.chars()
+            .filter(char::is_ascii_digit)
+            .collect::<String>()
+    });
+    let mut others = match &uri {
+        Some(uri) => spots(desk, uri, collection)?,
+        None => Vec::new(),
+    };
+    let by_date = others.iter().position(|other| {
+        let date = digits.as_deref().unwrap_or_default();
+        is_whole(other) && date.get(..14) == other.time.get(..14)
+    });
+    if let Some(at) = by_date.or_else(|| others.iter().position(is_whole)) {
+        return Ok(Some(others.swap_remove(at)));
+    }
+    let first = own.iter().find(|other| is_whole(other));
+    Ok(first.map(|other| Spot {
+        time: other.time.clone(),
+        file: other.file.clone(),
+        mime: other.mime.clone(),
+        digest: other.digest.clone(),
+        ..*other
+    }))
+}
+
+/// What is known of a body before it is read.
+struct Head {
+    bytes: Vec<u8>,
+    is_chunked: bool,
+    codings: Vec<String>,
+    mime: String,
+}
+
+fn head_of<Source: Read>(record: &Record<'_, Source>) -> Option<Head> {
+    let http: HttpHead<'_> = record.http()?;
+    let length = http.head_bytes()?;
+    let text = |name: &str| http.text(name).unwrap_or_default().into_owned();
+    Some(Head {
+        bytes: record.block_start().get(..length)?.to_vec(),
+        is_chunked: text("Transfer-Encoding")
+            .to_ascii_lowercase()
+            .contains("chunked"),
+        codings: text("Content-Encoding")
+            .split(',')
+            .map(|coding| coding.trim().to_ascii_lowercase())
+            .filter(|coding| !coding.is_empty() && coding != "identity")
+            .collect(),
+        mime: text("Content-Type"),
+    })
+}
+
+fn describe<Source: Read>(
+    desk: &Desk,
+    record: &Record<'_, Source>,
+    spot: &Spot,
+    referred: Option<&Spot>,
+) -> Result<ExitCode, Trouble> {
+    let http = record.http();
+    let headers: Vec<_> = http
+        .iter()
+        .flat_map(HttpHead::fields)
+        .map(|field| {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            [text(field.name), text(&field.value())]
+        })
+        .collect();
+    desk.print_json(json!({
+        "url": record.target_uri(),
+        "timestamp": spot.time,
+        "status": http.as_ref().and_then(HttpHead::status),
+        "headers": headers,
+        "digest": spot.digest,
+        "file": spot.file,
+        "offset": spot.offset,
+        "refers_to": referred.map(|spot| json!({
+            "timestamp": spot.time, "file": spot.file, "offset": spot.offset,
+        })),
+    }))?;
+    Ok(Exit::Done.into())
+}
+
+/// Where a capture goes: a file, a pipe, or a terminal.
+struct Out {
+    file: Option<(PathBuf, File)>,
+    on_terminal: bool,
+    bytes: u64,
+    trouble: Option<String>,
+}
+
+impl Out {
+    fn of(options: &ShowOptions) -> Result<Self, Trouble> {
+        let file = match &options.output {
+            Some(path) => {
+                let file = OpenOptions::new().write(true).create_new(true).open(path);
+                let file = file.map_err(|error| {
+                    Trouble::usage(format!("cannot write {}: {error}", path.display()))
+                })?;
+                Some((path.clone(), file))
+            }
+            None => None,
+        };
+        Ok(Self {
+            on_terminal: file.is_none() && io::stdout().is_terminal(),
+            file,
+            bytes: 0,
+            trouble: None,
+        })
+    }
+
+    fn head(&mut self, head: &[u8]) -> io::Result<()> {
+        self.write_all(head)
+    }
+
+    fn body<Source: Read>(
+        &mut self,
+        record: &mut Record<'_, Source>,
+        head: Option<&Head>,
+    ) -> Result<(), Trouble> {
+        let Some(head) = head else {
+            return Ok(io::copy(record, self).map(drop)?);
+        };
+        io::copy(&mut record.take(head.bytes.len() as u64), &mut io::sink())?;
+        if self.on_terminal && !is_text(&head.mime) {
+            let mime = printable(head.mime.as_bytes());
+            self.trouble = Some(format!("the body is {mime}: -o FILE saves it"));
+            return Ok(());
+        }
+        let body: Box<dyn Read + '_> = match head.is_chunked {
+            true => Box::new(Chunks::of(BufReader::new(record))),
+            false => Box::new(record),
+        };
+        let mut body = Decoded::new(body, &head.codings, u64::MAX);
+        match self.on_terminal {
+            true => {
+                let shown = io::copy(&mut body.by_ref().take(ON_TERMINAL), self)?;
+                if shown == ON_TERMINAL {
+                    self.trouble = Some("there is more of it: -o FILE saves it".to_owned());
+                }
+            }
+            false => {
+                io::copy(&mut body, self)?;
+            }
+        }
+        if let Some(end) = body.end()
+            && !matches!(end, DecodedEnd::Whole)
+        {
+            self.trouble = Some(format!(
+                "its encoding cannot be undone to the end ({end:?}): --raw gives the bytes as they were archived"
+            ));
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, desk: &Desk) -> Result<ExitCode, Trouble> {
+        self.flush()?;
+        if let Some(trouble) = &self.trouble {
+            eprintln!("ecluse: {trouble}");
+        }
+        if let Some((path, file)) = &self.file {
+            file.sync_all()?;
+            desk.say(&format!(
+                "{} in {}",
+                show::bytes(self.bytes),
+                path.display()
+            ))?;
+        }
+        Ok(Exit::Done.into())
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes += bytes.len() as u64;
+        match &mut self.file {
+            Some((_, file)) => file.write_all(bytes)?,
+            None if self.on_terminal => {
+                let mut stdout = io::stdout().lock();
+                for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+                    let text = line.strip_suffix(b"\n");
+                    let text = text.map(|text| text.strip_suffix(b"\r").unwrap_or(text));
+                    stdout.write_all(printable(text.unwrap_or(line)).as_bytes())?;
+                    stdout.write_all(if text.is_some() { b"\n" } else { b"" })?;
+                }
+            }
+            None => io::stdout().write_all(bytes)?,
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stdout().flush()
+    }
+}
+
+fn is_text(mime: &str) -> bool {
+    let mime = mime.to_ascii_lowercase();
+    mime.is_empty()
+        || mime.starts_with("text/")
+        || ["json", "xml", "javascript", "urlencoded"]
+            .iter()
+            .any(|kind| mime.contains(kind))
+}
+
+/// A body without its chunks. What is no chunk ends it.
+struct Chunks<Source> {
+    source: Source,
+    left: u64,
+    is_begun: bool,
+}
+
+impl<Source: BufRead> Chunks<Source> {
+    fn of(source: Source) -> Self {
+        Self {
+            source,
+            left: 0,
+            is_begun: false,
+        }
+    }
+
+    /// Reads how long the next chunk is; zero is the end.
+    fn next(&mut self) -> io::Result<u64> {
+        let mut line = Vec::new();
+        let most = CHUNK_LINE + 2;
+        if self.is_begun {
+            // The line that ends the chunk before.
+            self.source
+                .by_ref()
+                .take(most)
+                .read_until(b'\n', &mut line)?;
+            line.clear();
+        }
+        self.is_begun = true;
+        self.source
+            .by_ref()
+            .take(most)
+            .read_until(b'\n', &mut line)?;
+        let text = String::from_utf8_lossy(&line);
+        let digits = text.split(';').next().unwrap_or_default().trim();
+        Ok(u64::from_str_radix(digits, 16).unwrap_or(0))
+    }
+}
+
+impl<Source: BufRead> Read for Chunks<Source> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.left == 0 {
+            self.left = self.next()?;
+        }
+        let read = self.source.by_ref().take(self.left).read(buffer)?;
+        self.left -= read as u64;
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_undone() {
+        let mut body = String::new();
+        let chunked = "5;x=y\r\nhello\r\n6\r\n world\r\n0\r\n\r\n";
+        Chunks::of(chunked.as_bytes())
+            .read_to_string(&mut body)
+            .unwrap();
+        assert_eq!(body, "hello world");
+        for broken in ["", "zz\r\nhello", "5\r\nhel"] {
+            let mut body = Vec::new();
+            Chunks::of(broken.as_bytes())
+                .read_to_end(&mut body)
+                .unwrap();
+            assert!(body.len() <= 3, "{broken}");
+        }
+    }
+
+    #[test]
+    fn a_date_means_its_end() {
+        let spot = |time: &str| Spot {
+            time: time.into(),
+            file: String::new(),
+            offset: 0,
+            mime: String::new(),
+            digest: String::new(),
+        };
+        let spots = ["20250601000000", "20260101000000", "20260301000000"].map(spot);
+        let at = |date: &str| {
+            let until = until(date).unwrap();
+            chosen(&spots, Some(&until)).unwrap().time.clone()
+        };
+        assert_eq!(at("2026-01"), "20260101000000");
+        assert_eq!(at("2025"), "20250601000000");
+        assert_eq!(at("2020-01-01"), "20250601000000", "the first there is");
+        assert_eq!(at("20990101000000"), "20260301000000");
+        assert_eq!(chosen(&spots, None).unwrap().time, "20260301000000");
+        assert!(until("yesterday").is_err() && until("20").is_err());
+    }
+}

@@ -1,0 +1,128 @@
+//! What `ecluse give` refuses: what the stage would only hold.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use ecluse_crawl::Crawl;
+use ecluse_manifest::Manifest;
+use ecluse_scope::Order;
+use ecluse_stage::Stage;
+
+use crate::desk::{Desk, Trouble};
+
+/// No order is longer.
+const ORDER_BYTES: u64 = 16 << 20;
+
+/// Fails if a stage could do nothing with a file.
+pub(crate) fn must_fit(desk: &Desk, stage: &str, file: &Path) -> Result<(), Trouble> {
+    let opened = must_be_plain(file)?;
+    let base = ecluse_config::base_of(stage);
+    if base == Crawl::NAME {
+        return must_be_order(desk, file, opened);
+    }
+    if base == ecluse_ingest::Ingest::NAME {
+        return Err(refused(file, &new_files(desk)));
+    }
+    let chain = [
+        ecluse_index::Index::NAME,
+        ecluse_transfer::Transfer::NAME,
+        ecluse_backup::Backup::NAME,
+        ecluse_delete::Delete::NAME,
+    ];
+    match chain.contains(&base) {
+        true => must_be_known(desk, file),
+        false => Ok(()),
+    }
+}
+
+fn refused(file: &Path, why: &str) -> Trouble {
+    Trouble::usage(format!("cannot give {}: {why}", file.display()))
+}
+
+fn new_files(desk: &Desk) -> String {
+    let harvested = desk.root.join(desk.pipeline.archive.crawled());
+    format!(
+        "new files are taken in by ingest: put it into {}",
+        harvested.display()
+    )
+}
+
+/// Refuses what has no end or no bytes of its own, or cannot be read: a pipe would be waited for, a device would fill the disk.
+fn must_be_plain(file: &Path) -> Result<File, Trouble> {
+    match std::fs::metadata(file) {
+        Ok(meta) if meta.is_file() => {}
+        Ok(meta) if meta.is_dir() => {
+            return Err(refused(file, "it is a directory; name the files in it"));
+        }
+        Ok(_) => return Err(refused(file, "it is no plain file")),
+        Err(error) => return Err(refused(file, &error.to_string())),
+    }
+    File::open(file).map_err(|error| refused(file, &error.to_string()))
+}
+
+/// An order must make sense, need no other file, and be the first or the same of its job and harvest.
+fn must_be_order(desk: &Desk, file: &Path, opened: File) -> Result<(), Trouble> {
+    if file.extension().is_none_or(|end| end != "toml") {
+        return Err(refused(file, "the crawl takes orders, *.toml"));
+    }
+    let mut text = String::new();
+    let read = opened.take(ORDER_BYTES).read_to_string(&mut text);
+    read.map_err(|error| refused(file, &error.to_string()))?;
+    let contact = &desk.pipeline.site.contact;
+    let name = file.display().to_string();
+    let order = Order::parse(&text, &name, contact)
+        .map_err(Trouble::usage)?
+        .order;
+    if let Some(seeds) = order.seeds.iter().find_map(|seeds| seeds.file.as_ref()) {
+        let why =
+            format!("its seed file {seeds:?} cannot come with it; put the seeds into the order");
+        return Err(refused(file, &why));
+    }
+    if order.seed_list().seeds.is_empty() {
+        return Err(refused(file, "it has no seed that can be crawled"));
+    }
+    let job = format!("{}-{}", order.job, order.harvest);
+    let begun = desk.jobs_dir()?.join(&job).join("order-given.toml");
+    match std::fs::read(&begun) {
+        Ok(before) if before != text.as_bytes() => {
+            let why = format!("{job} was begun with another order; give this one another harvest");
+            Err(refused(file, &why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A file of the archive must be the one that ingest took in under its name: another would be held before anything is removed.
+fn must_be_known(desk: &Desk, file: &Path) -> Result<(), Trouble> {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let path = crate::verify::manifest_path(desk);
+    let row = match path.exists() {
+        true => Manifest::open_to_read(&path)?.file(&name)?,
+        false => None,
+    };
+    let Some(row) = row else {
+        return Err(refused(file, &new_files(desk)));
+    };
+    let taken = || {
+        let why = format!(
+            "{name} is in the archive with other bytes; give it another name and put it into {}",
+            desk.root.join(desk.pipeline.archive.crawled()).display()
+        );
+        Err(refused(file, &why))
+    };
+    if row
+        .bytes
+        .is_some_and(|bytes| std::fs::metadata(file).is_ok_and(|meta| meta.len() != bytes))
+    {
+        return taken();
+    }
+    let fixity = ecluse_holding::open_plain(file)
+        .map_err(Into::into)
+        .and_then(|mut opened| ecluse_holding::read_afresh(&mut opened, &|| true))
+        .map_err(|error| refused(file, &error.to_string()))?;
+    match row.sha256.is_some_and(|known| known != fixity.sha256) {
+        true => taken(),
+        false => Ok(()),
+    }
+}

@@ -330,13 +330,6 @@ impl Yard {
         let now_ns = self.now_ns(&dir);
         let mut removed = 0;
         for (name, _) in self.list(&tmp)? {
-            // A parcel under way from another file system is no rubbish: its sender shows it yet.
-            if name
-                .as_encoded_bytes()
-                .starts_with(crate::handover::SENT.as_bytes())
-            {
-                continue;
-            }
             let path = tmp.join(&name);
             let Ok(stat) = self.fs.stat(&path) else {
                 continue;

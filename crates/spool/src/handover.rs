@@ -1,20 +1,20 @@
 //! From a durable receipt to where its results belong: files changed, history added, parcels passed on.
 //!
 //! Everything here can be repeated from the receipt by anybody: what is no longer here has arrived. So nothing waits for
-//! the disk, but for what is copied to another file system.
+//! the disk.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::commit::{Finish, Work};
 use crate::error::{At, Result, SpoolError};
-use crate::fs::{Fs, gone, is_taken};
+use crate::fs::{gone, is_taken};
 use crate::ledger;
 use crate::name::{Entry, ParcelId};
-use crate::outbox::{ATTACHED, NEW_MANIFEST, Outbox, Ticking};
+use crate::outbox::{ATTACHED, NEW_MANIFEST, Outbox};
 use crate::parcel::{HISTORY, MANIFEST, TROUBLE};
 use crate::receipt::{Fate, Receipt};
-use crate::worker::{Seen, Signs, Worker, is_page_of, read_manifest};
+use crate::worker::{Seen, Worker, is_page_of, read_manifest};
 
 impl Worker {
     /// Hands over what was committed, and drops what another worker committed first.
@@ -205,13 +205,11 @@ impl Worker {
         match self.fs.link(filed, &page) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            // Folded into the ledger since, out of links, or on another file system: copy its line.
+            // Folded into the ledger since, or out of links: copy its line.
             Err(e)
                 if matches!(
                     e.kind(),
-                    io::ErrorKind::TooManyLinks
-                        | io::ErrorKind::CrossesDevices
-                        | io::ErrorKind::NotFound
+                    io::ErrorKind::TooManyLinks | io::ErrorKind::NotFound
                 ) =>
             {
                 if let Some(line) = self.filed(id)? {
@@ -307,9 +305,6 @@ impl Worker {
                 self.give_reason(path, &dest, &entry, &reason)?;
                 self.put_back(path, &dest.held().join(entry.file_name()))
             }
-            Err(e) if e.kind() == io::ErrorKind::CrossesDevices => {
-                self.deliver_across(path, &dest, &entry)
-            }
             Err(e) => Err(e).at("hand over", &slot),
         }
     }
@@ -329,104 +324,6 @@ impl Worker {
             tracing::error!(parcel = %entry.id, to, "two parcels of one name: the second is held");
         }
         Ok(same)
-    }
-
-    /// The next stage lies on another file system: the parcel is copied, made durable, then marked
-    /// here as sent, and only then shown there. The mark is what a restart goes by.
-    fn deliver_across(&mut self, path: &Path, dest: &crate::StageDir, entry: &Entry) -> Result<()> {
-        // The same name when the same worker tries again; a full parcel id would leave no room.
-        let number = entry.id.order(self.id.seed());
-        let draft = dest.tmp().join(format!("copy-{number:016x}"));
-        self.fs.remove_tree(&draft).at("remove", &draft)?;
-        if let Err(error) = copy_tree(&*self.fs, path, &draft, &self.signs) {
-            // Half a copy must not keep the other disk full.
-            let _ = self.fs.remove_tree(&draft);
-            return Err(error);
-        }
-        // Under this name it is not swept, however long it takes until somebody shows it.
-        let copy = dest.tmp().join(format!("{SENT}{number:016x}"));
-        self.fs.remove_tree(&copy).at("remove", &copy)?;
-        self.fs.rename(&draft, &copy).at("copy", &copy)?;
-        let tmp = dest.tmp();
-        self.fs.sync_dir(&tmp).at("sync", &tmp)?;
-        let out = self.home.join("out");
-        let mark = out.join(format!(".sent-{}", entry.file_name()));
-        // Names, not paths: the next worker may see the same directories from elsewhere.
-        let note = SentNote {
-            to: dest.name.clone(),
-            copy: number,
-            parcel: entry.id.clone(),
-        };
-        let note = serde_json::to_vec(&note).expect("a note holds only strings and a number");
-        let note_path = path.join(SENT_NOTE);
-        gone(self.fs.unlink(&note_path)).at("remove", &note_path)?;
-        self.fs
-            .write_new(&note_path, &note)
-            .at("write", &note_path)?;
-        self.fs.sync_file(&note_path).at("sync", &note_path)?;
-        self.fs.sync_dir(path).at("sync", path)?;
-        self.fs.rename(path, &mark).at("mark as sent", &mark)?;
-        self.show_sent(&mark)
-    }
-
-    /// Shows a parcel that was copied to another file system, and forgets it here.
-    pub(crate) fn show_sent(&mut self, mark: &Path) -> Result<()> {
-        let path = mark.join(SENT_NOTE);
-        let bytes = match self.fs.read(&path, 1 << 16) {
-            Ok(bytes) => bytes,
-            // The note is durable before the mark is made: this is what is left of a removal.
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                return self.fs.remove_tree(mark).at("remove", mark);
-            }
-            Err(e) => return Err(e).at("read", &path),
-        };
-        // Two file systems, two journals: were the mark not durable here, a power cut would bring
-        // the parcel back after it was shown there. Whoever comes to show it sees to that again.
-        if let Some(out) = mark.parent() {
-            self.fs.sync_dir(out).at("sync", out)?;
-        }
-        let note: SentNote = serde_json::from_slice(&bytes)
-            .map_err(|e| SpoolError::Refused(format!("{}: {e}", path.display())))?;
-        let dest = self.yard.stage(&note.to);
-        let copy = dest.tmp().join(format!("{SENT}{:016x}", note.copy));
-        let entry = Entry {
-            id: note.parcel,
-            attempts: 0,
-        };
-        let slot = self.yard.ready_slot(&dest, &entry);
-        // Not there any more: it was shown before.
-        if self.fs.is_there(&copy).at("look at", &copy)? {
-            self.show_copy(&copy, &slot, &dest, &entry)?;
-        }
-        self.fs.remove_tree(mark).at("remove", mark)
-    }
-
-    fn show_copy(
-        &mut self,
-        copy: &Path,
-        slot: &Path,
-        dest: &crate::StageDir,
-        entry: &Entry,
-    ) -> Result<()> {
-        let mut result = self.fs.rename(copy, slot);
-        if matches!(&result, Err(e) if e.kind() == io::ErrorKind::NotFound) {
-            self.yard.init(&dest.name)?;
-            result = self.fs.rename(copy, slot);
-        }
-        match result {
-            Err(e) if is_taken(&*self.fs, &e, slot) => {
-                if self.is_copy(copy, slot, entry, &dest.name)? {
-                    return self.fs.remove_tree(copy).at("remove", copy);
-                }
-                self.put_back(copy, &dest.held().join(entry.file_name()))?;
-                self.sync_touched()
-            }
-            other => {
-                other.at("hand over", slot)?;
-                let dir = slot.parent().expect("a slot lies in ready/");
-                self.fs.sync_dir(dir).at("sync", dir)
-            }
-        }
     }
 }
 
@@ -460,44 +357,4 @@ fn taken(result: io::Result<()>) -> io::Result<()> {
 /// Tells whether the stage changed the files of what it was given.
 pub(crate) fn leaves_changed(outbox: &Outbox) -> bool {
     !outbox.attached.is_empty() || !outbox.detached.is_empty()
-}
-
-fn copy_tree(fs: &dyn Fs, from: &Path, to: &Path, signs: &Signs) -> Result<()> {
-    fs.mkdir(to).at("make", to)?;
-    for (name, kind) in fs.list(from).at("list", from)? {
-        let (source, copy) = (from.join(&name), to.join(&name));
-        if name == SENT_NOTE {
-            continue;
-        }
-        match kind {
-            crate::fs::Kind::Dir => copy_tree(fs, &source, &copy, signs)?,
-            crate::fs::Kind::File => {
-                let source_file = fs.open(&source).at("open", &source)?;
-                let mut reader = Ticking::new(source_file, signs);
-                let mut writer = fs.create(&copy).at("create", &copy)?;
-                io::copy(&mut reader, &mut writer).at("copy to", &copy)?;
-                writer.flush().at("write", &copy)?;
-                drop(writer);
-                fs.sync_file(&copy).at("sync", &copy)?;
-            }
-            // No manifest names it, or the parcel would have been held.
-            crate::fs::Kind::Symlink | crate::fs::Kind::Other => {
-                tracing::warn!(entry = ?source, "left behind: neither a file nor a directory");
-            }
-        }
-    }
-    fs.sync_dir(to).at("sync", to)
-}
-
-/// How the name of a parcel sent to another file system begins, in `tmp/` there.
-pub(crate) const SENT: &str = "sent-";
-
-/// The note of a parcel that was copied to another file system, inside what is left of it here.
-const SENT_NOTE: &str = ".sent.json";
-
-#[derive(serde::Serialize, serde::Deserialize)]
-struct SentNote {
-    to: String,
-    copy: u64,
-    parcel: ParcelId,
 }

@@ -151,8 +151,6 @@ impl Worker {
             let text = name.to_string_lossy();
             if text.starts_with(".sheet-") {
                 settled += self.settle_sheet(dir, &out.join(&name))?;
-            } else if text.starts_with(".sent-") {
-                self.show_sent(&out.join(&name))?;
             }
         }
         for (name, _) in self.list_if_there(&inputs)? {

@@ -154,7 +154,8 @@ impl Yard {
     /// Makes the work directory of a stage, or finds it made.
     ///
     /// # Errors
-    /// When its parts do not lie on one file system: a rename between them would not be one step.
+    /// When it does not lie on the file system of all work directories: a rename from one to another
+    /// would not be one step.
     pub fn init(&self, stage: &str) -> Result<StageDir> {
         let dir = self.stage(stage);
         let mut made = false;
@@ -166,15 +167,14 @@ impl Yard {
                 self.fs.ensure_dir(ancestor).at("make", ancestor)?;
             }
         }
-        made |= self.fs.ensure_dir(&dir.root).at("make", &dir.root)?;
-        let device = self.device_of(&dir.root)?;
-        for path in dir.parts() {
+        let device = self.device_of(&self.work)?;
+        for path in std::iter::once(dir.root.clone()).chain(dir.parts()) {
             made |= self.fs.ensure_dir(&path).at("make", &path)?;
             if self.device_of(&path)? != device {
                 return Err(SpoolError::Refused(format!(
                     "{} lies on another file system than {}: one rename could not move a parcel",
                     path.display(),
-                    dir.root.display()
+                    self.work.display()
                 )));
             }
         }

@@ -62,7 +62,7 @@ macro_rules! scenarios {
 }
 
 scenarios! {
-    pass_on attach fan_out branch gather gather_and_fold attach_and_fold deferral hold adoption consume group apart
+    pass_on attach fan_out branch gather gather_and_fold attach_and_fold deferral hold adoption consume group
 }
 
 /// Runs these tests again with each known-bad variant of the protocol: a suite that lets one pass

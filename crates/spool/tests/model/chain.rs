@@ -75,8 +75,6 @@ pub(crate) struct Scenario {
     pub(crate) gifts: Vec<(String, String)>,
     /// Files dropped by an operator: name and text.
     pub(crate) drops: Vec<(String, String)>,
-    /// A stage on a file system of its own.
-    pub(crate) apart: Option<&'static str>,
     /// Begin without any directory.
     pub(crate) bare: bool,
     /// Receipts are folded into the ledger as soon as may be, the dead not yet settled.
@@ -126,7 +124,6 @@ impl Scenario {
             stages,
             gifts: pairs(gifts),
             drops: Vec::new(),
-            apart: None,
             bare: false,
             folds: false,
             ends: Vec::new(),
@@ -320,24 +317,9 @@ impl Scenario {
         }
     }
 
-    /// The next stage lies on another file system, which a power cut may set back differently.
-    pub(crate) fn apart() -> Self {
-        Self {
-            apart: Some("two"),
-            ends: vec![end("two", "a", &[("text", "alpha")], &["one"])],
-            receipts: receipts(&[("one", "a")]),
-            ..Self::new(
-                "apart",
-                vec![stage("one", Job::Pass, &["two"])],
-                &[("a", "alpha")],
-            )
-        }
-    }
-
     /// Returns the disk a scenario begins on.
     pub(crate) fn disk(&self) -> Disk {
-        let apart = self.apart.map(|stage| Path::new(WORK).join(stage));
-        let process = Process::new(Disk::new(apart.as_deref()));
+        let process = Process::new(Disk::new(None));
         if !self.bare {
             let yard = yard(&process, "setup");
             for stage in self.stage_names() {

@@ -159,6 +159,20 @@ fn a_host_says_how_far_its_clock_is_off() {
     assert_eq!(host.clock_skew(STAGE), Some(-200 * DAY_MS / 1000));
 }
 
+/// One rename moves a parcel to the next stage: where it could not, no stage starts.
+#[test]
+fn a_stage_on_a_file_system_of_its_own_is_refused() {
+    let apart = std::path::Path::new(super::chain::WORK).join(STAGE);
+    let process = Process::new(Disk::new(Some(&apart)));
+    let yard = yard(&process, "alpha");
+    yard.init("other").unwrap();
+    let refused = yard.init(STAGE).unwrap_err().to_string();
+    assert!(
+        refused.contains("/work/one lies on another file system than /work"),
+        "{refused}"
+    );
+}
+
 /// Machines copied from one image, or without a machine-id, on a file system that does not carry
 /// locks from one to the other.
 #[test]

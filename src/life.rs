@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use ecluse_spool::{Fate, Filed, ParcelId, Receipt};
+use ecluse_spool::{Fate, Filed, ParcelId, Receipt, was_given};
 
 use crate::desk::{Desk, Trouble};
 
@@ -20,6 +20,14 @@ impl Desk {
         let mut life: Vec<Filed> = Vec::new();
         let mut wanted = BTreeSet::from([id.clone()]);
         let mut seen = BTreeSet::new();
+        let mut given = BTreeSet::new();
+        for place in self.yard.locate(&stages, id)? {
+            life.extend(self.yard.history(&place)?);
+            let manifest = self.yard.manifest(&place);
+            if manifest.is_ok_and(|manifest| was_given(&manifest.born)) {
+                given.insert(id.clone());
+            }
+        }
         // One generation after the other, so that the receipts are read once for all of one.
         while !wanted.is_empty() && seen.len() < ANCESTORS {
             for wanted in &wanted {
@@ -28,27 +36,49 @@ impl Desk {
                 }
             }
             seen.extend(wanted.iter().cloned());
-            let parents = self.made_from(&wanted, &stages)?;
-            let inputs = parents.iter().flat_map(|parent| &parent.receipt.inputs);
+            self.add_makers(&wanted, &mut given, &stages, &mut life)?;
+            let makers = life
+                .iter()
+                .filter(|filed| makes_any(&filed.receipt, &wanted));
+            let inputs = makers.flat_map(|maker| &maker.receipt.inputs);
             wanted = inputs
                 .map(|input| input.parcel.clone())
                 .filter(|parcel| !seen.contains(parcel))
                 .take(ANCESTORS.saturating_sub(seen.len()))
                 .collect();
-            life.extend(parents);
         }
-        for place in self.yard.locate(&stages, id)? {
-            for filed in self.yard.history(&place)? {
-                // A page may be a whole sheet: only what speaks of this line of descent counts.
-                if speaks_of(&filed.receipt, &seen) {
-                    life.push(filed);
-                }
-            }
-        }
+        // A page may be a whole sheet: only what speaks of this line of descent counts.
+        life.retain(|filed| speaks_of(&filed.receipt, &seen));
         life.sort_by(|a, b| a.receipt.finished.cmp(&b.receipt.finished));
         let mut told = BTreeSet::new();
         life.retain(|filed| told.insert(filed.digest.clone()));
         Ok(life)
+    }
+
+    /// Adds the receipts of the work that made these parcels. Most have a maker of the same name, have
+    /// it in their history, or were given: only for the others all receipts are read.
+    fn add_makers(
+        &self,
+        wanted: &BTreeSet<ParcelId>,
+        given: &mut BTreeSet<ParcelId>,
+        stages: &[String],
+        life: &mut Vec<Filed>,
+    ) -> Result<(), Trouble> {
+        let mut known = BTreeSet::new();
+        for Filed { receipt, .. } in life.iter() {
+            known.extend(receipt.outputs.iter().map(|output| &output.parcel));
+            let inputs = receipt.inputs.iter();
+            let inputs = inputs.filter(|input| was_given(&input.born));
+            given.extend(inputs.map(|input| input.parcel.clone()));
+        }
+        let unknown = wanted
+            .iter()
+            .filter(|id| !known.contains(id) && !given.contains(id));
+        let unknown: BTreeSet<ParcelId> = unknown.cloned().collect();
+        if !unknown.is_empty() {
+            life.extend(self.made_from(&unknown, stages)?);
+        }
+        Ok(())
     }
 
     /// Finds the receipts that name one of these parcels as an output.
@@ -60,8 +90,7 @@ impl Desk {
         let mut parents = Vec::new();
         for stage in stages {
             self.yard.each_maker(stage, &mut |filed| {
-                let mut outputs = filed.receipt.outputs.iter();
-                if outputs.any(|output| ids.contains(&output.parcel)) {
+                if makes_any(&filed.receipt, ids) {
                     parents.push(filed);
                 }
             })?;
@@ -70,15 +99,14 @@ impl Desk {
     }
 }
 
+fn makes_any(receipt: &Receipt, ids: &BTreeSet<ParcelId>) -> bool {
+    let mut outputs = receipt.outputs.iter();
+    outputs.any(|output| ids.contains(&output.parcel))
+}
+
 fn speaks_of(receipt: &Receipt, ids: &BTreeSet<ParcelId>) -> bool {
-    receipt
-        .inputs
-        .iter()
-        .any(|input| ids.contains(&input.parcel))
-        || receipt
-            .outputs
-            .iter()
-            .any(|output| ids.contains(&output.parcel))
+    let mut inputs = receipt.inputs.iter();
+    inputs.any(|input| ids.contains(&input.parcel)) || makes_any(receipt, ids)
 }
 
 /// Says in a few words what a receipt did.

@@ -15,7 +15,7 @@ use crate::error::{At, Result};
 use crate::fs::{Fs, Kind, gone, is_taken};
 use crate::name::{Entry, ParcelId, hex, safe_file_name};
 use crate::outbox::NEW_MANIFEST;
-use crate::parcel::{FileEntry, HISTORY, MANIFEST, MANIFEST_BYTES, Manifest};
+use crate::parcel::{FileEntry, HISTORY, MANIFEST, MANIFEST_BYTES, Manifest, given_mark};
 use crate::worker::{Signs, Worker, read_manifest};
 
 /// Endings of files that somebody is still writing.
@@ -101,7 +101,7 @@ impl Worker {
             }
             Err(e) => return Err(e).at("adopt", &from),
         }
-        let born = format!("{:016x}", (self.yard.dice)());
+        let born = given_mark((self.yard.dice)());
         let manifest = describe(&*self.fs, &taken, name, born, &self.signs)?;
         self.write_parcel(&crib, &taken, &manifest)?;
         self.show(&crib, &manifest)

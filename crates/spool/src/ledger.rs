@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use flate2::Compression;
-use flate2::read::GzDecoder;
+use flate2::read::{GzDecoder, MultiGzDecoder};
 use flate2::write::GzEncoder;
 
 use crate::error::{At, Result, SpoolError};
@@ -143,6 +143,43 @@ pub(crate) fn find(fs: &dyn Fs, stage: &StageDir, id: &ParcelId) -> Result<Optio
         };
     }
     Ok(None)
+}
+
+/// Calls `see` with every line of a stage's ledger.
+pub(crate) fn each_line(fs: &dyn Fs, stage: &StageDir, see: &mut dyn FnMut(&[u8])) -> Result<()> {
+    let ledger = stage.ledger();
+    let names = match fs.list(&ledger) {
+        Ok(names) => names,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e).at("list", &ledger),
+    };
+    for (name, _) in names {
+        if !name.as_encoded_bytes().ends_with(b".gz") {
+            continue;
+        }
+        let path = ledger.join(name);
+        let file = BufReader::new(fs.open(&path).at("open", &path)?);
+        let mut lines = BufReader::new(MultiGzDecoder::new(file));
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            match lines.read_until(b'\n', &mut line) {
+                Ok(0) => break,
+                Ok(_) => see(&line),
+                // What a fold that was cut short has left behind.
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput
+                    ) =>
+                {
+                    break;
+                }
+                Err(e) => return Err(e).at("read", &path),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Folds all receipts of a stage that are older than `age`; returns how many.

@@ -43,7 +43,7 @@ pub use ledger::{fold, fold_shard};
 pub use name::{BadName, Deferred, Entry, ParcelId, WorkerId, safe_file_name};
 pub use operator::{Gift, Place, State};
 pub use outbox::{NewParcel, OutFile, Outbox, Parcel};
-pub use parcel::{FileEntry, HISTORY, MANIFEST, Manifest, TROUBLE, Trouble, digest};
+pub use parcel::{FileEntry, HISTORY, MANIFEST, Manifest, TROUBLE, Trouble, digest, was_given};
 pub use reap::Recovered;
 pub use receipt::{Fate, Filed, Input, Output, Receipt, find_in_sheet, parse_sheet};
 pub use rest::RestWatch;

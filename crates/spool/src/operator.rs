@@ -14,7 +14,7 @@ use crate::error::{At, Result, SpoolError};
 use crate::fs::{Kind, gone, is_taken};
 use crate::name::{Deferred, Entry, ParcelId, safe_file_name};
 use crate::outbox::is_at_fault;
-use crate::parcel::{FileEntry, HISTORY, MANIFEST, Manifest, Trouble};
+use crate::parcel::{FileEntry, HISTORY, MANIFEST, Manifest, Trouble, given_mark};
 use crate::receipt::{Filed, parse_makers, parse_sheet};
 use crate::setback::{Why, beside};
 use crate::worker::{Signs, find_receipt, read_manifest, read_trouble};
@@ -222,12 +222,12 @@ impl Yard {
         Ok(())
     }
 
-    /// Calls `see` for every receipt still in `receipts/` of a stage that made parcels, each once. Those of a stage that passes
-    /// its parcels on are not even parsed.
+    /// Calls `see` for every receipt of a stage that made parcels, those in the ledger too. Those of a stage that passes
+    /// its parcels on are not even parsed. It takes as long as there are receipts: ask by name first.
     pub fn each_maker(&self, stage: &str, see: &mut dyn FnMut(Filed)) -> Result<()> {
-        self.each_sheet(stage, &mut |sheet| {
-            parse_makers(sheet).into_iter().for_each(&mut *see);
-        })
+        let see = &mut |sheet: &[u8]| parse_makers(sheet).into_iter().for_each(&mut *see);
+        self.each_sheet(stage, see)?;
+        crate::ledger::each_line(&*self.fs, &self.stage(stage), see)
     }
 
     /// Calls `see` for every receipt still in `receipts/` of a stage, each once.
@@ -297,7 +297,7 @@ impl Yard {
         } else {
             &gift.kind
         };
-        let mut manifest = Manifest::new(id.clone(), kind, format!("{:016x}", (self.dice)()));
+        let mut manifest = Manifest::new(id.clone(), kind, given_mark((self.dice)()));
         manifest.harvest.clone_from(&gift.harvest);
         manifest.job.clone_from(&gift.job);
         manifest.replaces = replaces;
@@ -326,7 +326,7 @@ impl Yard {
         let crib = dir.tmp().join(format!("ticket-{:016x}", (self.dice)()));
         self.fs.mkdir(&crib).at("make", &crib)?;
         let path = crib.join(name);
-        let mut manifest = Manifest::new(id.clone(), kind, format!("{:016x}", (self.dice)()));
+        let mut manifest = Manifest::new(id.clone(), kind, given_mark((self.dice)()));
         manifest.put(FileEntry {
             name: name.to_owned(),
             bytes: bytes.len() as u64,

@@ -131,6 +131,20 @@ pub(crate) fn birth_mark(stage: &str, parent_born: &str, id: &ParcelId) -> Strin
     text
 }
 
+/// How the birth mark begins of a parcel that no work made.
+const GIVEN: &str = "given-";
+
+/// Returns the birth mark of a parcel that was given or adopted.
+pub(crate) fn given_mark(random: u64) -> String {
+    format!("{GIVEN}{random:016x}")
+}
+
+/// Tells whether a birth mark says that nobody made the parcel: it was given or adopted. An earlier
+/// version did not say so.
+pub fn was_given(born: &str) -> bool {
+    born.starts_with(GIVEN)
+}
+
 /// What went wrong with a parcel in a stage; kept inside it, so that it moves with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]

@@ -5,7 +5,9 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
+use ecluse_spool::Yard;
 use ecluse_testkit::root::until_so;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -166,6 +168,20 @@ fn a_day_of_an_operator() {
         child.contains("relay") && child.contains("split") && child.contains("tally"),
         "{child}"
     );
+    // Of one that was given no receipt is read but its own: a stray one is not met.
+    let stray = root.join("work/relay/receipts/00/stray.json");
+    std::fs::create_dir_all(&stray).unwrap();
+    let why = text(&ecluse(root, &["why", &id]));
+    assert!(why.contains("made 2 parcels for tally"), "{why}");
+    std::fs::remove_dir(&stray).unwrap();
+    // What was folded is found all the same, parents too.
+    let yard = Yard::open(&root.join("work"));
+    for stage in ["relay", "split", "tally"] {
+        let folded = ecluse_spool::fold(&yard, stage, Duration::ZERO).unwrap();
+        assert!(folded > 0, "{stage}");
+    }
+    let folded = text(&ecluse(root, &["why", &format!("{id}.a")]));
+    assert_eq!(folded, child);
 
     // The deferred one says when it is tried again; the number still means what was shown.
     let why = text(&ecluse(root, &["why", "later"]));

@@ -559,7 +559,7 @@ fn a_destination_on_another_file_system_is_refused() {
     mount(&sink, "8m");
     assert!(root.yard().init("sink").is_err());
     root.put("relay", "p", b"bytes");
-    let mut program = root.start(RELAY, &[]);
+    let program = root.start(RELAY, &[]);
     let why = root.await_note("relay", "halted");
     assert!(why.contains("sink"), "{why}");
     program.must_live();

@@ -115,7 +115,7 @@ impl std::error::Error for UnitPathError {}
 
 /// What a stage may reach over the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reach {
+pub enum NetworkAccess {
     /// Nothing; it has no network at all.
     #[default]
     Nothing,
@@ -130,7 +130,7 @@ pub enum Reach {
 pub struct UnitStage {
     name: String,
     /// What it may reach.
-    pub reach: Reach,
+    pub network: NetworkAccess,
     /// What it writes outside the work directories.
     pub writable: Vec<UnitPath>,
     /// What other stages write and this one does not.
@@ -160,7 +160,7 @@ impl UnitStage {
             && machine.chars().all(is_of_machine);
         is_name.then(|| UnitStage {
             name: name.to_owned(),
-            reach: Reach::Nothing,
+            network: NetworkAccess::Nothing,
             writable: Vec::new(),
             read_only: Vec::new(),
             figures: None,
@@ -297,10 +297,10 @@ fn wants(stages: &[UnitStage], start: Start) -> String {
 
 /// What a stage needs beyond the template, if anything.
 fn drop_in(stage: &UnitStage, options: &Options) -> Option<String> {
-    let mut text = match stage.reach {
-        Reach::Nothing => String::new(),
-        Reach::Loopback => LOOPBACK.to_owned(),
-        Reach::World => NETWORK.to_owned(),
+    let mut text = match stage.network {
+        NetworkAccess::Nothing => String::new(),
+        NetworkAccess::Loopback => LOOPBACK.to_owned(),
+        NetworkAccess::World => NETWORK.to_owned(),
     };
     let mut mounts = String::new();
     let mut settings = commands_of_copy(stage, options);
@@ -412,7 +412,7 @@ mod tests {
             ..Options::default()
         };
         let crawl = UnitStage {
-            reach: Reach::World,
+            network: NetworkAccess::World,
             ..stage("crawl")
         };
         let files = render(&[stage("index"), crawl], &options);
@@ -538,7 +538,7 @@ mod tests {
              ProtectHome=read-only\nTimeoutStopSec=3900s\n"
         );
         let loud = UnitStage {
-            reach: Reach::Loopback,
+            network: NetworkAccess::Loopback,
             grace: GRACE,
             writable: Vec::new(),
             ..transfer

@@ -9,7 +9,7 @@ use ecluse_stage::{Entry, Exit};
 
 use crate::cli::UnitsOptions;
 use crate::desk::{Desk, Trouble};
-use crate::units::{self, Options, Reach, Start, UnitPath, UnitStage};
+use crate::units::{self, NetworkAccess, Options, Start, UnitPath, UnitStage};
 
 pub(crate) fn units(desk: &Desk, asked: &UnitsOptions) -> Result<ExitCode, Trouble> {
     let root = std::path::absolute(&desk.root)?;
@@ -94,10 +94,10 @@ fn stages_of(
             stage.writable.push(unit_path(&written)?);
         }
         if (entry.needs_network)(pipeline) {
-            stage.reach = Reach::World;
+            stage.network = NetworkAccess::World;
         }
-        if pipeline.metrics.listen.is_some() && stage.reach == Reach::Nothing {
-            stage.reach = Reach::Loopback;
+        if pipeline.metrics.listen.is_some() && stage.network == NetworkAccess::Nothing {
+            stage.network = NetworkAccess::Loopback;
         }
         if let Some(file) = pipeline.metrics.textfile_of(name)
             && let Some(dir) = file.parent()
@@ -141,7 +141,7 @@ mod tests {
         for stage in &stages {
             let figures = stage.figures.as_ref().map(UnitPath::as_str);
             assert_eq!(figures, Some("/var/lib/prometheus/node-exporter"));
-            assert_eq!(stage.reach, Reach::Loopback, "{}", stage.name());
+            assert_eq!(stage.network, NetworkAccess::Loopback, "{}", stage.name());
         }
     }
 

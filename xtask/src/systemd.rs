@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use self::machine::Machine;
-use self::units::{Options, Reach, Start, UnitPath, UnitStage};
+use self::units::{NetworkAccess, Options, Start, UnitPath, UnitStage};
 
 const STAGES: [&str; 3] = ["relay", "split", "tally"];
 const WORK: &str = "/srv/ecluse/work";
@@ -140,7 +140,7 @@ fn workspace() -> PathBuf {
 /// Lays out what is installed: the programs, the shipped units with the wants of the target, the
 /// user, the directories, the settings; and units for another root and other reaches, to be judged.
 fn plant(tree: &Path, programs: &Path) -> Result<()> {
-    let stages = stages(|_| Reach::Nothing)?;
+    let stages = stages(|_| NetworkAccess::Nothing)?;
     let options = Options::default();
     let units = Options {
         start: Start::OnWork,
@@ -177,9 +177,9 @@ fn plant(tree: &Path, programs: &Path) -> Result<()> {
         start: Start::OnWork,
     };
     let mut others = self::stages(|name| match name {
-        "split" => Reach::World,
-        "tally" => Reach::Loopback,
-        _ => Reach::Nothing,
+        "split" => NetworkAccess::World,
+        "tally" => NetworkAccess::Loopback,
+        _ => NetworkAccess::Nothing,
     })?;
     others[0].writable.push(path("/net/storage")?);
     others[0].grace = Duration::from_secs(3_600);
@@ -202,10 +202,10 @@ fn plant(tree: &Path, programs: &Path) -> Result<()> {
     Ok(())
 }
 
-fn stages(reach: impl Fn(&str) -> Reach) -> Result<Vec<UnitStage>> {
+fn stages(network: impl Fn(&str) -> NetworkAccess) -> Result<Vec<UnitStage>> {
     let stage = |name: &&str| {
         let mut stage = UnitStage::new(name).with_context(|| format!("{name} names no unit"))?;
-        stage.reach = reach(name);
+        stage.network = network(name);
         Ok(stage)
     };
     STAGES.iter().map(stage).collect()
@@ -277,7 +277,7 @@ fn circumstances(machine: &Machine) -> Vec<u8> {
     text
 }
 
-/// Nothing to complain about: neither in what is installed nor with another root and reach.
+/// Nothing to complain about: neither in what is installed nor with another root and another reach.
 fn verify(machine: &Machine) -> Result<String> {
     let mut names = vec!["ecluse.target".to_owned()];
     for stage in STAGES {

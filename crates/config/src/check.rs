@@ -7,7 +7,7 @@ use crate::decode::Step;
 use crate::node::Value;
 use crate::pipeline::{Pipeline, base_of};
 use crate::problem::{Level, Problem, join, nearest, shown};
-use crate::settings::{Limits, Location, ShellSettings};
+use crate::settings::{AlertLimits, Location, ShellSettings};
 use crate::units::Free;
 
 /// A stage's name is a directory, a unit and a metric label.
@@ -398,7 +398,7 @@ fn check_batches(pipeline: &Pipeline, findings: &mut Findings<'_>) {
 }
 
 fn check_alerts(pipeline: &Pipeline, findings: &mut Findings<'_>) {
-    fn rising<Quantity: PartialOrd>(limits: &Limits<Quantity>) -> bool {
+    fn rising<Quantity: PartialOrd>(limits: &AlertLimits<Quantity>) -> bool {
         limits.warn <= limits.crit
     }
     let alert = &pipeline.alert;

@@ -28,7 +28,7 @@ pub use crate::document::{Document, Key};
 pub use crate::pipeline::{Pipeline, SHIPPED, StageTable, base_of};
 pub use crate::problem::{ConfigError, Level, Problem};
 pub use crate::settings::{
-    Alert, Archive, Chain, Group, Limits, Location, Log, LogFormat, LogLevel, Metrics, Retry,
-    ShellSettings, Site,
+    AlertLimits, AlertSettings, Archive, Chain, Location, LogFormat, LogLevel, LogSettings,
+    MetricsSettings, ParcelGroup, RetrySettings, ShellSettings, Site,
 };
 pub use crate::units::{Bytes, Free, Percent, Span, UnitError};

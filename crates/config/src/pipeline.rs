@@ -12,7 +12,9 @@ use serde::de::DeserializeOwned;
 use crate::decode::decode;
 use crate::node::{self, Node, Report, Table, Value};
 use crate::problem::{ConfigError, Level, join};
-use crate::settings::{Alert, Archive, Chain, Log, Metrics, ShellSettings, Site};
+use crate::settings::{
+    AlertSettings, Archive, Chain, LogSettings, MetricsSettings, ShellSettings, Site,
+};
 
 /// The shipped `pipeline.toml`, to be written out where there is none.
 pub const SHIPPED: &str = include_str!("../../../pipeline.toml");
@@ -37,11 +39,11 @@ pub struct Pipeline {
     /// The tables of the stages that have one.
     pub stages: BTreeMap<String, StageTable>,
     /// When to speak up.
-    pub alert: Alert,
+    pub alert: AlertSettings,
     /// What is logged.
-    pub log: Log,
+    pub log: LogSettings,
     /// Where figures are given out.
-    pub metrics: Metrics,
+    pub metrics: MetricsSettings,
     /// The file, as named in messages.
     pub(crate) file: String,
     /// The merged tree: every value with its line, or without when it is built in.
@@ -74,15 +76,15 @@ const LINK_KEYS: [&str; 2] = ["next", "back"];
 /// The file as it stands, without the stages' tables.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Document {
+struct CommonTables {
     version: u32,
     site: Site,
     archive: Archive,
     defaults: ShellSettings,
     chain: Chain,
-    alert: Alert,
-    log: Log,
-    metrics: Metrics,
+    alert: AlertSettings,
+    log: LogSettings,
+    metrics: MetricsSettings,
 }
 
 const VERSION: u32 = 1;
@@ -208,7 +210,7 @@ impl Pipeline {
         if let Value::Table(table) = &mut common.value {
             table.remove("stage");
         }
-        let document: Document = decode(&mut common, &SHIPPED_TREE, "", &[], report)?;
+        let document: CommonTables = decode(&mut common, &SHIPPED_TREE, "", &[], report)?;
         if document.version != VERSION {
             let line = tree.find(&["version".to_owned()])?.line;
             let message = format!(

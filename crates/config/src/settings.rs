@@ -66,7 +66,7 @@ pub struct ShellSettings {
     /// Attempts after which a parcel that kills its worker is held.
     pub attempts: u32,
     /// How a deferred parcel waits.
-    pub retry: Retry,
+    pub retry: RetrySettings,
     /// How often a worker says that it lives.
     pub heartbeat: Span,
     /// How long another host's worker may be silent before it is taken for dead.
@@ -82,9 +82,9 @@ pub struct ShellSettings {
     /// Free space under which a stage claims nothing.
     pub min_free: Free,
     /// Parcels that share an fsync.
-    pub group: Group,
+    pub group: ParcelGroup,
     /// Parcels that a gathering stage takes together.
-    pub batch: Group,
+    pub batch: ParcelGroup,
     /// Age at which receipts are folded into the ledger.
     pub keep_receipts: Span,
     /// How long work in hand may go on after SIGTERM before it is given back.
@@ -94,7 +94,7 @@ pub struct ShellSettings {
 /// Back-off of a deferred parcel: `first`, then `factor` times as long each time, up to `max`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Retry {
+pub struct RetrySettings {
     /// The first wait.
     pub first: Span,
     /// By how much the wait grows.
@@ -108,7 +108,7 @@ pub struct Retry {
 /// So many parcels, or as many as came within the time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Group {
+pub struct ParcelGroup {
     /// At most so many.
     pub parcels: u32,
     /// Counted from the first.
@@ -126,21 +126,21 @@ pub struct Chain {
 /// When `ecluse check` and the alert rules speak up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Alert {
+pub struct AlertSettings {
     /// Age of the oldest waiting parcel of a stage.
-    pub oldest: Limits<Span>,
+    pub oldest: AlertLimits<Span>,
     /// Parcels held.
-    pub held: Limits<u64>,
+    pub held: AlertLimits<u64>,
     /// Free space.
-    pub free: Limits<Free>,
+    pub free: AlertLimits<Free>,
     /// Time since a stage last finished something.
-    pub silent: Limits<Span>,
+    pub silent: AlertLimits<Span>,
 }
 
 /// Two limits: a warning, and a page in the night.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Limits<Quantity> {
+pub struct AlertLimits<Quantity> {
     /// From here on, a warning.
     pub warn: Quantity,
     /// From here on, critical.
@@ -150,7 +150,7 @@ pub struct Limits<Quantity> {
 /// What is logged, and how.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Log {
+pub struct LogSettings {
     /// The form.
     pub format: LogFormat,
     /// The least important level that is logged.
@@ -203,7 +203,7 @@ impl LogLevel {
 /// Where figures are given out; nowhere unless the file says so.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Metrics {
+pub struct MetricsSettings {
     /// The address to listen on; written as an empty string when there is none.
     #[serde(serialize_with = "or_empty", deserialize_with = "address")]
     pub listen: Option<SocketAddr>,
@@ -212,7 +212,7 @@ pub struct Metrics {
     pub textfile: Option<PathBuf>,
 }
 
-impl Metrics {
+impl MetricsSettings {
     /// The file for one process: `{stage}` in the name becomes the stage's name.
     ///
     /// Stages that run as processes of their own would overwrite each other's file without it.

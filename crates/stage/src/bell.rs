@@ -23,6 +23,7 @@ pub(crate) fn wire(dir: &StageDir, outside: &[PathBuf], bell: &Arc<Bell>) -> Opt
     let ringer = Ringer {
         outside: outside.to_vec(),
         bell: Arc::clone(bell),
+        root: dir.root().to_owned(),
         drop: dir.drop(),
         ready: dir.ready(),
     };
@@ -38,20 +39,36 @@ pub(crate) fn wire(dir: &StageDir, outside: &[PathBuf], bell: &Arc<Bell>) -> Opt
         }
     };
     let paths = [dir.ready(), dir.drop(), dir.root().to_owned()];
-    let inside = paths.iter().map(|path| (path, RecursiveMode::NonRecursive));
-    let outside = outside.iter().map(|path| (path, RecursiveMode::Recursive));
-    for (path, mode) in inside.chain(outside) {
+    let inside = paths
+        .iter()
+        .map(|path| (path.as_path(), RecursiveMode::NonRecursive));
+    let missing: Vec<&PathBuf> = outside.iter().filter(|path| !path.is_dir()).collect();
+    for (path, mode) in inside.chain(outside.iter().map(|path| nearest(path))) {
         if let Err(error) = watcher.watch(path, mode) {
             tracing::warn!(%error, path = %path.display(), "no bell on this directory: scanning more often instead");
             return None;
         }
     }
+    // One that came between the look and the watch rang nothing.
+    if missing.iter().any(|path| path.is_dir()) {
+        bell.wires_changed();
+    }
     Some(Wire { _watcher: watcher })
+}
+
+/// Returns what is watched for a directory outside: all below it, or the nearest one above that is there, until it comes.
+fn nearest(path: &Path) -> (&Path, RecursiveMode) {
+    if path.is_dir() {
+        return (path, RecursiveMode::Recursive);
+    }
+    let above = path.ancestors().skip(1).find(|above| above.is_dir());
+    (above.unwrap_or(Path::new("/")), RecursiveMode::NonRecursive)
 }
 
 struct Ringer {
     bell: Arc<Bell>,
     outside: Vec<PathBuf>,
+    root: PathBuf,
     drop: PathBuf,
     ready: PathBuf,
 }
@@ -90,13 +107,18 @@ impl Ringer {
                     path: path.clone(),
                     whole: true,
                 }),
-                _ => self.bell.ring(),
+                _ if path.starts_with(&self.root) => self.bell.ring(),
+                // Something else, beside a directory that is waited for.
+                _ => {}
             }
         }
     }
 
     fn wires_changed(&self, event: &Event) -> bool {
-        let is_watched = |path: &PathBuf| *path == self.ready || *path == self.drop;
+        let is_watched = |path: &PathBuf| {
+            let leads_outside = |dir: &PathBuf| dir.starts_with(path);
+            *path == self.ready || *path == self.drop || self.outside.iter().any(leads_outside)
+        };
         match event.kind {
             EventKind::Create(_)
             | EventKind::Remove(_)

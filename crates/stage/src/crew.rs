@@ -16,6 +16,7 @@ use ecluse_telemetry::Metrics;
 use crate::bell;
 use crate::check::{check_settings, must_be_sound};
 use crate::control::{Bell, Control};
+use crate::doorstep::News;
 use crate::failure::Failure;
 use crate::home::Home;
 use crate::labour::Labour;
@@ -279,11 +280,15 @@ impl Crew {
             self.has_bell.store(false, Ordering::SeqCst);
             return self.bell.wires_changed();
         }
-        let wire = bell::wire(&dir, &(self.watched)(&self.post), &self.bell);
+        let watched = (self.watched)(&self.post);
+        let wire = bell::wire(&dir, &watched, &self.bell);
         self.has_bell.store(wire.is_some(), Ordering::SeqCst);
         *lock(&self.wire) = wire;
         // Something may have come while nothing was wired.
         self.wake();
+        for path in watched.into_iter().filter(|path| path.is_dir()) {
+            self.bell.ring_outside(News { path, whole: false });
+        }
     }
 
     /// Wires the bell anew and wakes the workers: the settings have changed.

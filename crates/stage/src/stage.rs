@@ -69,7 +69,7 @@ pub trait Stage: Sized {
     }
 
     /// Returns the directories outside its work directory whose files ring its bell, with all that
-    /// is below them.
+    /// is below them; those that are not there yet too.
     fn watched(settings: &Self::Settings, home: &Home) -> Vec<PathBuf> {
         let _ = (settings, home);
         Vec::new()

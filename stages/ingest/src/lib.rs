@@ -113,10 +113,7 @@ impl Stage for Ingest {
     }
 
     fn watched(_settings: &Settings, home: &Home) -> Vec<PathBuf> {
-        let mut watched = home.harvested();
-        // What is not there yet cannot ring; the scan finds it once it is.
-        watched.retain(|directory| directory.is_dir());
-        watched
+        home.harvested()
     }
 
     fn collect(&mut self, doorstep: &mut Doorstep<'_>) -> Result<Collected, Failure> {

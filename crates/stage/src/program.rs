@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Arg, ArgAction, Command, value_parser};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use ecluse_config::{LogFormat, Pipeline};
 use ecluse_spool::Yard;
 use ecluse_telemetry as telemetry;
@@ -65,6 +66,9 @@ pub(crate) fn main_with<Kind: Stage + 'static>(arguments: Vec<String>) -> ExitCo
         let files: Vec<PathBuf> = files.cloned().collect();
         return filter::<Kind>(&pipeline, &files);
     }
+    if entry.filter.is_some() && is_filter(&matches) {
+        return filter::<Kind>(&pipeline, &[PathBuf::from("-")]);
+    }
     if matches.get_flag("dry-run") {
         return dry_run(&entry, &root, &pipeline);
     }
@@ -97,6 +101,19 @@ pub(crate) fn main_with<Kind: Stage + 'static>(arguments: Vec<String>) -> ExitCo
         }
         Err(failure) => complain(failure.exit(), &failure.reason),
     }
+}
+
+/// Tells whether something is piped into a program that is told nothing of a stage to run. Services have no input, or
+/// `/dev/null`; cron gives its programs a pipe, but these say `--once` or `--root`.
+fn is_filter(matches: &ArgMatches) -> bool {
+    const OF_A_RUN: [&str; 6] = ["root", "once", "dry-run", "workers", "instance", "host"];
+    let is_said = |name: &&str| matches.value_source(name) == Some(ValueSource::CommandLine);
+    if OF_A_RUN.iter().any(is_said) {
+        return false;
+    }
+    let kind = rustix::fs::fstat(std::io::stdin())
+        .map(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode));
+    matches!(kind, Ok(kind) if kind.is_fifo() || kind.is_file())
 }
 
 /// Works on files named on the command line; what comes out goes to standard output.

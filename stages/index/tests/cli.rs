@@ -159,6 +159,47 @@ fn standard_input_is_a_file_without_a_name() {
 }
 
 #[test]
+fn what_is_piped_in_is_indexed_and_a_service_without_input_is_a_stage() {
+    use std::fs::File;
+    use std::process::{Command, Stdio};
+    let root = Root::new();
+    root.settings(&["index", "transfer"], "");
+    let path = root.path().join("a.warc.gz");
+    std::fs::write(&path, members(&[response(1)])).unwrap();
+    let run = |arguments: &[&str], stdin: Stdio| {
+        let mut command = Command::new(INDEX);
+        ecluse_testkit::root::settle_environment(&mut command);
+        command.args(arguments).current_dir(root.path());
+        let output = command.stdin(stdin).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let file = || Stdio::from(File::open(&path).unwrap());
+    let pipe = || {
+        let mut cat = Command::new("cat");
+        let child = cat.arg(&path).stdout(Stdio::piped()).spawn();
+        Stdio::from(child.unwrap().stdout.unwrap())
+    };
+    let lines = run(&["-"], file());
+    assert!(lines.ends_with("\"filename\": \"-\"}\n"), "{lines}");
+    assert_eq!(run(&[], file()), lines);
+    assert_eq!(run(&[], pipe()), lines);
+    assert!(!root.path().join("work").exists());
+    // As systemd and cron start it, it is a stage, and ends when it is told to.
+    for arguments in [&["--once"][..], &["--once", "--root", "."]] {
+        assert_eq!(run(arguments, pipe()), "");
+    }
+    assert!(root.path().join("work/index").is_dir());
+    let null = File::open("/dev/null").unwrap();
+    let mut command = Command::new(INDEX);
+    ecluse_testkit::root::settle_environment(&mut command);
+    command.current_dir(root.path()).stdin(null);
+    let mut service = ecluse_testkit::root::Program::start(command);
+    root.await_note("index", "idle");
+    assert_eq!(service.stop(), 0, "{}", service.log());
+}
+
+#[test]
 fn the_settings_choose_records_and_layout() {
     let root = Root::new();
     let path = root.path().join("a.warc.gz");

@@ -200,6 +200,7 @@ impl<Kind: Stage> Labour<Kind> {
                 signs: worker.signs().clone(),
                 thread: Thread::current(),
             });
+        tell_wait::<Kind>(&hands, &settings);
         let now = Instant::now();
         let heard = hands.bell.rings();
         Ok(Self {
@@ -707,6 +708,7 @@ impl<Kind: Stage> Labour<Kind> {
         self.settings_number = number;
         self.settings = control.pipeline().shell(self.hands.post.name);
         self.marks = marks_of(&self.settings);
+        tell_wait::<Kind>(&self.hands, &self.settings);
         self.worker.set_limits(limits_of(&self.settings));
         let next = nexts(&control.pipeline(), self.hands.post.name);
         self.worker.set_next(&next);
@@ -773,6 +775,13 @@ fn open<Kind: Stage>(
             panic_text(&*panic)
         )))
     })
+}
+
+/// Tells how old what waits may grow before it is worked on.
+fn tell_wait<Kind: Stage>(hands: &Hands, settings: &ShellSettings) {
+    if Kind::INTAKE == Intake::Batch {
+        hands.post.metrics.batch_wait(settings.batch.wait.0);
+    }
 }
 
 fn strike(hands: &Hands, id: &str) {

@@ -53,6 +53,8 @@ pub enum Family {
     Frozen,
     /// Copies that were not found good.
     Copies,
+    /// How long the stage gathers parcels before it works on them.
+    BatchWait,
     /// URLs of a running crawl job by state.
     CrawlUrls,
     /// Captures of a running crawl job by kind.
@@ -80,7 +82,7 @@ pub enum Kind {
 
 impl Family {
     /// All of them, in the order they are written.
-    pub const ALL: [Family; 18] = [
+    pub const ALL: [Family; 19] = [
         Family::Build,
         Family::Parcels,
         Family::Oldest,
@@ -94,6 +96,7 @@ impl Family {
         Family::Reaped,
         Family::Frozen,
         Family::Copies,
+        Family::BatchWait,
         Family::CrawlUrls,
         Family::CrawlCaptures,
         Family::CrawlBytes,
@@ -117,6 +120,7 @@ impl Family {
             Family::Reaped => "ecluse_stage_reaped_total",
             Family::Frozen => "ecluse_archive_frozen",
             Family::Copies => "ecluse_archive_failing_copies",
+            Family::BatchWait => "ecluse_stage_batch_wait_seconds",
             Family::CrawlUrls => "ecluse_crawl_urls",
             Family::CrawlCaptures => "ecluse_crawl_captures",
             Family::CrawlBytes => "ecluse_crawl_bytes",
@@ -139,6 +143,7 @@ impl Family {
             | Family::Blocked
             | Family::Frozen
             | Family::Copies
+            | Family::BatchWait
             | Family::CrawlUrls
             | Family::CrawlCaptures
             | Family::CrawlBytes
@@ -163,6 +168,9 @@ impl Family {
             Family::Reaped => "Dead workers whose parcels were settled",
             Family::Frozen => "1 while nothing is removed because a copy was found bad",
             Family::Copies => "Copies that were not good when they were last read again",
+            Family::BatchWait => {
+                "How long the stage gathers parcels at most, 0 for one that does not gather"
+            }
             Family::CrawlUrls => "URLs of a running crawl job by state",
             Family::CrawlCaptures => "Captures of a running crawl job by kind",
             Family::CrawlBytes => "Bytes that a running crawl job received",
@@ -173,9 +181,11 @@ impl Family {
 
     const fn unit(self) -> Option<&'static str> {
         match self {
-            Family::Oldest | Family::Duration | Family::LastSuccess | Family::CrawlWait => {
-                Some("seconds")
-            }
+            Family::Oldest
+            | Family::Duration
+            | Family::LastSuccess
+            | Family::BatchWait
+            | Family::CrawlWait => Some("seconds"),
             Family::DoneBytes | Family::CrawlBytes => Some("bytes"),
             Family::Build
             | Family::Parcels

@@ -179,6 +179,7 @@ struct Figures {
     last_success_millis: AtomicU64,
     blocked: [AtomicBool; Cause::ALL.len()],
     reaped: AtomicU64,
+    batch_wait_millis: AtomicU64,
     crawls: Mutex<BTreeMap<String, CrawlFigures>>,
     archive: Mutex<Option<ArchiveProbe>>,
 }
@@ -337,6 +338,13 @@ impl Metrics {
         self.figures.reaped.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Says how long the stage gathers parcels at most.
+    pub fn batch_wait(&self, wait: Duration) {
+        let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        let figure = &self.figures.batch_wait_millis;
+        figure.store(millis, Ordering::Relaxed);
+    }
+
     /// Sets the figures of a crawl job; without any, the job is no longer running here.
     pub fn crawl(&self, job: &str, figures: Option<CrawlFigures>) {
         let mut crawls = self
@@ -433,6 +441,10 @@ impl Metrics {
                     write_sample(text, name, &[stage, ("found", "bad")], &bad);
                     write_sample(text, name, &[stage, ("found", "unread")], &unread);
                 }
+            }
+            Family::BatchWait => {
+                let wait = seconds(load(&figures.batch_wait_millis));
+                write_sample(text, name, &[stage], &wait);
             }
             Family::CrawlUrls
             | Family::CrawlCaptures

@@ -218,6 +218,7 @@ fn busy_registry() -> Registry {
         })
     });
     index.archive(|| None);
+    transfer.batch_wait(Duration::from_secs(90));
     registry
 }
 
@@ -306,6 +307,8 @@ fn every_figure_is_where_it_belongs() {
             r#"ecluse_archive_failing_copies{found="unread",stage="transfer"}"#,
             3.0,
         ),
+        (r#"ecluse_stage_batch_wait_seconds{stage="index"}"#, 0.0),
+        (r#"ecluse_stage_batch_wait_seconds{stage="transfer"}"#, 90.0),
     ] {
         assert_eq!(samples.get(sample), Some(&value), "{sample}\n{text}");
     }

@@ -8,6 +8,7 @@ mod digest;
 mod freeze;
 mod name;
 mod payload;
+mod piece;
 mod proof;
 mod shelf;
 
@@ -15,5 +16,6 @@ pub use digest::{Fixity, Going, ReadFault, drop_cached, is_same_file, open_plain
 pub use freeze::must_not_be_frozen;
 pub use name::is_archive;
 pub use payload::{Source, payload, read_small, stored_places};
+pub use piece::{IndexPiece, pieces_of};
 pub use proof::Proof;
 pub use shelf::{Kept, Room, SET_ASIDE, Shelf, ShelfFault, TEMPORARY};

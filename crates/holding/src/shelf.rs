@@ -157,6 +157,31 @@ impl Shelf {
         Self::of(dir, &path, writer)
     }
 
+    /// Opens a directory that settings name: one below `root` is made if need be, any other must be there. What dead
+    /// writers left is swept unless it was before.
+    ///
+    /// # Errors
+    /// As [`Shelf::open`] and [`Shelf::make`].
+    pub fn open_swept(
+        root: &Path,
+        path: &Path,
+        writer: &str,
+        swept: &mut bool,
+    ) -> Result<Self, ShelfFault> {
+        let shelf = match path.is_absolute() {
+            true => Self::open(path, writer)?,
+            false => Self::make(root, path, writer)?,
+        };
+        if !*swept {
+            let dead = shelf.sweep()?;
+            if dead > 0 {
+                tracing::info!(place = %shelf.path.display(), dead, "half copies of dead workers swept");
+            }
+            *swept = true;
+        }
+        Ok(shelf)
+    }
+
     fn of(dir: OwnedFd, path: &Path, writer: &str) -> Result<Self, ShelfFault> {
         let scratch = dir
             .try_clone()

@@ -51,17 +51,7 @@ impl Vault {
     }
 
     fn open(&mut self, root: &Path) -> Result<Shelf, ShelfFault> {
-        let path = &self.settings.path;
-        let shelf = if path.is_absolute() {
-            Shelf::open(path, Backup::NAME)?
-        } else {
-            Shelf::make(root, path, Backup::NAME)?
-        };
-        if !self.swept {
-            shelf.sweep()?;
-            self.swept = true;
-        }
-        Ok(shelf)
+        Shelf::open_swept(root, &self.settings.path, Backup::NAME, &mut self.swept)
     }
 }
 

@@ -18,7 +18,7 @@ use ecluse_generation::{
     DESCRIPTION, FLAT, IndexDirectory, IndexFile, IndexGeneration, IndexMember, LastGeneration,
     PATHS, SCHEMA, ZIPNUM,
 };
-use ecluse_spool::SpoolError;
+use ecluse_holding::{IndexPiece, pieces_of};
 use ecluse_stage::{Failure, Outbox, Parcel};
 
 use crate::Settings;
@@ -36,33 +36,9 @@ pub(crate) struct Building<'a> {
     pub(crate) outbox: &'a Outbox,
 }
 
-/// One sorted file of one parcel.
-pub(crate) struct Piece<'a> {
-    parcel: &'a Parcel,
-    name: &'a str,
-    bytes: u64,
-}
-
-/// Finds the files of these parcels that end so.
-pub(crate) fn pieces_of<'a>(members: &[&'a Parcel], suffix: &str) -> Vec<Piece<'a>> {
-    let mut pieces = Vec::new();
-    for parcel in members {
-        let files = parcel.manifest().files.iter();
-        let files = files.filter(|file| file.name.ends_with(suffix));
-        pieces.extend(files.map(|file| Piece {
-            parcel,
-            name: &file.name,
-            bytes: file.bytes,
-        }));
-    }
-    pieces
-}
-
-impl Piece<'_> {
-    pub(crate) fn open(&self) -> Result<Source, SpoolError> {
-        let name = format!("{}/{}", self.parcel.id(), self.name);
-        Ok(Source::new(name, self.parcel.open(self.name)?))
-    }
+/// Opens a piece to be merged.
+pub(crate) fn open(piece: &IndexPiece<'_>) -> Result<Source, Failure> {
+    Ok(Source::new(piece.label(), piece.open()?))
 }
 
 /// Returns what is noted of a parcel.
@@ -74,7 +50,7 @@ pub(crate) fn member_of(parcel: &Parcel) -> IndexMember {
 }
 
 /// Returns how many bytes these pieces have.
-pub(crate) fn bytes_of(pieces: &[Piece<'_>]) -> u64 {
+pub(crate) fn bytes_of(pieces: &[IndexPiece<'_>]) -> u64 {
     pieces.iter().map(|piece| piece.bytes).sum()
 }
 
@@ -186,11 +162,11 @@ impl Building<'_> {
     /// Opens the new pieces, merged into one beforehand when there are more than may be open.
     fn new_sources(
         &self,
-        pieces: &[Piece<'_>],
+        pieces: &[IndexPiece<'_>],
         options: &MergeOptions,
     ) -> Result<Vec<Source>, Failure> {
         if pieces.len() < options.open_files {
-            return pieces.iter().map(|piece| Ok(piece.open()?)).collect();
+            return pieces.iter().map(open).collect();
         }
         let failed = |error: io::Error| cannot("use a temporary file in", self.directory, &error);
         let mut run = tempfile::tempfile_in(self.directory).map_err(failed)?;
@@ -276,7 +252,7 @@ impl Building<'_> {
 
 /// Merges pieces, however many, into one list.
 pub(crate) fn join(
-    pieces: &[Piece<'_>],
+    pieces: &[IndexPiece<'_>],
     out: &mut impl Write,
     temporary: &Path,
     options: &MergeOptions,
@@ -285,7 +261,7 @@ pub(crate) fn join(
     /// Why they did not become one.
     enum Stopped {
         Merge(MergeError),
-        Spool(SpoolError),
+        Open(Failure),
     }
 
     impl From<MergeError> for Stopped {
@@ -294,11 +270,11 @@ pub(crate) fn join(
         }
     }
 
-    let open = |piece: &Piece<'_>| {
+    let open_next = |piece: &IndexPiece<'_>| {
         outbox.tick();
-        piece.open().map_err(Stopped::Spool)
+        open(piece).map_err(Stopped::Open)
     };
-    let joined = merge_pieces(pieces, open, out, temporary, options);
+    let joined = merge_pieces(pieces, open_next, out, temporary, options);
     joined.map_err(|stopped| match stopped {
         Stopped::Merge(error @ MergeError::Read(ReadError::Read { .. })) => {
             Failure::halt(with_cause(&error))
@@ -307,7 +283,7 @@ pub(crate) fn join(
             Failure::hold(with_cause(&error)).of_piece(error.file())
         }
         Stopped::Merge(error) => Failure::halt(with_cause(&error)),
-        Stopped::Spool(error) => error.into(),
+        Stopped::Open(failure) => failure,
     })
 }
 

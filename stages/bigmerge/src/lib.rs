@@ -23,11 +23,12 @@ use ecluse_config::Bytes;
 use ecluse_generation::{
     BuilderLock, FLAT, IndexDirectory, IndexError, IndexMember, LastGeneration, PATHS,
 };
+use ecluse_holding::pieces_of;
 use ecluse_manifest::Manifest;
 use ecluse_stage::{Failure, Home, Intake, Outbox, Parcel, ParcelId, SettingsCheck, Stage};
 use serde::Deserialize;
 
-use building::{Building, bytes_of, cannot, join, member_of, pieces_of};
+use building::{Building, bytes_of, cannot, join, member_of, open};
 
 /// The stage.
 pub struct Bigmerge {
@@ -270,7 +271,7 @@ impl Bigmerge {
         };
         let mut names = Vec::new();
         for piece in pieces_of(members, ".files") {
-            let mut lines = Lines::new(piece.open()?, MAX_LINE_BYTES);
+            let mut lines = Lines::new(open(&piece)?, MAX_LINE_BYTES);
             while let Some(line) = lines.next_line().map_err(Failure::hold)? {
                 let fields = ecluse_cdx::path::parse(line.bytes).map_err(Failure::hold)?;
                 names.push(fields.filename.to_owned());

@@ -5,12 +5,13 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use ecluse_cdx::LineShape;
+use ecluse_holding::pieces_of;
 use ecluse_manifest::Manifest;
 use ecluse_stage::{Failure, Outbox, Parcel, ParcelId};
 use serde::Deserialize;
 
 use crate::Merge;
-use crate::pieces::{merge, pieces_of};
+use crate::pieces::merge;
 
 /// The parcels of a batch that belong to one index.
 pub(crate) struct Day<'a> {

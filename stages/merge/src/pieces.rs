@@ -1,52 +1,30 @@
-//! Pieces of an index in the parcels of a batch, and who is at fault when they do not merge.
+//! Merging the pieces of a batch, and who is at fault when they do not merge.
 
 use std::error::Error;
 use std::io;
 use std::path::Path;
 
 use ecluse_cdx::{LineShape, MergeError, MergeStats, ReadError, Source, merge_pieces};
-use ecluse_stage::{Failure, OutFile, Outbox, Parcel};
+use ecluse_holding::IndexPiece;
+use ecluse_stage::{Failure, OutFile, Outbox};
 
 use crate::Settings;
 
-/// One sorted file of one parcel.
-pub(crate) struct Piece<'a> {
-    pub(crate) parcel: &'a Parcel,
-    pub(crate) name: &'a str,
-}
-
-/// Finds the files of these parcels that end so.
-pub(crate) fn pieces_of<'a>(members: &[&'a Parcel], suffix: &str) -> Vec<Piece<'a>> {
-    let mut pieces = Vec::new();
-    for parcel in members {
-        let files = parcel.manifest().files.iter();
-        let files = files.filter(|file| file.name.ends_with(suffix));
-        pieces.extend(files.map(|file| Piece {
-            parcel,
-            name: &file.name,
-        }));
-    }
-    pieces
-}
-
 /// Merges pieces into a file of the outbox.
 pub(crate) fn merge(
-    pieces: &[Piece<'_>],
+    pieces: &[IndexPiece<'_>],
     shape: LineShape,
     settings: &Settings,
     temporary: &Path,
     outbox: &Outbox,
     out: &mut OutFile,
 ) -> Result<MergeStats, Failure> {
-    let open = |piece: &Piece<'_>| {
+    let open = |piece: &IndexPiece<'_>| {
         if outbox.stop_asked() {
             return Err(Stopped::Asked);
         }
-        let id = piece.parcel.id();
-        let source = piece.parcel.open(piece.name);
-        let source = source.map_err(|error| Stopped::Open(Failure::from(error).of_member(id)))?;
-        let name = format!("{id}/{}", piece.name);
-        Ok(Source::new(name, source))
+        let source = piece.open().map_err(Stopped::Open)?;
+        Ok(Source::new(piece.label(), source))
     };
     let options = settings.options(shape);
     let merged = merge_pieces(pieces, open, out, temporary, &options);

@@ -274,7 +274,7 @@ fn the_neighbours_of_a_bad_parcel_do_not_wait_for_another_batch() {
     until_so("nothing in hand", || root.claimed("merge").is_empty());
     assert_eq!(program.stop(), 0, "{}", program.log());
     assert_eq!(batches(&root), [8], "all in one go");
-    assert_eq!(root.list("merge", "held"), ["bad.why.json", "bad~1"]);
+    assert_eq!(root.list("merge", "held"), ["bad~1"]);
     assert_eq!(root.list("merge", "ready"), [""; 0]);
 }
 

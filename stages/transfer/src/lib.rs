@@ -156,22 +156,7 @@ fn open_location(
     location: &Location,
     swept: &mut bool,
 ) -> Result<(Shelf, Room), ShelfFault> {
-    let shelf = if location.path.is_absolute() {
-        Shelf::open(&location.path, Transfer::NAME)?
-    } else {
-        Shelf::make(root, &location.path, Transfer::NAME)?
-    };
-    if !*swept {
-        let dead = shelf.sweep()?;
-        if dead > 0 {
-            tracing::info!(
-                location = location.name,
-                dead,
-                "half copies of dead workers swept"
-            );
-        }
-        *swept = true;
-    }
+    let shelf = Shelf::open_swept(root, &location.path, Transfer::NAME, swept)?;
     let room = shelf.room()?;
     Ok((shelf, room))
 }

@@ -1,5 +1,5 @@
-//! Holds what `deny.toml` says of licences, bans and sources, without cargo-deny: building that takes minutes. Where it is
-//! installed it is asked as well, for it knows the advisories.
+//! Holds what `deny.toml` says of licences, bans and sources, without cargo-deny, which would have to be built first. Where
+//! it is installed it is asked as well, for it knows the advisories.
 
 use std::collections::BTreeMap;
 use std::fs;

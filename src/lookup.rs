@@ -163,7 +163,11 @@ impl Table {
             show::cut(&text(&capture.status), 6),
             show::cut(&mime, 24),
         );
-        show::cut(row.trim_end(), self.width)
+        // What the URL is must be seen, even if it takes another line.
+        match self.has_urls {
+            true => row,
+            false => show::cut(row.trim_end(), self.width),
+        }
     }
 }
 

@@ -211,7 +211,8 @@ impl Help {
 /// Stands where reasons of one cause differ.
 const DIFFERS: &str = "…";
 
-/// Returns what two reasons of one cause have in common: words with a figure, a path or a file's name differ from parcel to parcel.
+/// Returns what two reasons of one cause have in common: words with a figure, a path or a file's name, and
+/// what is quoted, differ from parcel to parcel.
 fn key_of(why: &Why) -> String {
     let is_its_own = |word: &str| {
         word.bytes()
@@ -219,10 +220,18 @@ fn key_of(why: &Why) -> String {
             || word.trim_matches('.').trim_end_matches(':').contains('.')
             || word.trim_end_matches([':', ',', ';']) == why.parcel
     };
-    let words = why.reason.split_whitespace();
-    let words: Vec<&str> = words
-        .map(|word| if is_its_own(word) { DIFFERS } else { word })
-        .collect();
+    let mut words: Vec<&str> = Vec::new();
+    let mut is_quoted = false;
+    for word in why.reason.split_whitespace() {
+        let quotes = word.matches('"').count();
+        let is_own = is_quoted || quotes > 0 || is_its_own(word);
+        is_quoted ^= quotes % 2 == 1;
+        if !is_own {
+            words.push(word);
+        } else if words.last() != Some(&DIFFERS) {
+            words.push(DIFFERS);
+        }
+    }
     let by = match WorkerId::parse(OsStr::new(&why.by)) {
         Some(_) => "",
         None => why.by.as_str(),
@@ -295,6 +304,8 @@ mod tests {
         let part = fragment(&key).unwrap();
         assert_eq!(part, "no Content-Length");
         assert!(one.reason.contains(part) && other.reason.contains(part));
+        let quoted = |what: &str| key_of(&why("a", &format!("no record: first {what}"), WORKER));
+        assert_eq!(quoted("\"bad\\n\""), quoted("\"no WARC file\""));
         let third = why(
             "c",
             "cannot parse record 1 of c.warc.gz: no version",

@@ -12,10 +12,11 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use crate::error::{At, Result};
-use crate::fs::{Fs, Kind, gone, is_taken};
+use crate::fs::{Fs, Kind, gone};
 use crate::name::{Entry, ParcelId, hex, safe_file_name};
 use crate::outbox::NEW_MANIFEST;
 use crate::parcel::{FileEntry, HISTORY, MANIFEST, MANIFEST_BYTES, Manifest, given_mark};
+use crate::place::Placed;
 use crate::worker::{Signs, Worker, read_manifest};
 
 /// Endings of files that somebody is still writing.
@@ -147,16 +148,16 @@ impl Worker {
             attempts: 0,
         };
         let slot = self.yard.ready_slot(&self.stage, &entry);
-        match self.fs.rename(crib, &slot) {
-            Ok(()) => {
-                let dir = slot.parent().expect("a slot lies in ready/").to_owned();
-                self.fs.sync_dir(&dir).at("sync", &dir)?;
+        match self.yard.place(crib, &self.stage, &slot)? {
+            Placed::There => {
+                let ready = self.stage.ready();
+                self.fs.sync_dir(&ready).at("sync", &ready)?;
                 Ok(Some(manifest.id.clone()))
             }
-            Err(e) if is_taken(&*self.fs, &e, &slot) => {
+            Placed::Taken => {
                 if read_manifest(&*self.fs, &slot, &manifest.id).is_err() {
                     // Something else lies there under its name: it waits beside it.
-                    self.put_back(crib, &crate::worker::next_attempt(&slot))?;
+                    self.put_back(crib, &slot)?;
                     self.sync_touched()?;
                     return Ok(Some(manifest.id.clone()));
                 }
@@ -165,7 +166,7 @@ impl Worker {
                 self.fs.remove_tree(crib).at("remove", crib)?;
                 Ok(None)
             }
-            Err(e) => Err(e).at("show", &slot),
+            Placed::Gone => self.check_fence().map(|()| None),
         }
     }
 

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 
 use crate::commit::{Finish, Work};
 use crate::error::{At, Result, SpoolError};
-use crate::fs::{gone, is_taken};
+use crate::fs::gone;
 use crate::ledger;
 use crate::name::{Entry, ParcelId};
 use crate::outbox::{ATTACHED, NEW_MANIFEST, Outbox};
 use crate::parcel::{HISTORY, MANIFEST, TROUBLE};
+use crate::place::Placed;
 use crate::receipt::{Fate, Receipt};
 use crate::worker::{Seen, Worker, is_page_of, read_manifest};
 
@@ -276,17 +277,9 @@ impl Worker {
             attempts: 0,
         };
         let slot = self.yard.ready_slot(&dest, &entry);
-        let mut result = self.fs.rename(path, &slot);
-        if matches!(&result, Err(e) if e.kind() == io::ErrorKind::NotFound) {
-            if !self.fs.is_there(path).at("look at", path)? {
-                return self.check_fence();
-            }
-            // The next stage has never run here, or somebody took its directories away.
-            self.yard.init(to)?;
-            result = self.fs.rename(path, &slot);
-        }
-        match result {
-            Ok(()) => {
+        match self.yard.place(path, &dest, &slot)? {
+            Placed::Gone => self.check_fence(),
+            Placed::There => {
                 if let Some(dir) = slot.parent()
                     && !self.touched.contains(dir)
                 {
@@ -294,7 +287,7 @@ impl Worker {
                 }
                 Ok(())
             }
-            Err(e) if is_taken(&*self.fs, &e, &slot) => {
+            Placed::Taken => {
                 if self.is_copy(path, &slot, &entry, to)? {
                     return self.discard_claimed(path, &entry);
                 }
@@ -305,7 +298,6 @@ impl Worker {
                 self.give_reason(path, &dest, &entry, &reason)?;
                 self.put_back(path, &dest.held().join(entry.file_name()))
             }
-            Err(e) => Err(e).at("hand over", &slot),
         }
     }
 

@@ -24,6 +24,7 @@ mod name;
 mod operator;
 mod outbox;
 mod parcel;
+mod place;
 mod reap;
 mod receipt;
 mod rest;

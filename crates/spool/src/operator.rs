@@ -11,10 +11,11 @@ use serde::Serialize;
 use crate::adopt::hash;
 use crate::depths::Paused;
 use crate::error::{At, Result, SpoolError};
-use crate::fs::{Kind, gone, is_taken};
+use crate::fs::{Kind, gone};
 use crate::name::{Deferred, Entry, ParcelId, safe_file_name};
 use crate::outbox::is_at_fault;
 use crate::parcel::{FileEntry, HISTORY, MANIFEST, Manifest, Trouble, given_mark};
+use crate::place::Placed;
 use crate::receipt::{Filed, parse_makers, parse_sheet};
 use crate::setback::{Why, beside};
 use crate::worker::{Signs, find_receipt, read_manifest, read_trouble};
@@ -369,18 +370,18 @@ impl Yard {
             attempts: 0,
         };
         let slot = self.ready_slot(&dir, &entry);
-        match self.fs.rename(crib, &slot) {
-            Ok(()) => {}
-            Err(e) if is_taken(&*self.fs, &e, &slot) => {
+        match self.place(crib, &dir, &slot)? {
+            Placed::There => {}
+            Placed::Taken => {
                 return Err(SpoolError::Refused(format!(
                     "{} waits in stage {stage} already",
                     manifest.id
                 )));
             }
-            Err(e) => return Err(e).at("show", &slot),
+            Placed::Gone => return Err(io::Error::from(io::ErrorKind::NotFound)).at("show", crib),
         }
-        let ready = slot.parent().expect("a slot lies in ready/");
-        self.fs.sync_dir(ready).at("sync", ready)
+        let ready = dir.ready();
+        self.fs.sync_dir(&ready).at("sync", &ready)
     }
 
     /// Holds a waiting or deferred parcel.
@@ -474,17 +475,15 @@ impl Yard {
 
     /// Moves a parcel into a directory where it stays until a person moves it on.
     fn set_aside(&self, place: &Place, to: &Path) -> Result<PathBuf> {
-        let mut entry = Entry {
+        let entry = Entry {
             id: place.parcel.clone(),
             attempts: place.attempts,
         };
-        let mut path = to.join(entry.file_name());
-        // A copy of it may have been set aside before: the number is counted on, so that both stay.
-        while self.fs.is_there(&path).at("look at", &path)? {
-            entry.attempts += 1;
-            path = to.join(entry.file_name());
-        }
-        self.shift(place, &path)?;
+        self.must_be_dir(&place.path)?;
+        let stage = self.stage(&place.stage);
+        let lies = self.place_beside(&place.path, &stage, &to.join(entry.file_name()))?;
+        let path = lies.ok_or_else(|| no_longer(place))?;
+        self.fs.sync_dir(to).at("sync", to)?;
         Ok(path)
     }
 
@@ -530,17 +529,16 @@ impl Yard {
     /// Moves a parcel from where it was seen; fails when it is no longer there.
     fn shift(&self, place: &Place, to: &Path) -> Result<()> {
         self.must_be_dir(&place.path)?;
-        match self.fs.rename(&place.path, to) {
-            Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(no_longer(place)),
-            Err(e) if is_taken(&*self.fs, &e, to) => {
+        match self.place(&place.path, &self.stage(&place.stage), to)? {
+            Placed::There => {}
+            Placed::Gone => return Err(no_longer(place)),
+            Placed::Taken => {
                 return Err(SpoolError::Refused(format!(
                     "another {} is there already: {}",
                     place.parcel,
                     to.display()
                 )));
             }
-            Err(e) => return Err(e).at("move", &place.path),
         }
         let dir = to.parent().expect("a parcel lies in a directory");
         self.fs.sync_dir(dir).at("sync", dir)

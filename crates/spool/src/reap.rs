@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{At, Result, SpoolError};
-use crate::fs::{Kind, is_taken};
+use crate::fs::Kind;
 use crate::ledger;
 use crate::name::{Entry, ParcelId, WorkerId};
 use crate::receipt::{Receipt, parse_sheet};
@@ -279,32 +279,11 @@ impl Worker {
 
     /// Moves a parcel back; if one of that very name is there, beside it. Gone: settled by another.
     pub(crate) fn put_back(&mut self, path: &Path, slot: &Path) -> Result<()> {
-        let mut slot = slot.to_owned();
-        let mut remade = false;
-        loop {
-            match self.fs.rename(path, &slot) {
-                Ok(()) => {
-                    if let Some(dir) = slot.parent() {
-                        self.touched.insert(dir.to_owned());
-                    }
-                    return Ok(());
-                }
-                Err(e) if is_taken(&*self.fs, &e, &slot) => {
-                    slot = crate::worker::next_attempt(&slot);
-                }
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                    if self.fs.stat(path).is_err() {
-                        return Ok(());
-                    }
-                    // It is here and its place is not: taking that for settled would lose it.
-                    if remade {
-                        return Err(e).at("put back", path);
-                    }
-                    self.yard.init(&self.stage.name)?;
-                    remade = true;
-                }
-                Err(e) => return Err(e).at("put back", path),
-            }
+        if let Some(slot) = self.yard.place_beside(path, &self.stage, slot)?
+            && let Some(dir) = slot.parent()
+        {
+            self.touched.insert(dir.to_owned());
         }
+        Ok(())
     }
 }

@@ -10,11 +10,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{At, Result};
-use crate::fs::{Kind, gone, is_taken};
+use crate::fs::{Kind, gone};
 use crate::name::{Deferred, Entry, ParcelId};
 use crate::outbox::Parcel;
 use crate::parcel::{TROUBLE, Trouble};
-use crate::worker::{Worker, next_attempt, read_trouble};
+use crate::worker::{Worker, read_trouble};
 use crate::yard::{StageDir, Yard};
 
 /// Why a parcel does not go on.
@@ -210,23 +210,13 @@ impl Worker {
         self.yard.write_reason(&new, parcel, &why)
     }
 
-    /// Moves a parcel out of `in/`. When something of that very name is there, this one is a copy:
-    /// it takes the next attempt's name instead, so neither is lost.
+    /// Moves a parcel out of `in/`; if one of that very name is there, beside it.
     pub(crate) fn move_claimed(&mut self, from: &Path, to: &Path) -> Result<()> {
-        let mut to = to.to_owned();
-        loop {
-            match self.fs.rename(from, &to) {
-                Ok(()) => return Ok(()),
-                Err(e) if is_taken(&*self.fs, &e, &to) => {
-                    to = next_attempt(&to);
-                }
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                    self.check_fence()?;
-                    return Err(e).at("move", from);
-                }
-                Err(e) => return Err(e).at("move", from),
-            }
+        if self.yard.place_beside(from, &self.stage, to)?.is_none() {
+            self.check_fence()?;
+            return Err(io::Error::from(io::ErrorKind::NotFound)).at("move", from);
         }
+        Ok(())
     }
 
     pub(crate) fn discard_claimed(&mut self, path: &Path, entry: &Entry) -> Result<()> {

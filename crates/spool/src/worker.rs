@@ -632,18 +632,6 @@ pub(crate) fn if_there<Found>(result: io::Result<Found>) -> io::Result<Option<Fo
     }
 }
 
-pub(crate) fn next_attempt(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let renamed = match name.rsplit_once('~') {
-        Some((stem, attempts)) => {
-            let attempts: u64 = attempts.parse().unwrap_or(0);
-            format!("{stem}~{}", attempts + 1)
-        }
-        None => format!("{name}~1"),
-    };
-    path.with_file_name(renamed)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -143,6 +143,11 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  ecluse repair BnF-145-412-00017.warc.gz\n  ecluse repair --all --why 'disk 3 replaced'\n  ecluse repair --all --dry-run       what would be put back, and from where\n\nEvery copy of a file is read first. When no bad copy is left, delete and clean go on."
     )]
     Repair(RepairOptions),
+    /// Makes anew what can be made from receipts and stored files
+    #[command(
+        after_help = "Example:\n  ecluse rebuild manifest --why 'disk 1 lost its database'\n\nThe stages must be stopped. The old manifest stays beside the new one; nothing is removed from the archive."
+    )]
+    Rebuild(RebuildOptions),
     /// Looks at configuration and machine; ends as Nagios expects: 0, 1, 2 or 3
     #[command(
         after_help = "Examples:\n  ecluse check                  one line with figures\n  ecluse check --offline        the configuration alone"
@@ -482,6 +487,22 @@ pub(crate) struct VerifyOptions {
     pub(crate) release: bool,
     #[command(flatten)]
     pub(crate) act: Act,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RebuildOptions {
+    /// What is made anew
+    #[arg(value_enum)]
+    pub(crate) what: Rebuilt,
+    #[command(flatten)]
+    pub(crate) act: Act,
+}
+
+/// What can be made anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Rebuilt {
+    /// The database of archive files
+    Manifest,
 }
 
 #[derive(Debug, Args)]

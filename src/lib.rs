@@ -25,6 +25,7 @@ mod needs;
 mod numbers;
 mod paint;
 mod processes;
+mod rebuild;
 mod repair;
 mod run;
 mod show;
@@ -118,6 +119,9 @@ fn dispatch(desk: &Desk, verb: &Verb) -> Result<ExitCode, Trouble> {
         Verb::Pause(options) => act::pause(desk, options),
         Verb::Resume(options) => act::resume(desk, options),
         Verb::Verify(options) => verify::verify(desk, options),
+        Verb::Rebuild(options) => match options.what {
+            cli::Rebuilt::Manifest => rebuild::rebuild(desk, options),
+        },
         Verb::Repair(options) => repair::repair(desk, options),
         Verb::Units(options) => units_verb::units(desk, options),
         Verb::Config => {

@@ -586,3 +586,94 @@ fn a_read_only_location_pauses_the_chain_and_it_goes_on_when_it_is_well() {
     assert_eq!(chain.stop(), 0, "{}", chain.log());
     archive.must_hold(&files, State::Cleaned);
 }
+
+/// What the manifest says of each file, without the seconds at which it was told.
+fn rows(manifest: &Manifest) -> Vec<String> {
+    let mut rows = Vec::new();
+    let found = manifest.find(&[], |mut row| {
+        row.deleted = row.deleted.map(|_| "then".to_owned());
+        let copies = manifest.copies(&row.name)?;
+        let damage = manifest.damage(&row.name)?;
+        let skipped = manifest.skipped(&row.name)?;
+        rows.push(format!("{row:?} {copies:?} {damage:?} {skipped:?}"));
+        Ok::<(), ecluse_manifest::ManifestError>(())
+    });
+    found.unwrap();
+    rows
+}
+
+#[test]
+fn a_lost_manifest_is_made_again_from_receipts_and_stored_files() {
+    let archive = Archive::new(QUICK);
+    for number in 0..3 {
+        let name = format!("{number}-7-20260101000000000-00001-h.warc.gz");
+        archive.harvest(&name, &warc(number, 4));
+    }
+    let whole = warc(9, 6);
+    archive.harvest("cut.warc.gz", &whole[..whole.len() - 40]);
+    let (code, said) = archive.once(&CHAIN[..7]);
+    assert_eq!(code, 0, "{said}");
+    // One of the files a second time, and one that is on its way.
+    fs::create_dir(archive.path("harvested/again")).unwrap();
+    archive.harvest("again/0-7-20260101000000000-00001-h.warc.gz", &warc(0, 4));
+    let (code, said) = archive.once(&["ingest"]);
+    assert_eq!(code, 0, "{said}");
+    archive.harvest("8-metadata-1.warc.gz", &warc(8, 2));
+    let (code, said) = archive.once(&CHAIN[..3]);
+    assert_eq!(code, 0, "{said}");
+    let before = rows(&archive.manifest());
+    assert_eq!(before.len(), 5);
+    // Some of what is known is in the ledger only.
+    let yard = ecluse_spool::Yard::open(&archive.path("work"));
+    for stage in ["ingest", "index", "transfer", "merge"] {
+        assert!(
+            ecluse_spool::fold(&yard, stage, Duration::ZERO).unwrap() > 0,
+            "{stage}"
+        );
+    }
+    let output = archive.ecluse(&["rebuild", "manifest", "--dry-run"]);
+    assert_eq!(output.status.code(), Some(0), "{}", self::said(&output));
+    let garbage = "not a database, but long enough to be taken for one: ".repeat(20);
+    fs::write(archive.path("manifest.sqlite"), &garbage).unwrap();
+    // What only somebody's hand can have put there is taken up as well.
+    fs::write(archive.path("repository/by-hand.warc.gz"), warc(5, 1)).unwrap();
+    let output = archive.ecluse(&["rebuild", "manifest", "--why", "it was lost"]);
+    let words = self::said(&output);
+    assert_eq!(output.status.code(), Some(0), "{words}");
+    assert!(
+        words.contains("6 files") && words.contains("1 stored files without"),
+        "{words}"
+    );
+    let mut after = rows(&archive.manifest());
+    after.retain(|row| !row.contains("by-hand"));
+    assert_eq!(after, before);
+    let old = fs::read_dir(archive.dir.path()).unwrap();
+    let mut old = old.map(|entry| entry.unwrap().path());
+    let old = old.find(|path| {
+        let path = path.to_string_lossy();
+        path.contains("manifest.sqlite.old-") && path.ends_with('Z')
+    });
+    assert_eq!(fs::read(old.unwrap()).unwrap(), garbage.as_bytes());
+    // Nobody knows whether something was frozen: nothing is removed until a person says so.
+    assert!(archive.status().contains("nothing is removed since"));
+    let output = archive.ecluse(&["verify", "--release", "--why", "looked"]);
+    assert_eq!(output.status.code(), Some(0), "{}", self::said(&output));
+    let (code, said) = archive.once(&CHAIN[..7]);
+    assert_eq!(code, 0, "{said}");
+    let row = archive
+        .manifest()
+        .file("8-metadata-1.warc.gz")
+        .unwrap()
+        .unwrap();
+    assert_eq!(row.state, State::Published);
+    // With a manifest that can be read, checks and freeze are taken over, and nothing changes.
+    let output = archive.ecluse(&["verify"]);
+    assert_eq!(output.status.code(), Some(0), "{}", self::said(&output));
+    let checks = |manifest: &Manifest| manifest.copies("cut.warc.gz").unwrap()[0].checked.clone();
+    let checked = checks(&archive.manifest());
+    let output = archive.ecluse(&["rebuild", "manifest"]);
+    assert_eq!(output.status.code(), Some(0), "{}", self::said(&output));
+    assert!(checked.is_some());
+    assert_eq!(checks(&archive.manifest()), checked);
+    assert!(archive.manifest().frozen().unwrap().is_none());
+}

@@ -24,6 +24,16 @@ pub enum ManifestError {
         /// The version this program writes.
         known: i64,
     },
+    /// Its file cannot be moved or synced.
+    #[error("cannot {step} the manifest {}: {error}", path.display())]
+    File {
+        /// What was tried.
+        step: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
     /// A read or write failed.
     #[error("cannot {step} {name} in the manifest: {source}")]
     Step {

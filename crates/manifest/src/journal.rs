@@ -73,7 +73,7 @@ fn is_denied(error: &rusqlite::Error) -> bool {
     )
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
+pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     name.into()

@@ -10,6 +10,7 @@ mod check;
 mod error;
 mod harvested;
 mod journal;
+mod rebuild;
 mod row;
 mod schema;
 
@@ -22,6 +23,7 @@ use serde_json::Value;
 pub use check::{ArchiveHealth, Due, Found, Frozen};
 pub use error::{ManifestError, Result};
 pub use harvested::{Finding, HarvestedCount, HarvestedFile};
+pub use rebuild::Rebuild;
 pub use row::{Copy, CopyKind, CopyRow, Damage, FileRow, Ingested, NewFile, State, Term};
 
 /// How long another process may hold the database before a call gives up.
@@ -267,13 +269,7 @@ impl Manifest {
                 "UPDATE file SET captures = ?2, damages = ?3 WHERE name = ?1",
                 params![name, signed(captures), signed(damages)],
             )?;
-            transaction.execute("DELETE FROM damage WHERE file = ?1", [name])?;
-            for damage in told {
-                transaction.execute(
-                    "INSERT OR IGNORE INTO damage (file, record, offset, reason) VALUES (?1, ?2, ?3, ?4)",
-                    params![name, signed(damage.record), signed(damage.offset), damage.reason],
-                )?;
-            }
+            put_damage(transaction, name, told)?;
             Ok(0)
         })
     }
@@ -384,25 +380,35 @@ impl Manifest {
 }
 
 /// Takes a file forward to a state; one that is further stays there.
-fn step(transaction: &Transaction<'_>, name: &str, state: State) -> rusqlite::Result<()> {
-    transaction.execute(
+fn step(connection: &Connection, name: &str, state: State) -> rusqlite::Result<()> {
+    step_at(connection, name, state, None)
+}
+
+/// The same, at a time other than now.
+pub(crate) fn step_at(
+    connection: &Connection,
+    name: &str,
+    state: State,
+    at: Option<&str>,
+) -> rusqlite::Result<()> {
+    connection.execute(
         "INSERT INTO file (name, state) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING",
         params![name, state.word()],
     )?;
     let now: String =
-        transaction.query_row("SELECT state FROM file WHERE name = ?1", [name], |row| {
+        connection.query_row("SELECT state FROM file WHERE name = ?1", [name], |row| {
             row.get(0)
         })?;
     if State::parse(&now).is_none_or(|now| now < state) {
-        transaction.execute(
+        connection.execute(
             "UPDATE file SET state = ?2 WHERE name = ?1",
             params![name, state.word()],
         )?;
     }
     let column = state.column();
-    transaction.execute(
-        &format!("UPDATE file SET {column} = coalesce({column}, {NOW}) WHERE name = ?1"),
-        [name],
+    connection.execute(
+        &format!("UPDATE file SET {column} = coalesce({column}, ?2, {NOW}) WHERE name = ?1"),
+        params![name, at],
     )?;
     Ok(())
 }
@@ -439,30 +445,51 @@ fn elsewhere(transaction: &Transaction<'_>, name: &str) -> rusqlite::Result<Vec<
 }
 
 fn skip(transaction: &Transaction<'_>, file: &NewFile<'_>) -> rusqlite::Result<usize> {
-    transaction.execute(
+    skip_at(transaction, file.ticket, file.name, file.source, None)
+}
+
+pub(crate) fn skip_at(
+    connection: &Connection,
+    ticket: &str,
+    name: &str,
+    source: &str,
+    at: Option<&str>,
+) -> rusqlite::Result<usize> {
+    connection.execute(
         &format!(
-            "INSERT INTO skipped (ticket, file, source, at) VALUES (?1, ?2, ?3, {NOW}) \
+            "INSERT INTO skipped (ticket, file, source, at) VALUES (?1, ?2, ?3, coalesce(?4, {NOW})) \
              ON CONFLICT (ticket) DO NOTHING"
         ),
-        params![file.ticket, file.name, file.source],
+        params![ticket, name, source, at],
     )
 }
 
 fn put_copy(
-    transaction: &Transaction<'_>,
+    connection: &Connection,
     name: &str,
     kind: CopyKind,
     copy: &Copy<'_>,
     proof: Option<&Value>,
 ) -> rusqlite::Result<usize> {
-    transaction.execute(
+    put_copy_at(connection, name, kind, copy, proof, None)
+}
+
+pub(crate) fn put_copy_at(
+    connection: &Connection,
+    name: &str,
+    kind: CopyKind,
+    copy: &Copy<'_>,
+    proof: Option<&Value>,
+    at: Option<&str>,
+) -> rusqlite::Result<usize> {
+    connection.execute(
         "UPDATE file SET bytes = coalesce(bytes, ?2), sha256 = coalesce(sha256, ?3) WHERE name = ?1",
         params![name, signed(copy.bytes), copy.sha256],
     )?;
-    transaction.execute(
+    connection.execute(
         &format!(
             "INSERT INTO copy (file, kind, target, place, bytes, sha256, proof, made) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, {NOW}) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, coalesce(?8, {NOW})) \
              ON CONFLICT (file, kind, target) DO UPDATE SET \
              place = ?4, bytes = ?5, sha256 = ?6, proof = ?7, checked = NULL, found = NULL"
         ),
@@ -474,8 +501,29 @@ fn put_copy(
             signed(copy.bytes),
             copy.sha256,
             proof.map(Value::to_string),
+            at,
         ],
     )
+}
+
+pub(crate) fn put_damage(
+    connection: &Connection,
+    name: &str,
+    told: &[Damage],
+) -> rusqlite::Result<()> {
+    connection.execute("DELETE FROM damage WHERE file = ?1", [name])?;
+    for damage in told {
+        connection.execute(
+            "INSERT OR IGNORE INTO damage (file, record, offset, reason) VALUES (?1, ?2, ?3, ?4)",
+            params![
+                name,
+                signed(damage.record),
+                signed(damage.offset),
+                damage.reason
+            ],
+        )?;
+    }
+    Ok(())
 }
 
 const DAMAGED: &str = "SELECT count(*) FROM file WHERE damages > 0";

@@ -238,6 +238,14 @@ impl Yard {
         })
     }
 
+    /// Calls `see` for every receipt of a stage, those in its ledger too. One may be seen twice.
+    pub fn each_receipt_ever(&self, stage: &str, see: &mut dyn FnMut(Filed)) -> Result<()> {
+        crate::ledger::each_line(&*self.fs, &self.stage(stage), &mut |line| {
+            parse_sheet(line).into_iter().for_each(&mut *see);
+        })?;
+        self.each_receipt(stage, see)
+    }
+
     fn each_sheet(&self, stage: &str, see: &mut dyn FnMut(&[u8])) -> Result<()> {
         let receipts = self.stage(stage).receipts();
         let mut seen = std::collections::HashSet::new();

@@ -142,6 +142,11 @@ impl Stage for Backup {
         let mut out = outbox.create(&format!("{}.backup.json", file.name))?;
         out.write_all(&text)?;
         outbox.attach(out)?;
+        // What the manifest is made of again, should it be lost.
+        outbox.fact(
+            "proofs",
+            serde_json::to_value(&proofs).map_err(Failure::halt)?,
+        );
         let names: Vec<String> = proofs.into_iter().map(|proof| proof.target).collect();
         outbox.fact("backups", names);
         Ok(())

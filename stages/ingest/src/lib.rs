@@ -212,6 +212,17 @@ impl Ingest {
         outbox.fact("source", note.path.as_str());
         outbox.fact("bytes", file.bytes);
         outbox.fact("sha256", file.sha256.as_str());
+        // What the manifest is made of again, should it be lost.
+        outbox.fact("kind", known.kind);
+        for (key, value) in [
+            ("job", &known.job),
+            ("harvest", &known.harvest),
+            ("collection", &known.collection),
+        ] {
+            if let Some(value) = value {
+                outbox.fact(key, value.as_str());
+            }
+        }
         match ingested.map_err(Failure::halt)? {
             Ingested::New => {
                 outbox.fact("linked", linked);

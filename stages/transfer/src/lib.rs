@@ -20,6 +20,7 @@ use ecluse_config::{Free, Location};
 use ecluse_holding::{Fixity, Room, Shelf, ShelfFault, Source, payload};
 use ecluse_manifest::{Copy, Manifest};
 use ecluse_stage::{Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
+use serde_json::{Value, json};
 
 use errand::{Errand, Open, Stored, order};
 pub use layout::{Layout, Words};
@@ -116,6 +117,17 @@ impl Stage for Transfer {
         let mut out = outbox.create(&format!("{}.path", file.name))?;
         out.write_all(&lines)?;
         outbox.attach(out)?;
+        let facts: Vec<Value> = copies
+            .iter()
+            .map(|copy| {
+                json!({
+                    "target": copy.location, "place": copy.place,
+                    "bytes": wanted.bytes, "sha256": wanted.sha256,
+                })
+            })
+            .collect();
+        // What the manifest is made of again, should it be lost.
+        outbox.fact("copies", facts);
         let names: Vec<String> = copies.into_iter().map(|copy| copy.location).collect();
         outbox.fact("locations", names);
         Ok(())

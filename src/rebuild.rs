@@ -1,0 +1,318 @@
+//! `ecluse rebuild manifest`: the database of archive files made anew from what is true: receipts and stored files.
+//!
+//! The new one is written beside the old and takes its name in one step when it is whole; the old one stays beside it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use ecluse_holding::{Proof, open_plain, read_afresh};
+use ecluse_manifest::{Copy, CopyKind, Damage, ManifestError, NewFile, Rebuild};
+use ecluse_spool::{Fate, Receipt};
+use ecluse_stage::Exit;
+use serde_json::{Value, json};
+
+use crate::audit::{self, Line};
+use crate::cli::RebuildOptions;
+use crate::desk::{Desk, Trouble};
+
+/// The stages whose receipts tell of files, in the order of the chain.
+const TELLING: [&str; 7] = [
+    "ingest", "index", "transfer", "backup", "delete", "merge", "bigmerge",
+];
+
+/// Why nothing is removed after the old manifest could not be asked.
+const UNKNOWN: &str = "the manifest was rebuilt and the old one could not be read, so whether a copy was bad is not known: run `ecluse verify`, then release";
+
+pub(crate) fn rebuild(desk: &Desk, options: &RebuildOptions) -> Result<ExitCode, Trouble> {
+    desk.must_be_archive()?;
+    must_be_stopped(desk)?;
+    let path = crate::verify::manifest_path(desk);
+    let time = jiff::Timestamp::now()
+        .strftime("%Y%m%dT%H%M%S%3fZ")
+        .to_string();
+    let (new, old) = (
+        beside(&path, &format!(".new-{time}")),
+        beside(&path, &format!(".old-{time}")),
+    );
+    let mut rebuild = Rebuild::begin(&new)?;
+    let receipts = replay(desk, &mut rebuild)?;
+    let unknown = stored_without_receipt(desk, &mut rebuild)?;
+    let cleaned = rebuild.cleaned(is_gone)?;
+    if rebuild.take_checks(&path).is_err() {
+        rebuild.freeze(UNKNOWN)?;
+    }
+    let files = rebuild.count()?;
+    let outcome = format!(
+        "{files} files from {receipts} receipts; {unknown} stored files without a receipt; {cleaned} gone from harvested"
+    );
+    if options.act.dry_run {
+        rebuild.discard()?;
+        desk.say(&format!("would rebuild {}: {outcome}", path.display()))?;
+        return Ok(Exit::Done.into());
+    }
+    rebuild.publish(&path, &old)?;
+    audit::write(
+        desk,
+        &Line {
+            verb: "rebuild manifest",
+            stage: "",
+            parcel: None,
+            why: options.act.why.as_deref(),
+            outcome: &outcome,
+        },
+    )?;
+    if desk.json {
+        desk.print_json(json!({
+            "files": files, "receipts": receipts, "without_receipt": unknown, "cleaned": cleaned,
+            "old": old.exists().then_some(&old),
+        }))?;
+        return Ok(Exit::Done.into());
+    }
+    desk.say(&format!("rebuilt {}: {outcome}", path.display()))?;
+    if old.exists() {
+        desk.say(&format!("the old one is {}", old.display()))?;
+    }
+    Ok(Exit::Done.into())
+}
+
+/// Refuses while a stage runs: what it told the manifest meanwhile would be lost.
+fn must_be_stopped(desk: &Desk) -> Result<(), Trouble> {
+    for stage in desk.stages()? {
+        let lease = desk.pipeline.shell(&stage).lease.0;
+        if desk
+            .yard
+            .workers(&stage, lease)?
+            .iter()
+            .any(|worker| worker.alive)
+        {
+            return Err(Trouble::usage(format!(
+                "{stage} is running: stop the stages first (systemctl stop ecluse.target)"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// Tells whether a harvested file is gone; a directory that is gone as well may not be mounted.
+fn is_gone(source: &str) -> bool {
+    let source = Path::new(source);
+    let looked = source.symlink_metadata();
+    source.parent().is_some_and(Path::is_dir)
+        && looked.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+/// Tells the new manifest every receipt, and returns how many there were.
+fn replay(desk: &Desk, rebuild: &mut Rebuild) -> Result<u64, Trouble> {
+    let mut count = 0;
+    for telling in TELLING {
+        for stage in desk.stages()? {
+            if ecluse_config::base_of(&stage) != telling {
+                continue;
+            }
+            let mut told = Ok(());
+            desk.yard.each_receipt_ever(&stage, &mut |filed| {
+                if told.is_ok() {
+                    count += 1;
+                    told = tell(telling, &filed.receipt, rebuild);
+                }
+            })?;
+            told?;
+        }
+    }
+    Ok(count)
+}
+
+fn tell(stage: &str, receipt: &Receipt, rebuild: &mut Rebuild) -> Result<(), ManifestError> {
+    // A time of the manifest has no fractions.
+    let at = match receipt.finished.get(..19) {
+        Some(time) => format!("{time}Z"),
+        None => receipt.finished.clone(),
+    };
+    let at = at.as_str();
+    match stage {
+        "ingest" => tell_ingested(receipt, at, rebuild),
+        "index" => tell_indexed(receipt, at, rebuild),
+        "transfer" => tell_copies(receipt, at, CopyKind::Stored, "copies", rebuild),
+        "backup" => tell_copies(receipt, at, CopyKind::Backup, "proofs", rebuild),
+        "delete" => match &receipt.fate {
+            Fate::PassOn { detached, .. } => {
+                let mut names = detached.iter();
+                names.try_for_each(|name| rebuild.deleted(name, at))
+            }
+            _ => Ok(()),
+        },
+        "merge" => {
+            let mut outputs = receipt.outputs.iter();
+            outputs.try_for_each(|day| {
+                let members = receipt.inputs.iter().map(|input| input.parcel.as_str());
+                rebuild.gathered(day.parcel.as_str(), members)
+            })
+        }
+        _ => tell_published(receipt, at, rebuild),
+    }
+}
+
+fn tell_ingested(receipt: &Receipt, at: &str, rebuild: &mut Rebuild) -> Result<(), ManifestError> {
+    let text = |key: &str| receipt.facts.get(key).and_then(Value::as_str);
+    let (Some(source), Some(sha256)) = (text("source"), text("sha256")) else {
+        return Ok(());
+    };
+    let name = source.rsplit('/').next().unwrap_or(source);
+    let ticket = receipt.work.as_str();
+    if receipt.facts.contains_key("skipped") {
+        return rebuild.skipped(ticket, name, source, at);
+    }
+    let bytes = receipt.facts.get("bytes").and_then(Value::as_u64);
+    let file = NewFile {
+        name,
+        bytes: bytes.unwrap_or_default(),
+        sha256,
+        kind: text("kind").unwrap_or("warc"),
+        job: text("job"),
+        harvest: text("harvest"),
+        collection: text("collection"),
+        source,
+        ticket,
+    };
+    rebuild.ingested(&file, at)
+}
+
+fn tell_indexed(receipt: &Receipt, at: &str, rebuild: &mut Rebuild) -> Result<(), ManifestError> {
+    let Some(name) = attached(receipt, ".cdxj") else {
+        return Ok(());
+    };
+    let number = |key: &str| receipt.facts.get(key).and_then(Value::as_u64).unwrap_or(0);
+    let told = receipt.facts.get("damage").cloned().unwrap_or_default();
+    let told: Vec<Damage> = serde_json::from_value(told).unwrap_or_default();
+    let counts = (number("captures"), number("damages"));
+    rebuild.indexed(receipt.work.as_str(), name, counts, &told, at)
+}
+
+fn tell_copies(
+    receipt: &Receipt,
+    at: &str,
+    kind: CopyKind,
+    key: &str,
+    rebuild: &mut Rebuild,
+) -> Result<(), ManifestError> {
+    let ending = match kind {
+        CopyKind::Stored => ".path",
+        CopyKind::Backup => ".backup.json",
+    };
+    let Some(name) = attached(receipt, ending) else {
+        return Ok(());
+    };
+    let copies = receipt.facts.get(key).and_then(Value::as_array);
+    for fact in copies.into_iter().flatten() {
+        let text = |key: &str| fact.get(key).and_then(Value::as_str);
+        let (Some(target), Some(place), Some(sha256)) =
+            (text("target"), text("place"), text("sha256"))
+        else {
+            continue;
+        };
+        let copy = Copy {
+            target,
+            place,
+            bytes: fact.get("bytes").and_then(Value::as_u64).unwrap_or(0),
+            sha256,
+        };
+        // As the stage writes it, so that both say the same.
+        let proof = match kind {
+            CopyKind::Stored => None,
+            CopyKind::Backup => serde_json::from_value::<Proof>(fact.clone())
+                .ok()
+                .and_then(|proof| serde_json::to_value(proof).ok()),
+        };
+        rebuild.copied(receipt.work.as_str(), name, kind, &copy, proof.as_ref(), at)?;
+    }
+    Ok(())
+}
+
+fn tell_published(receipt: &Receipt, at: &str, rebuild: &mut Rebuild) -> Result<(), ManifestError> {
+    for (key, value) in &receipt.facts {
+        let Some(number) = value.as_u64() else {
+            continue;
+        };
+        let collection = match key.as_str() {
+            "generation" => None,
+            other => match other.strip_prefix("generation ") {
+                Some(collection) => Some(collection),
+                None => continue,
+            },
+        };
+        for day in &receipt.inputs {
+            rebuild.published(day.parcel.as_str(), collection, number, at)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the archive file that a file beside it is named after.
+fn attached<'a>(receipt: &'a Receipt, ending: &str) -> Option<&'a str> {
+    match &receipt.fate {
+        Fate::PassOn { attached, .. } => attached
+            .iter()
+            .find_map(|file| file.name.strip_suffix(ending)),
+        _ => None,
+    }
+}
+
+/// Takes up what lies in the locations and no receipt tells of, with the digest it has now.
+fn stored_without_receipt(desk: &Desk, rebuild: &mut Rebuild) -> Result<u64, Trouble> {
+    let root = std::path::absolute(&desk.root)?;
+    let at = jiff::Timestamp::now()
+        .strftime("%Y-%m-%dT%H:%M:%SZ")
+        .to_string();
+    let mut count = 0;
+    for location in &desk.pipeline.archive.repository {
+        let mut directories = vec![root.join(&location.path)];
+        while let Some(directory) = directories.pop() {
+            let entries = match std::fs::read_dir(&directory) {
+                Ok(entries) => entries,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error.into()),
+            };
+            for entry in entries {
+                let entry = entry?;
+                let Ok(name) = entry.file_name().into_string() else {
+                    continue;
+                };
+                if name.starts_with('.') {
+                    continue;
+                }
+                let kind = entry.file_type()?;
+                if kind.is_dir() {
+                    directories.push(entry.path());
+                } else if kind.is_file() && !rebuild.is_stored(&name)? {
+                    let place = entry.path();
+                    // A digest taken at ingest is what `verify` will hold it to.
+                    let (bytes, sha256) = match rebuild.digest(&name)? {
+                        Some(known) => known,
+                        None => {
+                            let found = read_afresh(&mut open_plain(&place)?, &|| true);
+                            let found =
+                                found.map_err(|fault| Trouble::new(Exit::Machine, fault))?;
+                            (found.bytes, found.sha256)
+                        }
+                    };
+                    let copy = Copy {
+                        target: &location.name,
+                        place: &place.to_string_lossy(),
+                        bytes,
+                        sha256: &sha256,
+                    };
+                    rebuild.copied(&name, &name, CopyKind::Stored, &copy, None, &at)?;
+                    count += 1;
+                }
+            }
+        }
+    }
+    Ok(count)
+}

@@ -300,41 +300,107 @@ fn inodes(room: &Room, report: &mut Report) {
     }
 }
 
-/// Looks at how the work directories' file system is mounted.
+/// Looks at how the work directories' file system is mounted, and tries what they need of it.
 fn file_system(desk: &Desk, report: &mut Report) {
-    const ORDERED: [&str; 9] = [
-        "ext4", "xfs", "btrfs", "tmpfs", "nfs", "nfs4", "ceph", "overlay", "f2fs",
-    ];
     let Ok(work) = desk.yard.work().canonicalize() else {
         return;
     };
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mount = mounts
         .lines()
-        .filter_map(|line| {
-            let mut fields = line.split(' ').skip(1);
-            Some((fields.next()?, fields.next()?, fields.next()?))
+        .filter_map(Mount::parse)
+        .filter(|mount| work.starts_with(mount.point))
+        .max_by_key(|mount| mount.point.len());
+    if let Some(mount) = mount {
+        let has_journal = |device: &str| {
+            let device = std::path::Path::new(device).canonicalize().ok()?;
+            let dir = std::path::Path::new("/sys/fs/ext4").join(device.file_name()?);
+            dir.is_dir().then(|| dir.join("journal_task").exists())
+        };
+        mount.judge(report, has_journal);
+    }
+    let stages = desk.yard.stages().unwrap_or_default();
+    // Who may only look cannot try, and a full disk shows elsewhere.
+    let faults = stages
+        .first()
+        .and_then(|stage| desk.yard.fitness(stage).ok());
+    for fault in faults.into_iter().flatten() {
+        let line = format!("{}: {fault}; see docs/file-systems.md", work.display());
+        report.add(Grade::Critical, line);
+    }
+}
+
+/// A line of `/proc/self/mounts`.
+struct Mount<'a> {
+    device: &'a str,
+    point: &'a str,
+    kind: &'a str,
+    options: &'a str,
+}
+
+impl<'a> Mount<'a> {
+    /// Those that keep the order of changes over a power cut, or whose server does.
+    const ORDERED: [&'static str; 8] = [
+        "ext4", "xfs", "tmpfs", "nfs", "nfs4", "ceph", "overlay", "f2fs",
+    ];
+
+    fn parse(line: &'a str) -> Option<Self> {
+        let mut fields = line.split(' ');
+        Some(Self {
+            device: fields.next()?,
+            point: fields.next()?,
+            kind: fields.next()?,
+            options: fields.next()?,
         })
-        .filter(|(point, ..)| work.starts_with(point))
-        .max_by_key(|(point, ..)| point.len());
-    let Some((point, kind, options)) = mount else {
-        return;
-    };
-    if !ORDERED.contains(&kind) {
-        report.add(
-            Grade::Warning,
-            format!("{point} is {kind}, not known to keep the order of changes over a power cut"),
-        );
     }
-    let has = |option: &str| options.split(',').any(|o| o == option);
-    if kind == "ext4" && has("discard") {
-        report.add(
-            Grade::Warning,
-            format!("{point} is mounted with discard: every removal waits for the disk; use fstrim.timer"),
-        );
-    }
-    if has("ro") {
-        report.add(Grade::Critical, format!("{point} is mounted read-only"));
+
+    /// Says what is known of its kind, and of how it is mounted.
+    fn judge(&self, report: &mut Report, has_journal: impl Fn(&str) -> Option<bool>) {
+        let Self {
+            device,
+            point,
+            kind,
+            options,
+        } = *self;
+        let has = |option: &str| options.split(',').any(|o| o == option);
+        let mut add = |grade, words: &str| {
+            let line = format!("{point} is {kind}{words}; see docs/file-systems.md");
+            report.add(grade, line);
+        };
+        match kind {
+            "fuse.sshfs" => add(
+                Grade::Critical,
+                ", which gives the two names of one file different inodes: use NFSv4",
+            ),
+            "fuse.glusterfs" => add(
+                Grade::Warning,
+                ": its caches spoil the manifest unless it is mounted with direct-io-mode=enable,attribute-timeout=0,entry-timeout=0",
+            ),
+            "ext4" if has_journal(device) == Some(false) => add(
+                Grade::Critical,
+                " without a journal: a power cut loses what was done",
+            ),
+            "nfs" | "nfs4" if has("nolock") || has("local_lock=all") || has("local_lock=flock") => {
+                add(
+                    Grade::Critical,
+                    " with locks that other machines do not see: mount it without nolock and local_lock",
+                );
+            }
+            _ if !Self::ORDERED.contains(&kind) => add(
+                Grade::Warning,
+                ", not known to keep the order of changes over a power cut",
+            ),
+            _ => {}
+        }
+        if kind == "ext4" && has("discard") {
+            report.add(
+                Grade::Warning,
+                format!("{point} is mounted with discard: every removal waits for the disk; use fstrim.timer"),
+            );
+        }
+        if has("ro") {
+            report.add(Grade::Critical, format!("{point} is mounted read-only"));
+        }
     }
 }
 
@@ -359,6 +425,41 @@ fn figures(desk: &Desk, survey: &Survey) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn file_systems_are_known_by_their_names_and_options() {
+        let grade = |line: &str, journal: Option<bool>| {
+            let mut report = Report {
+                grade: Grade::Ok,
+                lines: Vec::new(),
+            };
+            Mount::parse(line).unwrap().judge(&mut report, |_| journal);
+            (report.grade, report.lines.join(" "))
+        };
+        for (line, journal, expected) in [
+            ("/dev/vda / ext4 rw,relatime 0 0", Some(true), Grade::Ok),
+            ("/dev/vda / ext4 rw,relatime 0 0", None, Grade::Ok),
+            (
+                "/dev/vda / ext4 rw,relatime 0 0",
+                Some(false),
+                Grade::Critical,
+            ),
+            ("/dev/vda / ext4 ro 0 0", Some(true), Grade::Critical),
+            ("/dev/vdb /a xfs rw 0 0", None, Grade::Ok),
+            ("/dev/vdb /a btrfs rw 0 0", None, Grade::Warning),
+            ("h:/x /a nfs4 rw,hard 0 0", None, Grade::Ok),
+            (
+                "h:/x /a nfs rw,nolock,local_lock=all 0 0",
+                None,
+                Grade::Critical,
+            ),
+            ("h:/x /a fuse.glusterfs rw 0 0", None, Grade::Warning),
+            ("u@h:/x /a fuse.sshfs rw 0 0", None, Grade::Critical),
+        ] {
+            let (found, words) = grade(line, journal);
+            assert_eq!(found, expected, "{line}: {words}");
+        }
+    }
 
     #[test]
     fn a_crawl_at_work_need_not_finish() {

@@ -36,6 +36,19 @@ pub(crate) fn init(cli: &Cli) -> Result<ExitCode, Trouble> {
     for stage in pipeline.stage_names() {
         yard.init(stage)?;
     }
+    if let Some(stage) = pipeline.stage_names().first() {
+        let faults = yard.fitness(stage)?;
+        if !faults.is_empty() {
+            let lines: Vec<String> = faults
+                .iter()
+                .map(|fault| format!("{} cannot carry an archive: {fault}", root.display()))
+                .collect();
+            return Err(Trouble::new(
+                Exit::Config,
+                format!("{}\ndocs/file-systems.md says what can", lines.join("\n")),
+            ));
+        }
+    }
     let desk = Desk::open(cli, &[])?;
     let pipeline_toml = if made { "wrote" } else { "kept" };
     desk.say(&format!("{pipeline_toml} {}", path.display()))?;

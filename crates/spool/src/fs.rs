@@ -135,6 +135,11 @@ pub trait Fs: Send + Sync + 'static {
     /// then knows of every lock.
     fn is_one_machines(&self, path: &Path) -> bool;
 
+    /// Tells how many names a file has, where that can be told.
+    fn link_count(&self, _path: &Path) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// Writes a small file that must not exist yet.
     fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let mut file = self.create(path)?;
@@ -310,6 +315,10 @@ impl Fs for RealFs {
     fn create(&self, path: &Path) -> io::Result<Box<dyn Sink>> {
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
         Ok(Box::new(file))
+    }
+
+    fn link_count(&self, path: &Path) -> io::Result<Option<u64>> {
+        Ok(Some(fs::symlink_metadata(path)?.nlink()))
     }
 
     fn write_durable(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -17,6 +17,7 @@ mod commit;
 mod depths;
 mod error;
 pub mod failpoint;
+mod fitness;
 mod fs;
 mod handover;
 mod ledger;

@@ -146,6 +146,20 @@ pub struct Crew {
     has_bell: Arc<AtomicBool>,
 }
 
+/// Refuses a file system on which parcels would be lost. One on which nothing can be tried now is full, or read-only, and
+/// shows that soon enough.
+fn must_be_fit(yard: &Yard, stage: &str) -> Result<(), Failure> {
+    let faults = yard.fitness(stage).unwrap_or_default();
+    if faults.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::config(format!(
+        "the file system of {} cannot carry it: {}; see docs/file-systems.md",
+        yard.work().display(),
+        faults.join("; ")
+    )))
+}
+
 impl Crew {
     /// Starts the workers of a stage: each is born and has scanned once when this returns.
     pub fn start<Kind: Stage + 'static>(post: Post) -> Result<Self, Failure> {
@@ -156,6 +170,7 @@ impl Crew {
         for next in post.control.pipeline().next_of(post.name) {
             yard.init(next).map_err(Failure::halt)?;
         }
+        must_be_fit(&yard, post.name)?;
         let bell = Arc::new(Bell::default());
         let wire = bell::wire(&dir, &watched::<Kind>(&post), &bell);
         let sized = post.control.settings_number();

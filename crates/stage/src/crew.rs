@@ -19,9 +19,9 @@ use crate::control::{Bell, Control};
 use crate::doorstep::News;
 use crate::failure::Failure;
 use crate::home::Home;
-use crate::labour::Labour;
 use crate::stage::{Intake, Stage};
 use crate::thread::Thread;
+use crate::worker_loop::WorkerLoop;
 
 /// Where a crew works and for whom.
 #[derive(Clone)]
@@ -133,7 +133,7 @@ pub struct Crew {
     pub tally: Arc<Tally>,
     post: Post,
     watched: fn(&Post) -> Vec<PathBuf>,
-    spawn: fn(Hands, Option<Birth>) -> io::Result<JoinHandle<()>>,
+    spawn: fn(WorkerContext, Option<Birth>) -> io::Result<JoinHandle<()>>,
     /// The threads of the workers, by number.
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// The number of the settings that the crew has the size of.
@@ -214,7 +214,7 @@ impl Crew {
     }
 
     fn hire(&self, number: u32, born: Option<Birth>) -> io::Result<JoinHandle<()>> {
-        let hands = Hands {
+        let context = WorkerContext {
             post: self.post.clone(),
             yard: self.post.yard(),
             bell: Arc::clone(&self.bell),
@@ -224,7 +224,7 @@ impl Crew {
             hurry: Arc::clone(&self.hurry),
             number,
         };
-        (self.spawn)(hands, born)
+        (self.spawn)(context, born)
     }
 
     /// Has as many workers as the settings say: starts what is missing. What is too many ends by itself, when its work in
@@ -375,7 +375,7 @@ impl Crew {
         let pipeline = self.post.control.pipeline();
         let limits = limits_of(&pipeline.shell(self.name));
         let yard = self.post.yard();
-        let mut bailiff = Worker::open(
+        let mut settler = Worker::open(
             &yard,
             self.name,
             &nexts(&pipeline, self.name),
@@ -384,19 +384,22 @@ impl Crew {
         )?;
         let members = lock(&self.members).clone();
         for member in members {
-            bailiff.evict(&member.id)?;
+            settler.evict(&member.id)?;
         }
-        Ok(bailiff.close()?)
+        Ok(settler.close()?)
     }
 }
 
 /// Where a worker says how its birth went.
 pub(crate) type Birth = Sender<Result<(), Failure>>;
 
-fn spawn<Kind: Stage + 'static>(hands: Hands, born: Option<Birth>) -> io::Result<JoinHandle<()>> {
+fn spawn<Kind: Stage + 'static>(
+    context: WorkerContext,
+    born: Option<Birth>,
+) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new()
-        .name(format!("{}-{}", hands.post.name, hands.number))
-        .spawn(move || Labour::<Kind>::run(hands, born))
+        .name(format!("{}-{}", context.post.name, context.number))
+        .spawn(move || WorkerLoop::<Kind>::run(context, born))
 }
 
 /// Takes a lock; what is behind ours is whole whatever happened to its last holder.
@@ -405,7 +408,7 @@ fn lock<Value>(mutex: &Mutex<Value>) -> MutexGuard<'_, Value> {
 }
 
 /// What one worker's thread starts with.
-pub(crate) struct Hands {
+pub(crate) struct WorkerContext {
     pub(crate) post: Post,
     pub(crate) yard: Yard,
     pub(crate) bell: Arc<Bell>,

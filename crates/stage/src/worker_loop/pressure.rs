@@ -5,18 +5,18 @@ use std::time::Instant;
 use ecluse_spool::Blocked;
 use ecluse_telemetry::Cause;
 
-use super::{Labour, PRESSURE_EVERY, StepError};
+use super::{PRESSURE_EVERY, StepError, WorkerLoop};
 use crate::crew::nexts;
 use crate::stage::Stage;
 
-impl<Kind: Stage> Labour<Kind> {
+impl<Kind: Stage> WorkerLoop<Kind> {
     /// Waits while something keeps the stage from claiming.
     pub(super) fn hold_back(&mut self) -> Result<bool, StepError> {
         let now = Instant::now();
         if now >= self.pressure_at {
             self.pressure_at = now + PRESSURE_EVERY;
-            let pipeline = self.hands.post.control.pipeline();
-            let nexts = nexts(&pipeline, self.hands.post.name);
+            let pipeline = self.context.post.control.pipeline();
+            let nexts = nexts(&pipeline, self.context.post.name);
             let blocked = if Kind::SPREADS {
                 self.pressure_of_all(&nexts)?
             } else {
@@ -31,16 +31,16 @@ impl<Kind: Stage> Labour<Kind> {
         self.commit()?;
         self.note("blocked", &why, "");
         self.upkeep_if_due()?;
-        let heard = self.hands.bell.rings();
+        let heard = self.context.bell.rings();
         let wait = PRESSURE_EVERY.min(self.longest_wait());
-        self.hands.bell.wait(heard, wait);
+        self.context.bell.wait(heard, wait);
         Ok(true)
     }
 
     fn pressure(&self, nexts: &[String]) -> Result<Option<Blocked>, StepError> {
         let was = self.blocked.as_ref();
-        let yard = &self.hands.yard;
-        Ok(yard.pressure(self.hands.post.name, nexts, &self.marks, was)?)
+        let yard = &self.context.yard;
+        Ok(yard.pressure(self.context.post.name, nexts, &self.marks, was)?)
     }
 
     /// Blocked by its nexts only when each of them is over its mark.
@@ -62,7 +62,7 @@ impl<Kind: Stage> Labour<Kind> {
         if self.blocked == blocked {
             return;
         }
-        let metrics = &self.hands.post.metrics;
+        let metrics = &self.context.post.metrics;
         for cause in [Cause::Paused, Cause::HighMark, Cause::Space] {
             metrics.blocked(
                 cause,
@@ -78,7 +78,7 @@ impl<Kind: Stage> Labour<Kind> {
             }
             _ => {}
         }
-        self.hands.tally.set_blocked(said);
+        self.context.tally.set_blocked(said);
         self.blocked = blocked;
     }
 }

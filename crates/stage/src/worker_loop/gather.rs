@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ecluse_spool::{Outbox, Parcel, ParcelId, Waiting};
 use ecluse_telemetry::ResultKind;
 
-use super::{Labour, StepError, panic_text};
+use super::{StepError, WorkerLoop, panic_text};
 use crate::failure::{Blame, Failure};
 use crate::stage::Stage;
 
@@ -27,7 +27,7 @@ enum Worked {
     Crashed(String),
 }
 
-impl<Kind: Stage> Labour<Kind> {
+impl<Kind: Stage> WorkerLoop<Kind> {
     pub(super) fn take_batch(&mut self) -> Result<(), StepError> {
         if self.queue.is_empty() {
             self.idle();
@@ -37,19 +37,19 @@ impl<Kind: Stage> Labour<Kind> {
             return Ok(());
         }
         let limit = self.settings.batch.parcels as usize;
-        let hurry = self.hands.hurry.load(Ordering::SeqCst);
+        let hurry = self.context.hurry.load(Ordering::SeqCst);
         if self.waiting < limit && !hurry {
             let left = self.settings.batch.wait.0.saturating_sub(self.age()?);
             if !left.is_zero() {
                 self.note("idle", "waits for more parcels", "");
                 let heard = self.heard;
-                self.hands.bell.wait(heard, left.min(self.longest_wait()));
+                self.context.bell.wait(heard, left.min(self.longest_wait()));
                 return self.look();
             }
         }
         self.oldest = None;
-        if !self.hands.post.once {
-            self.hands.hurry.store(false, Ordering::SeqCst);
+        if !self.context.post.once {
+            self.context.hurry.store(false, Ordering::SeqCst);
         }
         let mut parcels: Vec<Parcel> = Vec::new();
         while parcels.len() < limit
@@ -151,7 +151,7 @@ impl<Kind: Stage> Labour<Kind> {
             }
             Err(panic) => {
                 outbox.discard()?;
-                self.hands.post.metrics.result(ResultKind::Died);
+                self.context.post.metrics.result(ResultKind::Died);
                 self.reopen();
                 Ok(Worked::Crashed(panic_text(&*panic)))
             }

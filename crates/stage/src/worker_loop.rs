@@ -19,7 +19,7 @@ use ecluse_spool::{
 };
 use ecluse_telemetry::{Cause, ResultKind};
 
-use crate::crew::{Hands, Member, VERSION, home, limits_of, marks_of, nexts};
+use crate::crew::{Member, VERSION, WorkerContext, home, limits_of, marks_of, nexts};
 use crate::doorstep::Doorstep;
 use crate::failure::{Blame, Failure};
 use crate::stage::{Intake, Stage};
@@ -45,8 +45,8 @@ const HOUSEKEEPING: Duration = Duration::from_secs(86_400);
 const BETWEEN_PIECES: Duration = Duration::from_secs(1);
 
 /// One worker at work.
-pub(crate) struct Labour<Kind: Stage> {
-    hands: Hands,
+pub(crate) struct WorkerLoop<Kind: Stage> {
+    context: WorkerContext,
     stage: Kind,
     worker: Box<dyn Spool>,
     settings: ShellSettings,
@@ -62,7 +62,7 @@ pub(crate) struct Labour<Kind: Stage> {
     heard: u64,
     oldest: Option<gather::Oldest>,
     /// The parcel whose work last failed for the machine: the others go first.
-    breaker: Option<ParcelId>,
+    failed_on: Option<ParcelId>,
     /// Entries that were refused when last looked at.
     refused: HashSet<String>,
     next_due: Option<u64>,
@@ -115,16 +115,16 @@ enum Left {
     Halted,
 }
 
-impl<Kind: Stage> Labour<Kind> {
+impl<Kind: Stage> WorkerLoop<Kind> {
     /// Lives until stopped; says on `born` how its first birth went. Where nobody listens, it is tried again.
-    pub(crate) fn run(hands: Hands, mut born: Option<Sender<Result<(), Failure>>>) {
-        let span = tracing::info_span!("worker", stage = hands.post.name);
+    pub(crate) fn run(context: WorkerContext, mut born: Option<Sender<Result<(), Failure>>>) {
+        let span = tracing::info_span!("worker", stage = context.post.name);
         let _inside = span.enter();
-        let mut hands = Some(hands);
+        let mut context = Some(context);
         loop {
-            let Some(taken) = hands.take() else { return };
-            let mut labour = match Self::begin(taken) {
-                Ok(labour) => labour,
+            let Some(taken) = context.take() else { return };
+            let mut worker_loop = match Self::begin(taken) {
+                Ok(worker_loop) => worker_loop,
                 Err(failed) => {
                     let (failure, taken) = *failed;
                     if let Some(born) = born.take() {
@@ -139,49 +139,49 @@ impl<Kind: Stage> Labour<Kind> {
                         return;
                     }
                     std::thread::sleep(Duration::from_secs(1));
-                    hands = Some(taken);
+                    context = Some(taken);
                     continue;
                 }
             };
             // Written while there is room: it can then be written over when there is none.
-            labour.note("idle", "", "");
+            worker_loop.note("idle", "", "");
             // The first scan comes before the birth is told: ready means ready.
-            let first = labour.upkeep();
+            let first = worker_loop.upkeep();
             if let Some(born) = born.take() {
                 let _ = born.send(Ok(()));
             }
             let left = match first {
-                Ok(()) => labour.live(),
-                Err(error) => match labour.settle_error(error) {
-                    ControlFlow::Continue(()) => labour.live(),
+                Ok(()) => worker_loop.live(),
+                Err(error) => match worker_loop.settle_error(error) {
+                    ControlFlow::Continue(()) => worker_loop.live(),
                     ControlFlow::Break(left) => left,
                 },
             };
             match left {
-                Left::Stopped | Left::Halted => return labour.end(),
-                Left::Fenced => hands = Some(labour.leave()),
+                Left::Stopped | Left::Halted => return worker_loop.end(),
+                Left::Fenced => context = Some(worker_loop.leave()),
             }
         }
     }
 
-    fn begin(hands: Hands) -> Result<Self, Box<(Failure, Hands)>> {
-        let pipeline = hands.post.control.pipeline();
-        let settings_number = hands.post.control.settings_number();
-        let settings = pipeline.shell(hands.post.name);
+    fn begin(context: WorkerContext) -> Result<Self, Box<(Failure, WorkerContext)>> {
+        let pipeline = context.post.control.pipeline();
+        let settings_number = context.post.control.settings_number();
+        let settings = pipeline.shell(context.post.name);
         let opened = pipeline
             .stage_settings::<Kind::Settings>(Kind::NAME)
             .map_err(Failure::config)
-            .and_then(|own| open::<Kind>(own, &hands, &pipeline))
+            .and_then(|own| open::<Kind>(own, &context, &pipeline))
             .and_then(|stage| {
-                let next = nexts(&pipeline, hands.post.name);
+                let next = nexts(&pipeline, context.post.name);
                 let limits = limits_of(&settings);
                 let worker =
-                    ecluse_spool::open(&hands.yard, hands.post.name, &next, limits, VERSION)?;
+                    ecluse_spool::open(&context.yard, context.post.name, &next, limits, VERSION)?;
                 Ok((stage, worker))
             });
         let (stage, worker) = match opened {
             Ok(opened) => opened,
-            Err(failure) => return Err(Box::new((failure, hands))),
+            Err(failure) => return Err(Box::new((failure, context))),
         };
         let beating = Arc::new(AtomicBool::new(true));
         beat(
@@ -190,22 +190,22 @@ impl<Kind: Stage> Labour<Kind> {
             Arc::clone(&beating),
             worker.name().as_str(),
         );
-        hands
+        context
             .members
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(Member {
-                number: hands.number,
+                number: context.number,
                 id: worker.name().clone(),
                 signs: worker.signs().clone(),
                 thread: Thread::current(),
             });
-        tell_wait::<Kind>(&hands, &settings);
+        tell_wait::<Kind>(&context, &settings);
         let now = Instant::now();
-        let heard = hands.bell.rings();
+        let heard = context.bell.rings();
         Ok(Self {
             marks: marks_of(&settings),
-            hands,
+            context,
             stage,
             worker,
             settings,
@@ -218,7 +218,7 @@ impl<Kind: Stage> Labour<Kind> {
             losses: 0,
             heard,
             oldest: None,
-            breaker: None,
+            failed_on: None,
             refused: HashSet::new(),
             next_due: None,
             settling: false,
@@ -248,12 +248,12 @@ impl<Kind: Stage> Labour<Kind> {
     }
 
     fn stopping(&self) -> bool {
-        self.hands.post.control.stopping()
+        self.context.post.control.stopping()
     }
 
     /// How long a worker waits at most before it looks around, whatever it waits for.
     fn longest_wait(&self) -> Duration {
-        self.hands.post.control.longest_wait()
+        self.context.post.control.longest_wait()
     }
 
     /// One round. `false`: asked to stop, and nothing is left in hand.
@@ -261,7 +261,7 @@ impl<Kind: Stage> Labour<Kind> {
         self.worker.signs().tick();
         self.follow_settings();
         // The settings may want fewer workers than there are.
-        if self.stopping() || self.hands.number >= self.hands.post.size(&self.settings) {
+        if self.stopping() || self.context.number >= self.context.post.size(&self.settings) {
             self.commit()?;
             return Ok(false);
         }
@@ -273,7 +273,7 @@ impl<Kind: Stage> Labour<Kind> {
             self.upkeep()?;
         }
         self.keep_house()?;
-        if self.queue.is_empty() && (self.more_waiting || self.hands.bell.rings() != self.heard) {
+        if self.queue.is_empty() && (self.more_waiting || self.context.bell.rings() != self.heard) {
             self.look()?;
         }
         match Kind::INTAKE {
@@ -303,10 +303,10 @@ impl<Kind: Stage> Labour<Kind> {
     /// Folds some of the old receipts. Never before the first scan is told: nobody waits for it to
     /// be ready, however much there is to fold.
     fn keep_house(&mut self) -> Result<(), SpoolError> {
-        if self.hands.number != 0 || Instant::now() < self.housekeeping_at {
+        if self.context.number != 0 || Instant::now() < self.housekeeping_at {
             return Ok(());
         }
-        let (yard, stage) = (&self.hands.yard, self.hands.post.name);
+        let (yard, stage) = (&self.context.yard, self.context.post.name);
         let mut swept = 0;
         if self.fold_next == 0 {
             swept = yard.sweep(stage, limits_of(&self.settings).tmp_age)?;
@@ -330,7 +330,7 @@ impl<Kind: Stage> Labour<Kind> {
     }
 
     fn scan_every(&self) -> Duration {
-        if self.hands.has_bell.load(Ordering::SeqCst) {
+        if self.context.has_bell.load(Ordering::SeqCst) {
             self.settings.scan.0
         } else {
             self.settings.scan.0.min(SCAN_WITHOUT_BELL)
@@ -339,17 +339,17 @@ impl<Kind: Stage> Labour<Kind> {
 
     fn count_reaped(&self, workers: usize) {
         for _ in 0..workers {
-            self.hands.post.metrics.reaped();
-            self.hands.post.metrics.result(ResultKind::Died);
+            self.context.post.metrics.reaped();
+            self.context.post.metrics.result(ResultKind::Died);
         }
     }
 
     /// Reads the directories: what is due, what was dropped, what waits.
     fn look(&mut self) -> Result<(), StepError> {
-        self.heard = self.hands.bell.rings();
+        self.heard = self.context.bell.rings();
         let outside = self.collect()?;
         self.next_due = self.worker.undefer()?;
-        let closed = self.hands.bell.take_closed();
+        let closed = self.context.bell.take_closed();
         let adopted = self.worker.adopt(&closed)?;
         self.settling = adopted.settling > 0 || outside > 0;
         let scan = if Kind::BY_URGENCY {
@@ -362,7 +362,7 @@ impl<Kind: Stage> Labour<Kind> {
         self.tell_refused(&adopted.refused, &scan.refused);
         self.waiting = scan.total;
         let waiting = u64::try_from(scan.total).unwrap_or(u64::MAX);
-        self.hands.tally.waiting.store(waiting, Ordering::Relaxed);
+        self.context.tally.waiting.store(waiting, Ordering::Relaxed);
         self.queue = scan.waiting;
         if Kind::BY_URGENCY {
             // When this one is done, there may be one more urgent than the next.
@@ -370,15 +370,18 @@ impl<Kind: Stage> Labour<Kind> {
             self.queue.drain(..before);
         }
         self.more_waiting = self.waiting > self.queue.len();
-        if let Some(breaker) = &self.breaker {
+        if let Some(failed_on) = &self.failed_on {
             // Taken from the end: what may be too large for this machine comes last.
             self.queue
-                .sort_by_key(|waiting| &waiting.entry.id != breaker);
+                .sort_by_key(|waiting| &waiting.entry.id != failed_on);
         }
         self.losses = 0;
         // The first worker is the one that looks outside.
-        if self.hands.number == 0 {
-            self.hands.tally.looked.store(self.heard, Ordering::SeqCst);
+        if self.context.number == 0 {
+            self.context
+                .tally
+                .looked
+                .store(self.heard, Ordering::SeqCst);
         }
         Ok(())
     }
@@ -386,19 +389,22 @@ impl<Kind: Stage> Labour<Kind> {
     /// Brings in what lies outside; returns how much of it is not at rest yet.
     fn collect(&mut self) -> Result<usize, StepError> {
         // One worker is enough; others would find the same.
-        if self.hands.number != 0 {
+        if self.context.number != 0 {
             return Ok(0);
         }
         let mut doorstep = Doorstep {
-            yard: &self.hands.yard,
-            stage: self.hands.post.name,
-            news: self.hands.bell.take_outside(),
-            deaf: !self.hands.has_bell.load(Ordering::SeqCst),
+            yard: &self.context.yard,
+            stage: self.context.post.name,
+            news: self.context.bell.take_outside(),
+            deaf: !self.context.has_bell.load(Ordering::SeqCst),
         };
         match self.stage.collect(&mut doorstep) {
             Ok(collected) => {
                 let settling = collected.settling as u64;
-                self.hands.tally.settling.store(settling, Ordering::SeqCst);
+                self.context
+                    .tally
+                    .settling
+                    .store(settling, Ordering::SeqCst);
                 Ok(collected.settling)
             }
             Err(failure) => Err(StepError::Stage(failure)),
@@ -408,7 +414,7 @@ impl<Kind: Stage> Labour<Kind> {
     /// Tells once of each entry that is neither a parcel nor a file, and stays where it is.
     fn tell_refused(&mut self, dropped: &[String], waiting: &[String]) {
         // One worker is enough to say so.
-        if self.hands.number != 0 {
+        if self.context.number != 0 {
             return;
         }
         let dropped = dropped.iter().map(|name| format!("drop/{name}"));
@@ -509,7 +515,7 @@ impl<Kind: Stage> Labour<Kind> {
                 let reason = panic_text(&*panic);
                 let setback = self.worker.give_back_crashed(parcel, &reason)?;
                 self.count_setback(setback, &reason);
-                self.hands.post.metrics.result(ResultKind::Died);
+                self.context.post.metrics.result(ResultKind::Died);
                 self.more_waiting = true;
                 self.reopen();
             }
@@ -542,14 +548,14 @@ impl<Kind: Stage> Labour<Kind> {
             match finish {
                 Finish::Committed => {
                     self.tries = 0;
-                    self.hands.post.metrics.done(bytes, began.elapsed());
-                    self.hands
+                    self.context.post.metrics.done(bytes, began.elapsed());
+                    self.context
                         .tally
                         .done
                         .fetch_add(parcels as u64, Ordering::Relaxed);
                 }
                 Finish::AlreadyCommitted => {
-                    self.hands.post.metrics.result(ResultKind::Duplicate);
+                    self.context.post.metrics.result(ResultKind::Duplicate);
                 }
             }
         }
@@ -566,14 +572,14 @@ impl<Kind: Stage> Labour<Kind> {
             Blame::Nobody => {
                 for parcel in parcels {
                     self.worker.give_back(parcel)?;
-                    self.hands.post.metrics.result(ResultKind::GivenBack);
+                    self.context.post.metrics.result(ResultKind::GivenBack);
                 }
                 return Ok(());
             }
             Blame::Machine | Blame::Config => {
                 // What is finished is not to be done again for it.
                 self.commit()?;
-                self.breaker = parcels.first().map(|parcel| parcel.id().clone());
+                self.failed_on = parcels.first().map(|parcel| parcel.id().clone());
                 for parcel in parcels {
                     self.worker.give_back(parcel)?;
                 }
@@ -588,19 +594,19 @@ impl<Kind: Stage> Labour<Kind> {
     }
 
     fn count_setback(&mut self, setback: Option<Setback>, reason: &str) {
-        let tally = &self.hands.tally;
+        let tally = &self.context.tally;
         match setback {
             Some(Setback::Held) => {
                 tracing::warn!(reason, "held");
                 tally.held.fetch_add(1, Ordering::Relaxed);
-                self.hands.post.metrics.result(ResultKind::Held);
+                self.context.post.metrics.result(ResultKind::Held);
             }
             Some(Setback::DeferredUntil(due)) => {
                 // Known at once, not from the next scan: it may be due before that.
                 self.next_due = Some(self.next_due.map_or(due, |next| next.min(due)));
                 tracing::info!(reason, due, "deferred");
                 tally.deferred.fetch_add(1, Ordering::Relaxed);
-                self.hands.post.metrics.result(ResultKind::Deferred);
+                self.context.post.metrics.result(ResultKind::Deferred);
             }
             None => {}
         }
@@ -618,13 +624,13 @@ impl<Kind: Stage> Labour<Kind> {
             wait = wait.min(self.settings.settle.0.max(Duration::from_millis(20)));
         }
         if let Some(due) = self.next_due {
-            let now = self.hands.yard.now_seconds(self.hands.post.name);
+            let now = self.context.yard.now_seconds(self.context.post.name);
             wait =
                 wait.min(Duration::from_secs(due.saturating_sub(now)) + Duration::from_millis(50));
         }
         let heard = self.heard;
         let rang = self
-            .hands
+            .context
             .bell
             .wait(heard, wait.max(Duration::from_millis(1)));
         if rang != heard || self.settling || self.next_due.is_some() {
@@ -646,13 +652,13 @@ impl<Kind: Stage> Labour<Kind> {
         let mut wait = Duration::from_millis(200);
         let since = Instant::now();
         tracing::error!(reason = %failure, "the machine is not well: claiming nothing");
-        self.hands.post.metrics.blocked(Cause::Halted, true);
+        self.context.post.metrics.blocked(Cause::Halted, true);
         loop {
             self.note("halted", &failure.reason, "");
-            let (tally, number) = (&self.hands.tally, self.hands.number);
+            let (tally, number) = (&self.context.tally, self.context.number);
             tally.set_halted(number, Some(&failure.reason));
             self.tries += 1;
-            let is_last = self.hands.post.once && self.tries >= TRIES_OF_ONCE;
+            let is_last = self.context.post.once && self.tries >= TRIES_OF_ONCE;
             match self.try_machine() {
                 // Well again and again, and it fails again and again: the work is too much for it.
                 Ok(()) if is_last => {}
@@ -661,7 +667,7 @@ impl<Kind: Stage> Labour<Kind> {
                 Err(error) => failure = error.failure(),
             }
             if is_last {
-                self.hands.tally.halt(failure);
+                self.context.tally.halt(failure);
                 return ControlFlow::Break(Left::Halted);
             }
             if self.stopping() {
@@ -671,8 +677,8 @@ impl<Kind: Stage> Labour<Kind> {
             wait = (wait * 2).min(Duration::from_secs(5));
         }
         tracing::info!(halted = ?since.elapsed(), "the machine is well again");
-        self.hands.post.metrics.blocked(Cause::Halted, false);
-        self.hands.tally.set_halted(self.hands.number, None);
+        self.context.post.metrics.blocked(Cause::Halted, false);
+        self.context.tally.set_halted(self.context.number, None);
         // Not at once: what failed may fail again, and must not spin.
         self.rest(AFTER_HALT);
         ControlFlow::Continue(())
@@ -680,7 +686,7 @@ impl<Kind: Stage> Labour<Kind> {
 
     /// Puts back what is in hand and writes a little.
     fn try_machine(&mut self) -> Result<(), StepError> {
-        let (yard, stage) = (&self.hands.yard, self.hands.post.name);
+        let (yard, stage) = (&self.context.yard, self.context.post.name);
         self.worker.reset()?;
         // Directories that somebody took away are made again.
         yard.init(stage)?;
@@ -693,35 +699,35 @@ impl<Kind: Stage> Labour<Kind> {
         while !self.stopping() && Instant::now() < rested {
             self.worker.signs().tick();
             let left = rested.saturating_duration_since(Instant::now());
-            let heard = self.hands.bell.rings();
-            self.hands.bell.wait(heard, left.min(self.longest_wait()));
+            let heard = self.context.bell.rings();
+            self.context.bell.wait(heard, left.min(self.longest_wait()));
         }
     }
 
     /// Takes up settings that changed.
     fn follow_settings(&mut self) {
-        let control = &self.hands.post.control;
+        let control = &self.context.post.control;
         let number = control.settings_number();
         if number == self.settings_number {
             return;
         }
         self.settings_number = number;
-        self.settings = control.pipeline().shell(self.hands.post.name);
+        self.settings = control.pipeline().shell(self.context.post.name);
         self.marks = marks_of(&self.settings);
-        tell_wait::<Kind>(&self.hands, &self.settings);
+        tell_wait::<Kind>(&self.context, &self.settings);
         self.worker.set_limits(limits_of(&self.settings));
-        let next = nexts(&control.pipeline(), self.hands.post.name);
+        let next = nexts(&control.pipeline(), self.context.post.name);
         self.worker.set_next(&next);
         self.reopen();
     }
 
     /// Opens the stage anew, with the settings in force; keeps the old one if that fails.
     fn reopen(&mut self) {
-        let pipeline = self.hands.post.control.pipeline();
+        let pipeline = self.context.post.control.pipeline();
         let opened = pipeline
             .stage_settings::<Kind::Settings>(Kind::NAME)
             .map_err(Failure::config)
-            .and_then(|own| open::<Kind>(own, &self.hands, &pipeline));
+            .and_then(|own| open::<Kind>(own, &self.context, &pipeline));
         match opened {
             Ok(stage) => self.stage = stage,
             Err(failure) => tracing::error!(reason = %failure, "keeping the stage as it was"),
@@ -732,7 +738,7 @@ impl<Kind: Stage> Labour<Kind> {
         if self.noted.state == state && self.noted.why == why && self.noted.parcel == parcel {
             return;
         }
-        let since = self.hands.yard.now_seconds(self.hands.post.name);
+        let since = self.context.yard.now_seconds(self.context.post.name);
         self.noted = Note {
             state: state.to_owned(),
             why: why.to_owned(),
@@ -745,30 +751,30 @@ impl<Kind: Stage> Labour<Kind> {
     /// Gives everything up and goes.
     fn end(self) {
         let id = self.worker.name().clone();
-        let hands = &self.hands;
+        let context = &self.context;
         self.beating.store(false, Ordering::SeqCst);
         if let Err(error) = self.worker.close() {
             tracing::warn!(%error, "left things behind: the next worker settles them");
         }
-        strike(hands, id.as_str());
+        forget(context, id.as_str());
     }
 
     /// Leaves a directory that is another's now.
-    fn leave(self) -> Hands {
+    fn leave(self) -> WorkerContext {
         self.beating.store(false, Ordering::SeqCst);
-        self.hands.tally.set_halted(self.hands.number, None);
-        strike(&self.hands, self.worker.name().as_str());
-        self.hands
+        self.context.tally.set_halted(self.context.number, None);
+        forget(&self.context, self.worker.name().as_str());
+        self.context
     }
 }
 
 /// Opens the stage; a crash in there is the machine's failure, not the end of the worker.
 fn open<Kind: Stage>(
     own: Kind::Settings,
-    hands: &Hands,
+    context: &WorkerContext,
     pipeline: &Pipeline,
 ) -> Result<Kind, Failure> {
-    let home = home(&hands.post, pipeline);
+    let home = home(&context.post, pipeline);
     catch_unwind(AssertUnwindSafe(|| Kind::open(own, &home))).unwrap_or_else(|panic| {
         Err(Failure::halt(format!(
             "crashed while it was opened: {}",
@@ -778,14 +784,17 @@ fn open<Kind: Stage>(
 }
 
 /// Tells how old what waits may grow before it is worked on.
-fn tell_wait<Kind: Stage>(hands: &Hands, settings: &ShellSettings) {
+fn tell_wait<Kind: Stage>(context: &WorkerContext, settings: &ShellSettings) {
     if Kind::INTAKE == Intake::Batch {
-        hands.post.metrics.batch_wait(settings.batch.wait.0);
+        context.post.metrics.batch_wait(settings.batch.wait.0);
     }
 }
 
-fn strike(hands: &Hands, id: &str) {
-    let mut members = hands.members.lock().unwrap_or_else(PoisonError::into_inner);
+fn forget(context: &WorkerContext, id: &str) {
+    let mut members = context
+        .members
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     members.retain(|member| member.id.as_str() != id);
 }
 

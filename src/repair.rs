@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ecluse_config::Free;
-use ecluse_holding::{Fixity, Shelf, ShelfFault, open_plain};
+use ecluse_holding::{CopyDirectory, CopyFault, Fixity, open_plain};
 use ecluse_manifest::{CopyKind, CopyRow, Found, Manifest};
 use ecluse_stage::Exit;
 use serde_json::json;
@@ -251,7 +251,7 @@ impl Mender<'_> {
             )
         })?;
         self.must_be_mounted(home)?;
-        let shelf = Shelf::open(&home.path, "repair").map_err(trouble)?;
+        let shelf = CopyDirectory::open(&home.path, "repair").map_err(trouble)?;
         let leave = home.leave.bytes_of(shelf.room().map_err(trouble)?.total);
         let mut open = || open_plain(Path::new(&good.place)).map(|f| Box::new(f) as Box<dyn Read>);
         let wanted = Fixity {
@@ -298,12 +298,10 @@ fn is_in_a_directory(copy: &CopyRow) -> bool {
     copy.kind == CopyKind::Stored || copy.proof.as_deref().is_some_and(is_directory)
 }
 
-fn trouble(fault: ShelfFault) -> Trouble {
+fn trouble(fault: CopyFault) -> Trouble {
     let exit = match &fault {
-        ShelfFault::NoRoom { .. } => Exit::Deferred,
-        ShelfFault::Place { error, .. } if error.kind() == io::ErrorKind::NotFound => {
-            Exit::Deferred
-        }
+        CopyFault::NoRoom { .. } => Exit::Deferred,
+        CopyFault::Place { error, .. } if error.kind() == io::ErrorKind::NotFound => Exit::Deferred,
         _ => Exit::Machine,
     };
     Trouble::new(exit, fault)

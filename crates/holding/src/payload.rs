@@ -91,14 +91,14 @@ pub fn stored_places(parcel: &Parcel, name: &str) -> Result<Vec<PathBuf>, Failur
 }
 
 /// Where the bytes of a parcel's file are read from.
-pub enum Source<'a> {
+pub enum PayloadSource<'a> {
     /// The stored copy.
     Stored(PathBuf),
     /// The working copy in the parcel.
     Working(&'a Parcel, &'a str),
 }
 
-impl Source<'_> {
+impl PayloadSource<'_> {
     /// Opens it.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ impl Source<'_> {
     /// Reads it from the disk and compares.
     ///
     /// # Errors
-    /// Holds when it differs; else as [`Source::open`].
+    /// Holds when it differs; else as [`PayloadSource::open`].
     pub fn verify(&self, wanted: &Fixity, going: Going<'_>) -> Result<(), Failure> {
         let (found, named) = match self {
             Self::Stored(path) => {

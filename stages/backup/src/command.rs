@@ -7,7 +7,7 @@ use std::process::{Child, Command as Program, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-use ecluse_holding::Source;
+use ecluse_holding::PayloadSource;
 use ecluse_stage::Failure;
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -23,7 +23,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Runs the command for a file whose stored copy was read from the disk just before.
 pub(crate) fn run(command: &Command, errand: &Errand<'_>) -> Result<Made, Failure> {
-    let Source::Stored(path) = errand.source else {
+    let PayloadSource::Stored(path) = errand.source else {
         return Err(Failure::hold(format!(
             "a command needs the stored copy of {0}, and {0}.path names none",
             errand.name

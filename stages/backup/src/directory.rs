@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use ecluse_holding::{Shelf, ShelfFault, Source, is_same_file};
+use ecluse_holding::{CopyDirectory, CopyFault, PayloadSource, is_same_file};
 use ecluse_stage::{Failure, Stage};
 
 use crate::settings::Directory;
@@ -32,7 +32,7 @@ impl Vault {
             Ok(shelf.path().join(errand.name))
         });
         let place = kept.map_err(|fault| blame(fault, errand))?;
-        if let Source::Stored(stored) = errand.source
+        if let PayloadSource::Stored(stored) = errand.source
             && is_same_file(stored, &place)?
         {
             return Err(Failure::defer(format!(
@@ -50,22 +50,22 @@ impl Vault {
         })
     }
 
-    fn open(&mut self, root: &Path) -> Result<Shelf, ShelfFault> {
-        Shelf::open_swept(root, &self.settings.path, Backup::NAME, &mut self.swept)
+    fn open(&mut self, root: &Path) -> Result<CopyDirectory, CopyFault> {
+        CopyDirectory::open_swept(root, &self.settings.path, Backup::NAME, &mut self.swept)
     }
 }
 
-fn blame(fault: ShelfFault, errand: &Errand<'_>) -> Failure {
+fn blame(fault: CopyFault, errand: &Errand<'_>) -> Failure {
     match &fault {
-        ShelfFault::Stopped => Failure::give_back(),
-        ShelfFault::Taken { .. } | ShelfFault::Obstructed { .. } => Failure::hold(fault),
+        CopyFault::Stopped => Failure::give_back(),
+        CopyFault::Taken { .. } | CopyFault::Obstructed { .. } => Failure::hold(fault),
         // Opened again, it says itself who is at fault.
-        ShelfFault::Source(_) => match errand.source.open() {
+        CopyFault::Source(_) => match errand.source.open() {
             Ok(_) => Failure::halt(fault),
             Err(failure) => failure,
         },
         // Either the source is not what ingest took, or the target does not keep what it is given.
-        ShelfFault::Differs { .. } => match errand.source.verify(errand.wanted, errand.going) {
+        CopyFault::Differs { .. } => match errand.source.verify(errand.wanted, errand.going) {
             Ok(()) => Failure::defer(fault),
             Err(failure) => failure,
         },

@@ -17,7 +17,7 @@ mod settings;
 use std::io::Write;
 use std::path::PathBuf;
 
-use ecluse_holding::{Fixity, Going, Proof, Source, payload, stored_places};
+use ecluse_holding::{Fixity, Going, PayloadSource, Proof, payload, stored_places};
 use ecluse_manifest::{Copy, CopyKind, Manifest};
 use ecluse_stage::{Blame, Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
 
@@ -41,7 +41,7 @@ enum Open {
 pub(crate) struct Errand<'a> {
     name: &'a str,
     wanted: &'a Fixity,
-    source: &'a Source<'a>,
+    source: &'a PayloadSource<'a>,
     going: Going<'a>,
 }
 
@@ -123,8 +123,8 @@ impl Stage for Backup {
         let file = payload(parcel.manifest())?;
         let wanted = Fixity::from(file);
         let source = match stored_places(parcel, &file.name)?.into_iter().next() {
-            Some(place) => Source::Stored(place),
-            None => Source::Working(parcel, &file.name),
+            Some(place) => PayloadSource::Stored(place),
+            None => PayloadSource::Working(parcel, &file.name),
         };
         let going = || {
             outbox.tick();

@@ -13,7 +13,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use ecluse_holding::{
-    Fixity, Going, Proof, Source, must_not_be_frozen, payload, read_small, stored_places,
+    Fixity, Going, PayloadSource, Proof, must_not_be_frozen, payload, read_small, stored_places,
 };
 use ecluse_manifest::Manifest;
 use ecluse_stage::{Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
@@ -141,7 +141,7 @@ fn must_be_stored(
         )));
     }
     for place in places {
-        Source::Stored(place).verify(wanted, going)?;
+        PayloadSource::Stored(place).verify(wanted, going)?;
     }
     Ok(())
 }

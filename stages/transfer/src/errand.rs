@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use ecluse_config::Location;
-use ecluse_holding::{Fixity, Going, Kept, Shelf, ShelfFault, Source};
+use ecluse_holding::{CopyDirectory, CopyFault, Fixity, Going, Kept, PayloadSource};
 use ecluse_stage::Failure;
 
 use crate::settings::Choose;
@@ -13,7 +13,7 @@ use crate::settings::Choose;
 /// A location that is well.
 pub(crate) struct Open<'a> {
     pub(crate) location: &'a Location,
-    pub(crate) shelf: Shelf,
+    pub(crate) shelf: CopyDirectory,
     pub(crate) free: u64,
     /// Free space that must stay.
     pub(crate) leave: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Errand<'a> {
     pub(crate) name: &'a str,
     pub(crate) folder: &'a str,
     pub(crate) wanted: &'a Fixity,
-    pub(crate) source: Source<'a>,
+    pub(crate) source: PayloadSource<'a>,
 }
 
 impl Errand<'_> {
@@ -97,23 +97,23 @@ impl Errand<'_> {
     fn complain(
         &self,
         place: &Open<'_>,
-        fault: ShelfFault,
+        fault: CopyFault,
         complaints: &mut Vec<String>,
         going: Going<'_>,
     ) -> Result<(), Failure> {
         match &fault {
-            ShelfFault::Stopped => return Err(Failure::give_back()),
-            ShelfFault::Taken { .. } | ShelfFault::Obstructed { .. } => {
+            CopyFault::Stopped => return Err(Failure::give_back()),
+            CopyFault::Taken { .. } | CopyFault::Obstructed { .. } => {
                 return Err(Failure::hold(fault));
             }
-            ShelfFault::Source(_) => {
+            CopyFault::Source(_) => {
                 // Opened again, it says itself who is at fault.
                 self.source.open()?;
                 return Err(Failure::halt(fault));
             }
             // Either the working copy is not what ingest took, or the location does not keep what it
             // is given.
-            ShelfFault::Differs { .. } => {
+            CopyFault::Differs { .. } => {
                 self.source.verify(self.wanted, going)?;
                 let location = &place.location.name;
                 tracing::error!(location, %fault, "a location gives back other bytes than it took");

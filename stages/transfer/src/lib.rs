@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use ecluse_cdx::path::{self, PathLine};
 use ecluse_config::{Free, Location};
-use ecluse_holding::{Fixity, Room, Shelf, ShelfFault, Source, payload};
+use ecluse_holding::{CopyDirectory, CopyFault, Fixity, PayloadSource, Room, payload};
 use ecluse_manifest::{Copy, Manifest};
 use ecluse_stage::{Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
 use serde_json::{Value, json};
@@ -82,7 +82,7 @@ impl Stage for Transfer {
             name: &file.name,
             folder: &folder,
             wanted: &wanted,
-            source: Source::Working(parcel, &file.name),
+            source: PayloadSource::Working(parcel, &file.name),
         };
         let going = || {
             outbox.tick();
@@ -167,8 +167,8 @@ fn open_location(
     root: &Path,
     location: &Location,
     swept: &mut bool,
-) -> Result<(Shelf, Room), ShelfFault> {
-    let shelf = Shelf::open_swept(root, &location.path, Transfer::NAME, swept)?;
+) -> Result<(CopyDirectory, Room), CopyFault> {
+    let shelf = CopyDirectory::open_swept(root, &location.path, Transfer::NAME, swept)?;
     let room = shelf.room()?;
     Ok((shelf, room))
 }

@@ -35,7 +35,7 @@ const FILE: OFlags = OFlags::NOFOLLOW
     .union(OFlags::NONBLOCK);
 
 /// A directory in which copies are kept.
-pub struct Shelf {
+pub struct CopyDirectory {
     dir: OwnedFd,
     path: PathBuf,
     /// Where temporary files are: the shelf itself, or the one this is a folder of.
@@ -65,7 +65,7 @@ pub enum Kept {
 /// Why a copy is not on the shelf.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ShelfFault {
+pub enum CopyFault {
     /// The shelf failed: it is full, read-only, gone or broken.
     #[error("cannot {what} {}: {error}", path.display())]
     Place {
@@ -126,12 +126,12 @@ pub enum ShelfFault {
     Stopped,
 }
 
-impl Shelf {
+impl CopyDirectory {
     /// Opens a directory that must be there; `writer` names whose temporary files are swept.
     ///
     /// # Errors
     /// When it is missing, no directory, or a symbolic link.
-    pub fn open(path: &Path, writer: &str) -> Result<Self, ShelfFault> {
+    pub fn open(path: &Path, writer: &str) -> Result<Self, CopyFault> {
         let dir = rustix::fs::open(path, DIR, Mode::empty()).at("open", path)?;
         Self::of(dir, path, writer)
     }
@@ -141,7 +141,7 @@ impl Shelf {
     ///
     /// # Errors
     /// When it cannot be made, or leads out of `root`.
-    pub fn make(root: &Path, below: &Path, writer: &str) -> Result<Self, ShelfFault> {
+    pub fn make(root: &Path, below: &Path, writer: &str) -> Result<Self, CopyFault> {
         let path = root.join(below);
         let mut dir =
             rustix::fs::open(root, DIR & !OFlags::NOFOLLOW, Mode::empty()).at("open", root)?;
@@ -161,13 +161,13 @@ impl Shelf {
     /// writers left is swept unless it was before.
     ///
     /// # Errors
-    /// As [`Shelf::open`] and [`Shelf::make`].
+    /// As [`CopyDirectory::open`] and [`CopyDirectory::make`].
     pub fn open_swept(
         root: &Path,
         path: &Path,
         writer: &str,
         swept: &mut bool,
-    ) -> Result<Self, ShelfFault> {
+    ) -> Result<Self, CopyFault> {
         let shelf = match path.is_absolute() {
             true => Self::open(path, writer)?,
             false => Self::make(root, path, writer)?,
@@ -182,7 +182,7 @@ impl Shelf {
         Ok(shelf)
     }
 
-    fn of(dir: OwnedFd, path: &Path, writer: &str) -> Result<Self, ShelfFault> {
+    fn of(dir: OwnedFd, path: &Path, writer: &str) -> Result<Self, CopyFault> {
         let scratch = dir
             .try_clone()
             .map_err(|error| fault("open", path, error))?;
@@ -203,7 +203,7 @@ impl Shelf {
     ///
     /// # Errors
     /// When the file system cannot be asked.
-    pub fn room(&self) -> Result<Room, ShelfFault> {
+    pub fn room(&self) -> Result<Room, CopyFault> {
         let stat = rustix::fs::fstatvfs(&self.dir).at("ask for the room of", &self.path)?;
         Ok(Room {
             free: stat.f_bavail.saturating_mul(stat.f_frsize),
@@ -215,8 +215,8 @@ impl Shelf {
     /// shelf itself. Its temporary files are those of the whole shelf.
     ///
     /// # Errors
-    /// As [`Shelf::make`].
-    pub fn folder(&self, folder: &str) -> Result<Self, ShelfFault> {
+    /// As [`CopyDirectory::make`].
+    pub fn folder(&self, folder: &str) -> Result<Self, CopyFault> {
         self.enter(folder, make_dir)
             .at("make", &self.path.join(folder))
     }
@@ -225,7 +225,7 @@ impl Shelf {
     ///
     /// # Errors
     /// When it is no directory, or cannot be opened.
-    pub fn find_folder(&self, folder: &str) -> Result<Option<Self>, ShelfFault> {
+    pub fn find_folder(&self, folder: &str) -> Result<Option<Self>, CopyFault> {
         match self.enter(folder, open_dir) {
             Err(Errno::NOENT) => Ok(None),
             other => other.at("open", &self.path.join(folder)).map(Some),
@@ -256,7 +256,7 @@ impl Shelf {
     ///
     /// # Errors
     /// When it cannot be read, or is no plain file.
-    pub fn read(&self, name: &str, going: Going<'_>) -> Result<Option<Fixity>, ShelfFault> {
+    pub fn read(&self, name: &str, going: Going<'_>) -> Result<Option<Fixity>, CopyFault> {
         self.read_in(&self.dir, name, going)
     }
 
@@ -265,7 +265,7 @@ impl Shelf {
         dir: &OwnedFd,
         name: &str,
         going: Going<'_>,
-    ) -> Result<Option<Fixity>, ShelfFault> {
+    ) -> Result<Option<Fixity>, CopyFault> {
         let path = self.path.join(name);
         let file = rustix::fs::openat(dir, name, OFlags::RDONLY | FILE, Mode::empty());
         let file = match file {
@@ -274,7 +274,7 @@ impl Shelf {
             Err(Errno::LOOP) => Err(not_plain("a symbolic link")),
             Err(error) => return Err(error).at("open", &path),
         };
-        let mut file = file.map_err(|error| ShelfFault::Obstructed {
+        let mut file = file.map_err(|error| CopyFault::Obstructed {
             path: path.clone(),
             error,
         })?;
@@ -284,20 +284,20 @@ impl Shelf {
         match read_afresh(&mut file, going) {
             Ok(found) => Ok(Some(found)),
             Err(ReadFault::Io(error)) => Err(fault("read", &path, error)),
-            Err(ReadFault::Stopped) => Err(ShelfFault::Stopped),
+            Err(ReadFault::Stopped) => Err(CopyFault::Stopped),
         }
     }
 
     /// Tells whether the copy under a name is there, whole and durable.
     ///
     /// # Errors
-    /// [`ShelfFault::Taken`] when something else is.
-    pub fn has(&self, name: &str, wanted: &Fixity, going: Going<'_>) -> Result<bool, ShelfFault> {
+    /// [`CopyFault::Taken`] when something else is.
+    pub fn has(&self, name: &str, wanted: &Fixity, going: Going<'_>) -> Result<bool, CopyFault> {
         let Some(found) = self.read(name, going)? else {
             return Ok(false);
         };
         if found != *wanted {
-            return Err(ShelfFault::Taken {
+            return Err(CopyFault::Taken {
                 path: self.path.join(name),
                 found,
                 wanted: wanted.clone(),
@@ -321,7 +321,7 @@ impl Shelf {
         leave: u64,
         open: &mut dyn FnMut() -> io::Result<Box<dyn Read>>,
         going: Going<'_>,
-    ) -> Result<Kept, ShelfFault> {
+    ) -> Result<Kept, CopyFault> {
         if self.has(name, wanted, going)? {
             return Ok(Kept::Found);
         }
@@ -348,7 +348,7 @@ impl Shelf {
     /// They go there when the good copy is written and read back, so that a full disk changes nothing.
     ///
     /// # Errors
-    /// As [`Shelf::keep`].
+    /// As [`CopyDirectory::keep`].
     pub fn replace(
         &self,
         name: &str,
@@ -356,12 +356,12 @@ impl Shelf {
         leave: u64,
         open: &mut dyn FnMut() -> io::Result<Box<dyn Read>>,
         going: Going<'_>,
-    ) -> Result<Option<PathBuf>, ShelfFault> {
+    ) -> Result<Option<PathBuf>, CopyFault> {
         match self.has(name, wanted, going) {
             Ok(true) => return Ok(None),
-            Ok(false) | Err(ShelfFault::Taken { .. } | ShelfFault::Obstructed { .. }) => {}
+            Ok(false) | Err(CopyFault::Taken { .. } | CopyFault::Obstructed { .. }) => {}
             // A disk that cannot read a file may still be able to rename it.
-            Err(ShelfFault::Place { what: "read", .. }) => {}
+            Err(CopyFault::Place { what: "read", .. }) => {}
             Err(fault) => return Err(fault),
         }
         let temporary = self.make_copy(wanted, leave, open, going)?;
@@ -373,7 +373,7 @@ impl Shelf {
     }
 
     /// Gives what has a name another one, if there is anything.
-    fn set_aside(&self, name: &str) -> Result<Option<PathBuf>, ShelfFault> {
+    fn set_aside(&self, name: &str) -> Result<Option<PathBuf>, CopyFault> {
         for number in 1..u32::MAX {
             let aside = format!("{SET_ASIDE}{number}-{name}");
             // Not every file system can refuse to replace in one step: nobody else uses these names.
@@ -397,9 +397,9 @@ impl Shelf {
         leave: u64,
         open: &mut dyn FnMut() -> io::Result<Box<dyn Read>>,
         going: Going<'_>,
-    ) -> Result<Temporary<'_>, ShelfFault> {
+    ) -> Result<Temporary<'_>, CopyFault> {
         self.must_have_room(wanted.bytes, leave)?;
-        let mut source = open().map_err(ShelfFault::Source)?;
+        let mut source = open().map_err(CopyFault::Source)?;
         let temporary = Temporary::create(self)?;
         let path = self.path.join(&temporary.name);
         temporary
@@ -410,7 +410,7 @@ impl Shelf {
         temporary.fill(&mut *source, wanted, going)?;
         let found = self.read_in(&self.scratch, &temporary.name, going)?;
         if found.as_ref() != Some(wanted) {
-            return Err(ShelfFault::Differs {
+            return Err(CopyFault::Differs {
                 path: self.path.clone(),
                 found: found.unwrap_or_else(nothing),
                 wanted: wanted.clone(),
@@ -423,7 +423,7 @@ impl Shelf {
     ///
     /// # Errors
     /// When the directory cannot be read or written.
-    pub fn sweep(&self) -> Result<usize, ShelfFault> {
+    pub fn sweep(&self) -> Result<usize, CopyFault> {
         let mut swept = 0;
         let entries = Dir::read_from(&*self.scratch).at("read", &self.path)?;
         for entry in entries {
@@ -464,13 +464,13 @@ impl Shelf {
         }
     }
 
-    fn must_have_room(&self, bytes: u64, leave: u64) -> Result<(), ShelfFault> {
+    fn must_have_room(&self, bytes: u64, leave: u64) -> Result<(), CopyFault> {
         let free = self.room()?.free;
         let needed = bytes.saturating_add(leave);
         if free >= needed {
             return Ok(());
         }
-        Err(ShelfFault::NoRoom {
+        Err(CopyFault::NoRoom {
             free,
             needed,
             bytes,
@@ -478,20 +478,20 @@ impl Shelf {
         })
     }
 
-    fn sync(&self) -> Result<(), ShelfFault> {
+    fn sync(&self) -> Result<(), CopyFault> {
         rustix::fs::fsync(&self.dir).at("sync", &self.path)
     }
 }
 
 /// A copy under construction; removed when it is let go of without a name.
 struct Temporary<'a> {
-    shelf: &'a Shelf,
+    shelf: &'a CopyDirectory,
     name: String,
     file: File,
 }
 
 impl<'a> Temporary<'a> {
-    fn create(shelf: &'a Shelf) -> Result<Self, ShelfFault> {
+    fn create(shelf: &'a CopyDirectory) -> Result<Self, CopyFault> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | FILE;
         let mode = Mode::from_raw_mode(0o644);
         for number in 0..u32::MAX {
@@ -529,15 +529,15 @@ impl<'a> Temporary<'a> {
         source: &mut dyn Read,
         wanted: &Fixity,
         going: Going<'_>,
-    ) -> Result<(), ShelfFault> {
+    ) -> Result<(), CopyFault> {
         let path = self.shelf.path.join(&self.name);
         let mut buffer = vec![0; PIECE_BYTES];
         let mut copied: u64 = 0;
         loop {
             if !going() {
-                return Err(ShelfFault::Stopped);
+                return Err(CopyFault::Stopped);
             }
-            let read = read_piece(source, &mut buffer).map_err(ShelfFault::Source)?;
+            let read = read_piece(source, &mut buffer).map_err(CopyFault::Source)?;
             if read == 0 {
                 break;
             }
@@ -599,8 +599,8 @@ fn nothing() -> Fixity {
     }
 }
 
-fn fault(what: &'static str, path: &Path, error: io::Error) -> ShelfFault {
-    ShelfFault::Place {
+fn fault(what: &'static str, path: &Path, error: io::Error) -> CopyFault {
+    CopyFault::Place {
         what,
         path: path.to_owned(),
         error,
@@ -609,11 +609,11 @@ fn fault(what: &'static str, path: &Path, error: io::Error) -> ShelfFault {
 
 /// Says what was being done, and where.
 trait At<Value> {
-    fn at(self, what: &'static str, path: &Path) -> Result<Value, ShelfFault>;
+    fn at(self, what: &'static str, path: &Path) -> Result<Value, CopyFault>;
 }
 
 impl<Value> At<Value> for Result<Value, Errno> {
-    fn at(self, what: &'static str, path: &Path) -> Result<Value, ShelfFault> {
+    fn at(self, what: &'static str, path: &Path) -> Result<Value, CopyFault> {
         self.map_err(|error| fault(what, path, error.into()))
     }
 }
@@ -631,7 +631,12 @@ mod tests {
         }
     }
 
-    fn keep(shelf: &Shelf, name: &str, bytes: &[u8], claimed: &[u8]) -> Result<Kept, ShelfFault> {
+    fn keep(
+        shelf: &CopyDirectory,
+        name: &str,
+        bytes: &[u8],
+        claimed: &[u8],
+    ) -> Result<Kept, CopyFault> {
         let bytes = bytes.to_vec();
         let mut open = || Ok(Box::new(io::Cursor::new(bytes.clone())) as Box<dyn Read>);
         shelf.keep(name, &fixity(claimed), 0, &mut open, &|| true)
@@ -649,7 +654,7 @@ mod tests {
     #[test]
     fn a_copy_is_kept_once() {
         let dir = tempfile::tempdir().unwrap();
-        let shelf = Shelf::open(dir.path(), "test").unwrap();
+        let shelf = CopyDirectory::open(dir.path(), "test").unwrap();
         let large = vec![7; 3 * PIECE_BYTES + 5];
         assert_eq!(keep(&shelf, "a", &large, &large).unwrap(), Kept::Copied);
         assert_eq!(keep(&shelf, "a", &large, &large).unwrap(), Kept::Found);
@@ -661,17 +666,17 @@ mod tests {
     #[test]
     fn a_taken_name_is_never_given_away() {
         let dir = tempfile::tempdir().unwrap();
-        let shelf = Shelf::open(dir.path(), "test").unwrap();
+        let shelf = CopyDirectory::open(dir.path(), "test").unwrap();
         fs::write(dir.path().join("a"), b"older").unwrap();
         fs::create_dir(dir.path().join("b")).unwrap();
         std::os::unix::fs::symlink("/etc/hostname", dir.path().join("c")).unwrap();
         let taken = keep(&shelf, "a", b"newer", b"newer").unwrap_err();
-        assert!(matches!(taken, ShelfFault::Taken { .. }), "{taken}");
+        assert!(matches!(taken, CopyFault::Taken { .. }), "{taken}");
         let said = taken.to_string();
         assert!(said.contains(&fixity(b"older").sha256) && said.contains(&fixity(b"newer").sha256));
         for name in ["b", "c"] {
             let fault = keep(&shelf, name, b"x", b"x").unwrap_err();
-            assert!(matches!(fault, ShelfFault::Obstructed { .. }), "{fault}");
+            assert!(matches!(fault, CopyFault::Obstructed { .. }), "{fault}");
         }
         assert_eq!(fs::read(dir.path().join("a")).unwrap(), b"older");
         assert_eq!(names(dir.path()), ["a", "b", "c"]);
@@ -680,10 +685,10 @@ mod tests {
     #[test]
     fn what_is_read_back_must_be_what_was_wanted() {
         let dir = tempfile::tempdir().unwrap();
-        let shelf = Shelf::open(dir.path(), "test").unwrap();
+        let shelf = CopyDirectory::open(dir.path(), "test").unwrap();
         for source in [&b"other"[..], b"longer than wanted", b"", b"wante"] {
             let fault = keep(&shelf, "a", source, b"wanted").unwrap_err();
-            assert!(matches!(fault, ShelfFault::Differs { .. }), "{fault}");
+            assert!(matches!(fault, CopyFault::Differs { .. }), "{fault}");
         }
         assert_eq!(names(dir.path()), [""; 0]);
     }
@@ -691,7 +696,7 @@ mod tests {
     #[test]
     fn a_bad_copy_is_set_aside_for_a_good_one() {
         let dir = tempfile::tempdir().unwrap();
-        let shelf = Shelf::open(dir.path(), "test").unwrap();
+        let shelf = CopyDirectory::open(dir.path(), "test").unwrap();
         let replace = |name: &str, leave: u64, source: &'static [u8]| {
             let mut open = || Ok(Box::new(source) as Box<dyn Read>);
             shelf.replace(name, &fixity(b"good"), leave, &mut open, &|| true)
@@ -724,7 +729,7 @@ mod tests {
     #[test]
     fn only_the_dead_writers_of_its_kind_are_swept() {
         let dir = tempfile::tempdir().unwrap();
-        let shelf = Shelf::open(dir.path(), "test").unwrap();
+        let shelf = CopyDirectory::open(dir.path(), "test").unwrap();
         fs::write(dir.path().join(".ecluse-tmp-test-1-0"), b"dead").unwrap();
         fs::write(dir.path().join(".ecluse-tmp-other-1-0"), b"somebody else's").unwrap();
         fs::write(dir.path().join("kept"), b"kept").unwrap();
@@ -749,10 +754,10 @@ mod tests {
     #[test]
     fn room_is_left() {
         let dir = tempfile::tempdir().unwrap();
-        let shelf = Shelf::open(dir.path(), "test").unwrap();
+        let shelf = CopyDirectory::open(dir.path(), "test").unwrap();
         let mut open = || Ok(Box::new(io::empty()) as Box<dyn Read>);
         let kept = shelf.keep("a", &fixity(b"abc"), u64::MAX, &mut open, &|| true);
-        assert!(matches!(kept, Err(ShelfFault::NoRoom { bytes: 3, .. })));
+        assert!(matches!(kept, Err(CopyFault::NoRoom { bytes: 3, .. })));
         assert_eq!(names(dir.path()), [""; 0]);
     }
 
@@ -761,12 +766,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(outside.path(), dir.path().join("out")).unwrap();
-        assert!(Shelf::open(&dir.path().join("out"), "test").is_err());
+        assert!(CopyDirectory::open(&dir.path().join("out"), "test").is_err());
         for below in ["out", "out/deeper", "../x", "/etc"] {
-            let made = Shelf::make(dir.path(), Path::new(below), "test");
+            let made = CopyDirectory::make(dir.path(), Path::new(below), "test");
             assert!(made.is_err(), "{below}");
         }
-        let shelf = Shelf::make(dir.path(), Path::new("a/b"), "test").unwrap();
+        let shelf = CopyDirectory::make(dir.path(), Path::new("a/b"), "test").unwrap();
         assert!(dir.path().join("a/b").is_dir());
         std::os::unix::fs::symlink(outside.path(), dir.path().join("a/b/job")).unwrap();
         assert!(shelf.folder("job").is_err());
@@ -783,7 +788,7 @@ mod tests {
             for writer in 0..8_u8 {
                 let path = dir.path();
                 scope.spawn(move || {
-                    let shelf = Shelf::open(path, "test").unwrap();
+                    let shelf = CopyDirectory::open(path, "test").unwrap();
                     shelf.sweep().unwrap();
                     let bytes = vec![writer % 2; 100_000];
                     keep(&shelf, "even", &vec![0; 100_000], &vec![0; 100_000]).unwrap();

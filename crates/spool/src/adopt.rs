@@ -85,18 +85,18 @@ impl Worker {
     }
 
     fn adopt_one(&mut self, name: &OsStr) -> Result<Option<ParcelId>> {
-        let crib = self
+        let draft = self
             .home
             .join("adopt")
             .join(format!("{:08x}", (self.yard.dice)() as u32));
-        let nest = crib.join(TAKEN);
-        self.fs.mkdir(&crib).at("make", &crib)?;
-        self.fs.mkdir(&nest).at("make", &nest)?;
-        let (from, taken) = (self.stage.drop().join(name), nest.join(name));
+        let taken_dir = draft.join(TAKEN);
+        self.fs.mkdir(&draft).at("make", &draft)?;
+        self.fs.mkdir(&taken_dir).at("make", &taken_dir)?;
+        let (from, taken) = (self.stage.drop().join(name), taken_dir.join(name));
         match self.fs.rename(&from, &taken) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                self.fs.remove_tree(&crib).at("remove", &crib)?;
+                self.fs.remove_tree(&draft).at("remove", &draft)?;
                 self.check_fence()?;
                 return Ok(None);
             }
@@ -104,12 +104,12 @@ impl Worker {
         }
         let born = given_mark((self.yard.dice)());
         let manifest = describe(&*self.fs, &taken, name, born, &self.signs)?;
-        self.write_parcel(&crib, &taken, &manifest)?;
-        self.show(&crib, &manifest)
+        self.write_parcel(&draft, &taken, &manifest)?;
+        self.show(&draft, &manifest)
     }
 
-    fn write_parcel(&mut self, crib: &Path, taken: &Path, manifest: &Manifest) -> Result<()> {
-        let path = crib.join(MANIFEST);
+    fn write_parcel(&mut self, draft: &Path, taken: &Path, manifest: &Manifest) -> Result<()> {
+        let path = draft.join(MANIFEST);
         self.fs
             .write_new(&path, &manifest.to_bytes())
             .at("write", &path)?;
@@ -117,38 +117,38 @@ impl Worker {
         // not the description would leave nobody who knows that name.
         self.fs.sync_file(taken).at("sync", taken)?;
         self.fs.sync_file(&path).at("sync", &path)?;
-        let file = crib.join(&manifest.files[0].name);
+        let file = draft.join(&manifest.files[0].name);
         self.fs.rename(taken, &file).at("move", taken)?;
-        self.complete_crib(crib)
+        self.complete_draft(draft)
     }
 
     /// Makes a described parcel whole and durable, from wherever a crash left it.
-    fn complete_parcel(&mut self, crib: &Path, manifest: &Manifest) -> Result<()> {
+    fn complete_parcel(&mut self, draft: &Path, manifest: &Manifest) -> Result<()> {
         for file in &manifest.files {
-            let path = crib.join(&file.name);
+            let path = draft.join(&file.name);
             self.fs.sync_file(&path).at("sync", &path)?;
         }
-        let path = crib.join(MANIFEST);
+        let path = draft.join(MANIFEST);
         self.fs.sync_file(&path).at("sync", &path)?;
-        self.complete_crib(crib)
+        self.complete_draft(draft)
     }
 
-    fn complete_crib(&mut self, crib: &Path) -> Result<()> {
-        let nest = crib.join(TAKEN);
-        gone(self.fs.rmdir(&nest)).at("remove", &nest)?;
-        let history = crib.join(HISTORY);
+    fn complete_draft(&mut self, draft: &Path) -> Result<()> {
+        let taken_dir = draft.join(TAKEN);
+        gone(self.fs.rmdir(&taken_dir)).at("remove", &taken_dir)?;
+        let history = draft.join(HISTORY);
         self.fs.ensure_dir(&history).at("make", &history)?;
-        self.fs.sync_dir(crib).at("sync", crib)
+        self.fs.sync_dir(draft).at("sync", draft)
     }
 
     /// Shows a described parcel in `ready/`, unless the same content waits there already.
-    fn show(&mut self, crib: &Path, manifest: &Manifest) -> Result<Option<ParcelId>> {
+    fn show(&mut self, draft: &Path, manifest: &Manifest) -> Result<Option<ParcelId>> {
         let entry = Entry {
             id: manifest.id.clone(),
             attempts: 0,
         };
         let slot = self.yard.ready_slot(&self.stage, &entry);
-        match self.yard.place(crib, &self.stage, &slot)? {
+        match self.yard.place(draft, &self.stage, &slot)? {
             Placed::There => {
                 let ready = self.stage.ready();
                 self.fs.sync_dir(&ready).at("sync", &ready)?;
@@ -157,13 +157,13 @@ impl Worker {
             Placed::Taken => {
                 if read_manifest(&*self.fs, &slot, &manifest.id).is_err() {
                     // Something else lies there under its name: it waits beside it.
-                    self.put_back(crib, &slot)?;
+                    self.put_back(draft, &slot)?;
                     self.sync_touched()?;
                     return Ok(Some(manifest.id.clone()));
                 }
                 // The id holds the digest of the content: what waits there is the same file.
                 tracing::warn!(parcel = %manifest.id, "dropping a copy of a file that waits already");
-                self.fs.remove_tree(crib).at("remove", crib)?;
+                self.fs.remove_tree(draft).at("remove", draft)?;
                 Ok(None)
             }
             Placed::Gone => self.check_fence().map(|()| None),
@@ -173,18 +173,18 @@ impl Worker {
     /// Finishes or takes back what a worker was adopting.
     pub(crate) fn settle_adoptions(&mut self, adopt: &Path) -> Result<()> {
         for (name, _) in self.list_if_there(adopt)? {
-            let crib = adopt.join(&name);
+            let draft = adopt.join(&name);
             let manifest: Option<Manifest> = self
                 .fs
-                .read(&crib.join(MANIFEST), MANIFEST_BYTES)
+                .read(&draft.join(MANIFEST), MANIFEST_BYTES)
                 .ok()
                 .and_then(|bytes| serde_json::from_slice(&bytes).ok());
-            let entries = self.list_if_there(&crib)?;
+            let entries = self.list_if_there(&draft)?;
             // After a power cut the manifest may be there and the bytes it speaks of not.
             let complete = manifest.filter(|manifest| {
                 manifest.files.iter().all(|file| {
                     entries.iter().any(|(name, _)| name == file.name.as_str())
-                        && hash(&*self.fs, &crib.join(&file.name), &self.signs)
+                        && hash(&*self.fs, &draft.join(&file.name), &self.signs)
                             .is_ok_and(|(_, sha256)| sha256 == file.sha256)
                 })
             });
@@ -193,18 +193,18 @@ impl Worker {
                 Some(manifest) => {
                     // Written again: a sync of the old one may have failed, and a second sync of
                     // it would say nothing.
-                    let (new, path) = (crib.join(NEW_MANIFEST), crib.join(MANIFEST));
+                    let (new, path) = (draft.join(NEW_MANIFEST), draft.join(MANIFEST));
                     gone(self.fs.unlink(&new)).at("remove", &new)?;
                     let bytes = manifest.to_bytes();
                     self.fs.write_new(&new, &bytes).at("write", &new)?;
                     self.fs.rename(&new, &path).at("write", &path)?;
-                    self.complete_parcel(&crib, &manifest)?;
-                    self.show(&crib, &manifest)?;
+                    self.complete_parcel(&draft, &manifest)?;
+                    self.show(&draft, &manifest)?;
                 }
                 None => {
-                    self.return_to_drop(&crib.join(TAKEN))?;
-                    self.return_to_drop(&crib)?;
-                    self.fs.remove_tree(&crib).at("remove", &crib)?;
+                    self.return_to_drop(&draft.join(TAKEN))?;
+                    self.return_to_drop(&draft)?;
+                    self.fs.remove_tree(&draft).at("remove", &draft)?;
                 }
             }
         }
@@ -342,18 +342,18 @@ mod tests {
         let yard = Yard::open(&root.path().join("work"));
         let next = ["next".to_owned()];
         let worker = Worker::open(&yard, "stage", &next, Limits::default(), "0").unwrap();
-        // Died after the file was moved beside its description, before its nest was removed.
-        let crib = worker.home.join("adopt/cafe");
-        std::fs::create_dir_all(crib.join(TAKEN)).unwrap();
-        std::fs::write(crib.join("a"), "text").unwrap();
+        // Died after the file was moved beside its description, before its taken_dir was removed.
+        let draft = worker.home.join("adopt/cafe");
+        std::fs::create_dir_all(draft.join(TAKEN)).unwrap();
+        std::fs::write(draft.join("a"), "text").unwrap();
         let manifest = describe(
             &*worker.fs,
-            &crib.join("a"),
+            &draft.join("a"),
             OsStr::new("a"),
             "b".into(),
             &worker.signs,
         );
-        std::fs::write(crib.join(MANIFEST), manifest.unwrap().to_bytes()).unwrap();
+        std::fs::write(draft.join(MANIFEST), manifest.unwrap().to_bytes()).unwrap();
         drop(worker);
 
         let mut heir = Worker::open(&yard, "stage", &next, Limits::default(), "0").unwrap();

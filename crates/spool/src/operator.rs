@@ -270,24 +270,24 @@ impl Yard {
     pub fn give(&self, stage: &str, file: &Path, gift: &Gift) -> Result<ParcelId> {
         let dir = self.init(stage)?;
         let name = file.file_name().unwrap_or_default();
-        let crib = dir.tmp().join(format!("give-{:016x}", (self.dice)()));
-        self.fs.mkdir(&crib).at("make", &crib)?;
-        let result = self.give_in(&crib, stage, file, gift, &safe_file_name(name));
+        let draft = dir.tmp().join(format!("give-{:016x}", (self.dice)()));
+        self.fs.mkdir(&draft).at("make", &draft)?;
+        let result = self.give_in(&draft, stage, file, gift, &safe_file_name(name));
         if result.is_err() {
-            let _ = self.fs.remove_tree(&crib);
+            let _ = self.fs.remove_tree(&draft);
         }
         result
     }
 
     fn give_in(
         &self,
-        crib: &Path,
+        draft: &Path,
         stage: &str,
         file: &Path,
         gift: &Gift,
         safe: &str,
     ) -> Result<ParcelId> {
-        let copy = crib.join(safe);
+        let copy = draft.join(safe);
         let mut from = std::fs::File::open(file).at("open", file)?;
         let mut to = self.fs.create(&copy).at("create", &copy)?;
         io::copy(&mut from, &mut to).at("copy", file)?;
@@ -319,7 +319,7 @@ impl Yard {
             bytes,
             sha256,
         });
-        self.birth(crib, stage, &manifest)?;
+        self.birth(draft, stage, &manifest)?;
         Ok(id)
     }
 
@@ -332,9 +332,9 @@ impl Yard {
         (name, bytes): (&str, &[u8]),
     ) -> Result<bool> {
         let dir = self.init(stage)?;
-        let crib = dir.tmp().join(format!("ticket-{:016x}", (self.dice)()));
-        self.fs.mkdir(&crib).at("make", &crib)?;
-        let path = crib.join(name);
+        let draft = dir.tmp().join(format!("ticket-{:016x}", (self.dice)()));
+        self.fs.mkdir(&draft).at("make", &draft)?;
+        let path = draft.join(name);
         let mut manifest = Manifest::new(id.clone(), kind, given_mark((self.dice)()));
         manifest.put(FileEntry {
             name: name.to_owned(),
@@ -345,11 +345,11 @@ impl Yard {
             .fs
             .write_new(&path, bytes)
             .at("write", &path)
-            .and_then(|()| self.birth(&crib, stage, &manifest));
+            .and_then(|()| self.birth(&draft, stage, &manifest));
         match born {
             Ok(()) => Ok(true),
             Err(error) => {
-                let _ = self.fs.remove_tree(&crib);
+                let _ = self.fs.remove_tree(&draft);
                 match error {
                     SpoolError::Refused(_) => Ok(false),
                     error => Err(error),
@@ -358,27 +358,27 @@ impl Yard {
         }
     }
 
-    /// Shows a parcel whose files lie in `crib`, on the stage's file system, in its `ready/`.
-    pub fn birth(&self, crib: &Path, stage: &str, manifest: &Manifest) -> Result<()> {
+    /// Shows a parcel whose files lie in `draft`, on the stage's file system, in its `ready/`.
+    pub fn birth(&self, draft: &Path, stage: &str, manifest: &Manifest) -> Result<()> {
         let dir = self.stage(stage);
-        let path = crib.join(MANIFEST);
+        let path = draft.join(MANIFEST);
         self.fs
             .write_new(&path, &manifest.to_bytes())
             .at("write", &path)?;
-        let history = crib.join(HISTORY);
+        let history = draft.join(HISTORY);
         self.fs.ensure_dir(&history).at("make", &history)?;
         for file in &manifest.files {
-            let path = crib.join(&file.name);
+            let path = draft.join(&file.name);
             self.fs.sync_file(&path).at("sync", &path)?;
         }
         self.fs.sync_file(&path).at("sync", &path)?;
-        self.fs.sync_dir(crib).at("sync", crib)?;
+        self.fs.sync_dir(draft).at("sync", draft)?;
         let entry = Entry {
             id: manifest.id.clone(),
             attempts: 0,
         };
         let slot = self.ready_slot(&dir, &entry);
-        match self.place(crib, &dir, &slot)? {
+        match self.place(draft, &dir, &slot)? {
             Placed::There => {}
             Placed::Taken => {
                 return Err(SpoolError::Refused(format!(
@@ -386,7 +386,7 @@ impl Yard {
                     manifest.id
                 )));
             }
-            Placed::Gone => return Err(io::Error::from(io::ErrorKind::NotFound)).at("show", crib),
+            Placed::Gone => return Err(io::Error::from(io::ErrorKind::NotFound)).at("show", draft),
         }
         let ready = dir.ready();
         self.fs.sync_dir(&ready).at("sync", &ready)

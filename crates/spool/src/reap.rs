@@ -37,32 +37,32 @@ impl Worker {
             if kind != Kind::Dir || worker == self.id || !self.is_dead(&worker)? {
                 continue;
             }
-            let grave = self.stage.reap().join(format!("{worker}@{}", self.id));
-            match self.fs.rename(&claim.join(&name), &grave) {
+            let dead_home = self.stage.reap().join(format!("{worker}@{}", self.id));
+            match self.fs.rename(&claim.join(&name), &dead_home) {
                 Ok(()) => {}
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {
                     self.check_fence()?;
                     continue;
                 }
-                Err(e) => return Err(e).at("reap", &grave),
+                Err(e) => return Err(e).at("reap", &dead_home),
             }
             tracing::warn!(dead = %worker, "settling a dead worker");
-            recovered.parcels += self.settle(&grave, Some("its worker died"))?;
+            recovered.parcels += self.settle(&dead_home, Some("its worker died"))?;
             recovered.workers += 1;
         }
-        self.take_over_graves(&mut recovered)?;
+        self.take_over_reaped(&mut recovered)?;
         self.seen_leases.end_round();
         Ok(recovered)
     }
 
     /// Goes on with what reapers left half settled, ours and dead ones'.
-    fn take_over_graves(&mut self, recovered: &mut Recovered) -> Result<()> {
+    fn take_over_reaped(&mut self, recovered: &mut Recovered) -> Result<()> {
         let reap = self.stage.reap();
         for (name, _) in self.fs.list(&reap).at("list", &reap)? {
             let Some((dead, reaper)) = name.to_str().and_then(|n| n.split_once('@')) else {
                 continue;
             };
-            let mut grave = reap.join(&name);
+            let mut dead_home = reap.join(&name);
             if reaper != self.id.as_str() {
                 // A reaper whose name says nothing cannot be alive.
                 let alive = match WorkerId::parse(OsStr::new(reaper)) {
@@ -73,14 +73,14 @@ impl Worker {
                     continue;
                 }
                 let taken = reap.join(format!("{dead}@{}", self.id));
-                match self.fs.rename(&grave, &taken) {
+                match self.fs.rename(&dead_home, &taken) {
                     Ok(()) => {}
                     Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                     Err(e) => return Err(e).at("reap", &taken),
                 }
-                grave = taken;
+                dead_home = taken;
             }
-            recovered.parcels += self.settle(&grave, Some("its worker died"))?;
+            recovered.parcels += self.settle(&dead_home, Some("its worker died"))?;
             recovered.workers += 1;
         }
         Ok(())
@@ -126,20 +126,20 @@ impl Worker {
     /// Takes away everything another worker of this process holds: what is committed goes on, the
     /// rest goes back, the attempt not counted. That worker is fenced from then on.
     pub fn evict(&mut self, worker: &WorkerId) -> Result<usize> {
-        let grave = self.stage.reap().join(format!("{worker}@{}", self.id));
-        match self.fs.rename(&self.stage.home(worker), &grave) {
-            Ok(()) => self.settle(&grave, None),
+        let dead_home = self.stage.reap().join(format!("{worker}@{}", self.id));
+        match self.fs.rename(&self.stage.home(worker), &dead_home) {
+            Ok(()) => self.settle(&dead_home, None),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(0),
-            Err(e) => Err(e).at("evict", &grave),
+            Err(e) => Err(e).at("evict", &dead_home),
         }
     }
 
     /// Settles a dead worker's directory and removes it.
-    fn settle(&mut self, grave: &Path, died: Option<&str>) -> Result<usize> {
-        let parcels = self.settle_contents(grave, died)?;
+    fn settle(&mut self, dead_home: &Path, died: Option<&str>) -> Result<usize> {
+        let parcels = self.settle_contents(dead_home, died)?;
         // The receipts would repeat the hand-overs from this directory: durable before it goes.
         self.sync_touched()?;
-        self.fs.remove_tree(grave).at("remove", grave)?;
+        self.fs.remove_tree(dead_home).at("remove", dead_home)?;
         Ok(parcels)
     }
 

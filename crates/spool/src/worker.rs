@@ -151,12 +151,12 @@ impl Worker {
             yard.host.pid,
             (yard.dice)(),
         );
-        let cradle = dir.tmp().join(id.as_str());
+        let draft = dir.tmp().join(id.as_str());
         for path in [
-            cradle.clone(),
-            cradle.join("in"),
-            cradle.join("out"),
-            cradle.join("adopt"),
+            draft.clone(),
+            draft.join("in"),
+            draft.join("out"),
+            draft.join("adopt"),
         ] {
             fs.mkdir(&path).at("make", &path)?;
         }
@@ -168,7 +168,7 @@ impl Worker {
             since: yard.now_text(),
             version: version.to_owned(),
         };
-        let path = cradle.join(".lease");
+        let path = draft.join(".lease");
         let text = serde_json::to_vec(&note).expect("a lease holds only strings and numbers");
         fs.write_new(&path, &text).at("write", &path)?;
         let Some(lease) = fs.lock(&path).at("lock", &path)? else {
@@ -178,9 +178,9 @@ impl Worker {
             )));
         };
         fs.sync_file(&path).at("sync", &path)?;
-        fs.sync_dir(&cradle).at("sync", &cradle)?;
+        fs.sync_dir(&draft).at("sync", &draft)?;
         let home = dir.home(&id);
-        fs.rename(&cradle, &home).at("move", &home)?;
+        fs.rename(&draft, &home).at("move", &home)?;
         let claim = dir.claim();
         fs.sync_dir(&claim).at("sync", &claim)?;
         Ok(Self {

@@ -149,7 +149,7 @@ fn a_hangup_takes_up_new_settings_and_refuses_bad_ones() {
     let root = relay_root("attempts = 5");
     let mut program = root.start_ready(RELAY, "relay", &[]);
     root.put("relay", "one", b"panic");
-    root.await_count("relay", "held", 2);
+    root.await_count("relay", "held", 1);
     assert!(root.list("relay", "held").contains(&"one~5".to_owned()));
 
     // The shell's settings and the stage's own.
@@ -160,7 +160,7 @@ fn a_hangup_takes_up_new_settings_and_refuses_bad_ones() {
     program.signal(Signal::HUP);
     program.await_log("settings read again");
     root.put("relay", "two", b"panic");
-    root.await_count("relay", "held", 4);
+    root.await_count("relay", "held", 2);
     assert!(root.list("relay", "held").contains(&"two~2".to_owned()));
     root.put("relay", "plain", b"fine");
     root.await_count("sink", "ready", 1);
@@ -177,7 +177,7 @@ fn a_hangup_takes_up_new_settings_and_refuses_bad_ones() {
             program.lines_with("keeping the settings as they were") == round + 1
         });
         root.put("relay", &format!("three-{round}"), b"panic");
-        root.await_count("relay", "held", 6 + 2 * round);
+        root.await_count("relay", "held", 3 + round);
         let held = format!("three-{round}~2");
         assert!(
             root.list("relay", "held").contains(&held),
@@ -293,7 +293,7 @@ fn a_program_that_has_halted_or_has_no_worker_is_not_ready() {
     until_it_says("503", "no worker lives");
     sh("rm \"$1\" && mkdir \"$1\"", &tmp);
     until_it_says("200", "ready");
-    root.await_count("relay", "held", 2);
+    root.await_count("relay", "held", 1);
     assert_eq!(program.stop(), 0, "{}", program.log());
 }
 
@@ -366,7 +366,7 @@ fn systemd_hears_ready_after_the_first_scan_then_the_status_and_the_end() {
     root.put("relay", "held", b"hold");
     // A worker that died: settled before the stage calls itself ready.
     let mut dead = root.start(RELAY, &[]);
-    root.await_count("relay", "held", 2);
+    root.await_count("relay", "held", 1);
     root.put("relay", "wedged", b"wedge");
     await_claimed(&root, &dead, "wedged~1");
     dead.signal(Signal::KILL);

@@ -1,8 +1,11 @@
 //! The verbs that change something: each says what it did, and is written to the audit log.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use ecluse_crawl::Crawl;
+use ecluse_index::Index;
+use ecluse_manifest::FileRow;
 use ecluse_spool::{Blocked, Gift, Place, State};
 use ecluse_stage::{Exit, Stage, say_blocked};
 
@@ -13,6 +16,7 @@ use crate::cli::{Choice, GiveOptions, StageChoice};
 use crate::desk::{Desk, Trouble};
 use crate::door;
 use crate::show;
+use crate::stray;
 
 /// What is done to parcels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -212,63 +216,78 @@ fn chosen(desk: &Desk, deed: Deed, choice: &Choice) -> Result<Vec<Place>, Troubl
 pub(crate) fn give(desk: &Desk, options: &GiveOptions) -> Result<ExitCode, Trouble> {
     desk.must_be_archive()?;
     desk.known_stage(&options.stage)?;
-    let gift = Gift {
-        kind: options.kind.clone(),
-        harvest: options.harvest.clone(),
-        job: options.job.clone(),
-        again: options.again,
-    };
     let mut exit = Exit::Done;
-    for file in &options.files {
-        let shown = file.display().to_string();
-        if let Err(trouble) = door::must_fit(desk, &options.stage, file) {
+    let mut files = options.files.clone();
+    if options.lost {
+        if ecluse_config::base_of(&options.stage) != Index::NAME {
+            return Err(Trouble::usage("--lost gives files to index"));
+        }
+        let manifest = crate::verify::open(desk)?;
+        for name in desk.stray_files(&manifest)? {
+            match stray::copy_of(&manifest, &name)? {
+                Some(copy) => files.push(copy),
+                None => {
+                    exit = Exit::Held;
+                    let _ = Trouble::new(exit, format!("{name}: no copy of it is there")).tell();
+                }
+            }
+        }
+        if files.is_empty() && exit == Exit::Done {
+            desk.say("every file that is not in the index yet is on a stage")?;
+        }
+    }
+    for file in &files {
+        if let Err(trouble) = give_one(desk, options, file) {
             exit = trouble.exit;
             let _ = trouble.tell();
-            continue;
-        }
-        if options.act.dry_run {
-            let line = format!("would give {shown} to {}", options.stage);
-            desk.tell(
-                &line,
-                json!({ "file": shown, "stage": options.stage, "outcome": "dry run" }),
-            )?;
-            continue;
-        }
-        match desk.yard.give(&options.stage, file, &gift) {
-            Ok(id) => {
-                audit::write(
-                    desk,
-                    &Line {
-                        verb: "give",
-                        stage: &options.stage,
-                        parcel: Some(id.as_str()),
-                        why: options.act.why.as_deref(),
-                        outcome: "done",
-                    },
-                )?;
-                let again = if desk.yard.receipt(&options.stage, &id)?.is_some() {
-                    "; it was finished before and will be dropped as a copy (--again does it over)"
-                } else {
-                    ""
-                };
-                let line = format!("{shown} waits in {} as {id}{again}", options.stage);
-                let value = json!({
-                    "file": shown,
-                    "stage": options.stage,
-                    "parcel": id,
-                    "outcome": "done",
-                    "finished_before": !again.is_empty(),
-                });
-                desk.tell(&line, value)?;
-            }
-            Err(error) => {
-                let trouble = Trouble::from(error);
-                exit = trouble.exit;
-                let _ = trouble.tell();
-            }
         }
     }
     Ok(exit.into())
+}
+
+fn give_one(desk: &Desk, options: &GiveOptions, file: &Path) -> Result<(), Trouble> {
+    let shown = file.display().to_string();
+    let row = door::must_fit(desk, &options.stage, file)?;
+    if options.act.dry_run {
+        let line = format!("would give {shown} to {}", options.stage);
+        let value = json!({ "file": shown, "stage": options.stage, "outcome": "dry run" });
+        return desk.tell(&line, value);
+    }
+    // A file of the archive stays what it is there, in the index of its collection too.
+    let known = |of: fn(FileRow) -> Option<String>| row.clone().and_then(of);
+    let gift = Gift {
+        kind: (options.kind.clone())
+            .or_else(|| known(|row| row.kind))
+            .unwrap_or_default(),
+        harvest: (options.harvest.clone()).or_else(|| known(|row| row.harvest)),
+        job: (options.job.clone()).or_else(|| known(|row| row.job)),
+        collection: known(|row| row.collection),
+        again: options.again || options.lost,
+    };
+    let id = desk.yard.give(&options.stage, file, &gift)?;
+    audit::write(
+        desk,
+        &Line {
+            verb: "give",
+            stage: &options.stage,
+            parcel: Some(id.as_str()),
+            why: options.act.why.as_deref(),
+            outcome: "done",
+        },
+    )?;
+    let again = match desk.yard.receipt(&options.stage, &id)? {
+        Some(_) => "; it was finished before and will be dropped as a copy (--again does it over)",
+        None => "",
+    };
+    let line = format!("{shown} waits in {} as {id}{again}", options.stage);
+    let value = json!({
+        "file": shown,
+        "stage": options.stage,
+        "parcel": id,
+        "outcome": "done",
+        "finished_before": !again.is_empty(),
+    });
+    desk.tell(&line, value)
 }
 
 pub(crate) fn pause(desk: &Desk, options: &StageChoice) -> Result<ExitCode, Trouble> {

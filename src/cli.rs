@@ -106,7 +106,7 @@ pub(crate) enum Verb {
     Show(ShowOptions),
     /// Gives files to a stage; the files stay where they are
     #[command(
-        after_help = "Examples:\n  ecluse give crawl order.toml\n  ecluse give index a.warc.gz --again     does it over, as with a new version\n\nNew (W)ARC files go into harvested/."
+        after_help = "Examples:\n  ecluse give crawl order.toml\n  ecluse give index a.warc.gz --again     does it over, as with a new version\n  ecluse give index --lost                files whose work directory was removed by hand\n\nNew (W)ARC files go into harvested/."
     )]
     Give(GiveOptions),
     /// Lets held or deferred parcels be tried again at once
@@ -423,11 +423,14 @@ pub(crate) struct GiveOptions {
     /// The stage
     pub(crate) stage: String,
     /// The files
-    #[arg(required = true)]
+    #[arg(required_unless_present = "lost")]
     pub(crate) files: Vec<PathBuf>,
-    /// What kind of thing they are
-    #[arg(long, default_value = "file")]
-    pub(crate) kind: String,
+    /// Every file that is not in the index yet and on no stage, from a copy of it
+    #[arg(long, conflicts_with_all = ["files", "again"])]
+    pub(crate) lost: bool,
+    /// What kind of thing they are; of a file that is in the archive, what it is there
+    #[arg(long)]
+    pub(crate) kind: Option<String>,
     /// The crawl job they belong to
     #[arg(long)]
     pub(crate) job: Option<String>,

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use ecluse_crawl::Crawl;
-use ecluse_manifest::Manifest;
+use ecluse_manifest::{FileRow, Manifest};
 use ecluse_scope::Order;
 use ecluse_stage::Stage;
 
@@ -14,12 +14,12 @@ use crate::desk::{Desk, Trouble};
 /// No order is longer.
 const ORDER_BYTES: u64 = 16 << 20;
 
-/// Fails if a stage could do nothing with a file.
-pub(crate) fn must_fit(desk: &Desk, stage: &str, file: &Path) -> Result<(), Trouble> {
+/// Fails if a stage could do nothing with a file; returns what the manifest knows of a file of the archive.
+pub(crate) fn must_fit(desk: &Desk, stage: &str, file: &Path) -> Result<Option<FileRow>, Trouble> {
     let opened = must_be_plain(file)?;
     let base = ecluse_config::base_of(stage);
     if base == Crawl::NAME {
-        return must_be_order(desk, file, opened);
+        return must_be_order(desk, file, opened).map(|()| None);
     }
     if base == ecluse_ingest::Ingest::NAME {
         return Err(refused(file, &new_files(desk)));
@@ -31,8 +31,8 @@ pub(crate) fn must_fit(desk: &Desk, stage: &str, file: &Path) -> Result<(), Trou
         ecluse_delete::Delete::NAME,
     ];
     match chain.contains(&base) {
-        true => must_be_known(desk, file),
-        false => Ok(()),
+        true => must_be_known(desk, file).map(Some),
+        false => Ok(None),
     }
 }
 
@@ -94,7 +94,7 @@ fn must_be_order(desk: &Desk, file: &Path, opened: File) -> Result<(), Trouble> 
 }
 
 /// A file of the archive must be the one that ingest took in under its name: another would be held before anything is removed.
-fn must_be_known(desk: &Desk, file: &Path) -> Result<(), Trouble> {
+fn must_be_known(desk: &Desk, file: &Path) -> Result<FileRow, Trouble> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let path = crate::verify::manifest_path(desk);
     let row = match path.exists() {
@@ -121,8 +121,8 @@ fn must_be_known(desk: &Desk, file: &Path) -> Result<(), Trouble> {
         .map_err(Into::into)
         .and_then(|mut opened| ecluse_holding::read_afresh(&mut opened, &|| true))
         .map_err(|error| refused(file, &error.to_string()))?;
-    match row.sha256.is_some_and(|known| known != fixity.sha256) {
-        true => taken(),
-        false => Ok(()),
+    match row.sha256.as_ref() {
+        Some(known) if *known != fixity.sha256 => taken(),
+        _ => Ok(row),
     }
 }

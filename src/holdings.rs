@@ -1,9 +1,11 @@
 //! What the archive's files are like, as the manifest knows it: what `status` and `check` tell of them.
 
-use ecluse_manifest::{ArchiveHealth, CopyKind, CopyRow, Manifest, ManifestError};
+use ecluse_index::Index;
+use ecluse_manifest::{ArchiveHealth, CopyKind, CopyRow, Manifest};
+use ecluse_stage::Stage;
 use serde::Serialize;
 
-use crate::desk::Desk;
+use crate::desk::{Desk, Trouble};
 use crate::needs::Need;
 
 /// The archive's files at one moment.
@@ -13,6 +15,8 @@ pub(crate) struct Holdings {
     /// What the manifest counts.
     #[serde(flatten)]
     pub(crate) health: ArchiveHealth,
+    /// Files that are not in the index yet and on no stage.
+    pub(crate) on_no_stage: usize,
     /// The first copies that were not found good.
     #[serde(skip)]
     failing: Vec<CopyRow>,
@@ -28,10 +32,11 @@ impl Desk {
         if !path.exists() {
             return Holdings::default();
         }
-        let ask = || -> Result<Holdings, ManifestError> {
+        let ask = || -> Result<Holdings, Trouble> {
             let manifest = Manifest::open_to_read(&path)?;
             Ok(Holdings {
                 health: manifest.health()?,
+                on_no_stage: self.stray_files(&manifest)?.len(),
                 failing: manifest.failing(LOOKED_AT)?,
             })
         };
@@ -54,9 +59,23 @@ impl Holdings {
             ));
         }
         needs.extend(self.need(desk, self.health.bad, "bad", CopyRow::is_bad));
+        needs.extend(self.need_of_stray(desk));
         let unread = |copy: &CopyRow| !copy.is_bad();
         needs.extend(self.need(desk, self.health.unread, "missing or unreadable", unread));
         needs
+    }
+
+    fn need_of_stray(&self, desk: &Desk) -> Option<Need> {
+        let files = match self.on_no_stage {
+            0 => return None,
+            1 => "1 file is on no stage and not in the index".to_owned(),
+            files => format!("{files} files are on no stage and not in the index"),
+        };
+        let stages = desk.pipeline.stage_names();
+        let is_index = |stage: &&&str| ecluse_config::base_of(stage) == Index::NAME;
+        let stage = stages.iter().find(is_index)?;
+        let command = desk.command(&format!("give {stage} --lost"));
+        Some(Need::of_stage(stage, files, command))
     }
 
     /// Returns one entry for all copies of a kind, with the first of them.

@@ -31,6 +31,7 @@ mod run;
 mod show;
 pub mod stages;
 mod status;
+mod stray;
 mod survey;
 pub mod units;
 mod units_verb;

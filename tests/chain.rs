@@ -677,3 +677,47 @@ fn a_lost_manifest_is_made_again_from_receipts_and_stored_files() {
     assert_eq!(checks(&archive.manifest()), checked);
     assert!(archive.manifest().frozen().unwrap().is_none());
 }
+
+#[test]
+fn a_file_whose_claim_was_removed_by_hand_is_told_and_given_again() {
+    let archive = Archive::new(QUICK);
+    let files = files(3);
+    for (name, bytes) in &files {
+        archive.harvest(name, bytes);
+    }
+    let (code, said) = archive.once(&CHAIN[..3]);
+    assert_eq!(code, 0, "{said}");
+    assert!(!archive.status().contains("on no stage"));
+    // A worker of backup has one of them, and somebody cleans up.
+    let yard = ecluse_spool::Yard::open(&archive.path("work"));
+    let limits = ecluse_spool::Limits::default();
+    let mut worker = ecluse_spool::Worker::open(&yard, "backup", &[], limits, "test").unwrap();
+    let scan = worker.scan().unwrap();
+    assert!(worker.claim(&scan.waiting[0]).unwrap().is_some());
+    assert!(!archive.status().contains("on no stage"));
+    let home = archive.path("work/backup/claim").join(worker.id().as_str());
+    fs::remove_dir_all(home).unwrap();
+    drop(worker);
+    let (code, said) = archive.once(&CHAIN[..7]);
+    assert_eq!(code, 0, "{said}");
+    let states = archive.manifest().counts().unwrap();
+    assert_eq!(states, [(State::Stored, 1), (State::Published, 2)]);
+    let status = archive.status();
+    assert!(status.contains("1 file is on no stage"), "{status}");
+    assert!(status.contains("give index --lost"), "{status}");
+    let check = archive.ecluse(&["check"]);
+    let words = self::said(&check);
+    assert!(words.contains("warning: index: 1 file is on"), "{words}");
+    let given = archive.ecluse(&["give", "index", "--lost", "--why", "claim was removed"]);
+    assert_eq!(given.status.code(), Some(0), "{}", self::said(&given));
+    assert!(!archive.status().contains("on no stage"));
+    // What waits in a day's list is on a stage too.
+    let (code, said) = archive.once(&CHAIN[..6]);
+    assert_eq!(code, 0, "{said}");
+    assert!(!entries(&archive.path("work/bigmerge/ready")).is_empty());
+    assert!(!archive.status().contains("on no stage"));
+    let (code, said) = archive.once(&CHAIN[..7]);
+    assert_eq!(code, 0, "{said}");
+    archive.must_hold(&files, State::Published);
+    assert!(!archive.status().contains("on no stage"));
+}

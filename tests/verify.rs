@@ -38,6 +38,8 @@ fn store(root: &Path, name: &str, bytes: &[u8]) {
         sha256: &fixity.sha256,
     };
     manifest.stored(name, &copy).unwrap();
+    // Otherwise somebody would have to give it again.
+    manifest.published(None, 1, &[name.to_owned()]).unwrap();
 }
 
 #[test]

@@ -17,6 +17,6 @@ pub use copies::{CopyDirectory, CopyFault, Kept, Room, SET_ASIDE, TEMPORARY};
 pub use digest::{Fixity, Going, ReadFault, drop_cached, is_same_file, open_plain, read_afresh};
 pub use freeze::must_not_be_frozen;
 pub use name::is_archive;
-pub use payload::{PayloadSource, payload, read_small, stored_places};
+pub use payload::{PayloadSource, archive_file_of, payload, read_small, stored_places};
 pub use piece::{IndexPiece, pieces_of};
 pub use proof::Proof;

@@ -14,6 +14,12 @@ const BESIDE: [&str; 5] = [".cdxj", ".cdx", ".seen.json", ".path", ".backup.json
 /// A file beside the payload that is larger than this is not ours.
 const SMALL_BYTES: u64 = 1 << 20;
 
+/// Returns the archive file that this one is, or is named after.
+pub fn archive_file_of(name: &str) -> &str {
+    let mut stems = BESIDE.iter().filter_map(|suffix| name.strip_suffix(suffix));
+    stems.next().unwrap_or(name)
+}
+
 /// Returns the archived file of a parcel: the only one that is not named after another.
 ///
 /// # Errors

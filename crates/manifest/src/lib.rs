@@ -24,7 +24,9 @@ pub use check::{ArchiveHealth, Due, Found, Frozen};
 pub use error::{ManifestError, Result};
 pub use harvested::{Finding, HarvestedCount, HarvestedFile};
 pub use rebuild::Rebuild;
-pub use row::{Copy, CopyKind, CopyRow, Damage, FileRow, Ingested, NewFile, State, Term};
+pub use row::{
+    Copy, CopyKind, CopyRow, Damage, FileRow, Ingested, NewFile, State, Term, UnfinishedFile,
+};
 
 /// How long another process may hold the database before a call gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -233,6 +235,22 @@ impl Manifest {
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
         read().map_err(during("list", state.word()))
+    }
+
+    /// Returns so many of the files that are not in the index yet.
+    pub fn unfinished(&self, most: usize) -> Result<Vec<UnfinishedFile>> {
+        let read = || {
+            let mut statement = self.connection.prepare(row::SELECT_UNFINISHED)?;
+            let rows = statement.query_map([signed(most as u64)], |row| {
+                Ok(UnfinishedFile {
+                    name: row.get(0)?,
+                    sha256: row.get(1)?,
+                    parcel: row.get(2)?,
+                })
+            })?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        read().map_err(during("list", "unfinished files"))
     }
 
     /// Returns how many files are in each state.
@@ -557,6 +575,7 @@ mod tests {
             check::DUE,
             row::SELECT_IN_STATE,
             row::SELECT_SKIPPED,
+            row::SELECT_UNFINISHED,
             DAMAGED,
             check::FAILING,
             check::COUNT_FAILING,

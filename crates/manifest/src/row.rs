@@ -167,6 +167,17 @@ pub struct FileRow {
     pub deleted: Option<String>,
 }
 
+/// A file that is not in the index yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnfinishedFile {
+    /// Its name.
+    pub name: String,
+    /// Its SHA-256.
+    pub sha256: Option<String>,
+    /// The parcel that ingest made of it.
+    pub parcel: Option<String>,
+}
+
 /// A place in a file that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Damage {
@@ -236,6 +247,9 @@ pub(crate) const SELECT_COPIES: &str = "SELECT file, kind, target, place, bytes,
 pub(crate) const SELECT_IN_STATE: &str = "SELECT name, bytes, sha256, kind, job, harvest, collection, \
      source, state, captures, damages, generation, deleted FROM file \
      WHERE state = ?1 AND name > ?2 ORDER BY name LIMIT ?3";
+
+pub(crate) const SELECT_UNFINISHED: &str = "SELECT name, sha256, ticket FROM file \
+     WHERE state IN ('ingested', 'indexed', 'stored', 'backed-up', 'deleted') LIMIT ?1";
 
 pub(crate) const SELECT_SKIPPED: &str =
     "SELECT source FROM skipped WHERE file = ?1 ORDER BY source";

@@ -79,6 +79,8 @@ pub struct Gift {
     pub harvest: Option<String>,
     /// The job it belongs to.
     pub job: Option<String>,
+    /// The collection it belongs to.
+    pub collection: Option<String>,
     /// Do it over although a parcel of this name is finished: the next id, `X+2`.
     pub again: bool,
 }
@@ -309,6 +311,7 @@ impl Yard {
         let mut manifest = Manifest::new(id.clone(), kind, given_mark((self.dice)()));
         manifest.harvest.clone_from(&gift.harvest);
         manifest.job.clone_from(&gift.job);
+        manifest.collection.clone_from(&gift.collection);
         manifest.replaces = replaces;
         if name != safe {
             use std::os::unix::ffi::OsStrExt;

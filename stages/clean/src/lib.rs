@@ -104,7 +104,7 @@ impl Stage for Clean {
         let id = ParcelId::try_from(name).map_err(Failure::halt)?;
         let tickets = doorstep.put(vec![Ticket {
             id,
-            kind: "ticket",
+            kind: "sweep",
             name: "sweep",
             bytes: b"\n".to_vec(),
         }])?;

@@ -127,7 +127,7 @@ impl Note {
         let digest: String = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
         Ticket {
             id: ParcelId::for_file(path.file_name().unwrap_or_default(), &digest),
-            kind: "ticket",
+            kind: "harvested-file",
             name: NAME,
             bytes,
         }

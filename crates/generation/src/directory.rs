@@ -286,7 +286,7 @@ impl IndexDirectory {
         Ok(())
     }
 
-    fn not_whole(&self, number: u64, problem: String) -> IndexError {
+    pub(crate) fn not_whole(&self, number: u64, problem: String) -> IndexError {
         let root = self.root.clone();
         IndexError::NotWhole {
             root,
@@ -512,7 +512,7 @@ fn number_of(name: &Path) -> Option<u64> {
     (number.to_string() == text).then_some(number)
 }
 
-fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> IndexError {
+pub(crate) fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> IndexError {
     move |source| IndexError::Io {
         step,
         path: path.to_owned(),

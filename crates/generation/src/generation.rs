@@ -2,6 +2,10 @@
 //!
 //! Nothing in it depends on who made it or when. `docs/formats/index-generation.md` has the bytes.
 
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
 use ecluse_spool::ParcelId;
 use serde::{Deserialize, Serialize};
 
@@ -70,6 +74,18 @@ impl IndexGeneration {
     /// Returns what is known of a file.
     pub fn file(&self, name: &str) -> Option<&IndexFile> {
         self.files.iter().find(|file| file.name == name)
+    }
+
+    /// Writes and syncs it as `generation.json` of a directory that has none.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, directory: &Path) -> io::Result<()> {
+        let mut text = serde_json::to_vec_pretty(self).expect("it holds only strings and numbers");
+        text.push(b'\n');
+        let mut file = File::create_new(directory.join(DESCRIPTION))?;
+        file.write_all(&text)?;
+        file.sync_all()
     }
 
     /// Returns how many lines a file has, where that is known.

@@ -6,9 +6,12 @@
 
 mod directory;
 mod generation;
+mod replace;
+mod sum;
 
 pub use directory::{BuilderLock, IndexDirectory, IndexError, LastGeneration};
 pub use generation::{
     BY_HAND, DESCRIPTION, FLAT, IndexFile, IndexGeneration, IndexMember, PATHS, SCHEMA, SUMMARY,
     ZIPNUM,
 };
+pub use sum::{FileSum, entry_of};

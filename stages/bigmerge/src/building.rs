@@ -16,13 +16,13 @@ use ecluse_cdx::{
 };
 use ecluse_generation::{
     DESCRIPTION, FLAT, IndexDirectory, IndexFile, IndexGeneration, IndexMember, LastGeneration,
-    PATHS, SCHEMA, ZIPNUM,
+    PATHS, SCHEMA, ZIPNUM, entry_of,
 };
 use ecluse_holding::{IndexPiece, pieces_of};
 use ecluse_stage::{Failure, Outbox, Parcel};
 
 use crate::Settings;
-use crate::sums::{AskedToStop, SummedFile, SummedReader, entry_of};
+use crate::sums::{AskedToStop, SummedFile, SummedReader};
 
 /// What a generation is built from, and where.
 pub(crate) struct Building<'a> {
@@ -76,15 +76,8 @@ impl Building<'_> {
                 .map(|parcel| member_of(parcel))
                 .collect(),
         };
-        let path = self.directory.join(DESCRIPTION);
-        let mut text =
-            serde_json::to_vec_pretty(&generation).expect("it holds only strings and numbers");
-        text.push(b'\n');
-        let written = File::create_new(&path).and_then(|mut file| {
-            file.write_all(&text)?;
-            file.sync_all()
-        });
-        written.map_err(|error| cannot("write", &path, &error))?;
+        let written = generation.write(self.directory);
+        written.map_err(|error| cannot("write", &self.directory.join(DESCRIPTION), &error))?;
         Ok(generation)
     }
 

@@ -17,6 +17,8 @@ pub(crate) struct Holdings {
     pub(crate) health: ArchiveHealth,
     /// Files that are not in the index yet and on no stage.
     pub(crate) on_no_stage: usize,
+    /// A copy whose place is that of before the archive was moved.
+    pub(crate) moved: Option<String>,
     /// The first copies that were not found good.
     #[serde(skip)]
     failing: Vec<CopyRow>,
@@ -34,10 +36,12 @@ impl Desk {
         }
         let ask = || -> Result<Holdings, Trouble> {
             let manifest = Manifest::open_to_read(&path)?;
+            let failing = manifest.failing(LOOKED_AT)?;
             Ok(Holdings {
+                moved: self.moved_copy(&manifest, &failing)?,
                 health: manifest.health()?,
                 on_no_stage: self.stray_files(&manifest)?.len(),
-                failing: manifest.failing(LOOKED_AT)?,
+                failing,
             })
         };
         ask().unwrap_or_default()
@@ -59,6 +63,13 @@ impl Holdings {
             ));
         }
         needs.extend(self.need(desk, self.health.bad, "bad", CopyRow::is_bad));
+        if let Some(place) = &self.moved {
+            needs.push(Need::of_stage(
+                "transfer",
+                format!("the archive was moved: {place} is elsewhere now, and maybe others"),
+                format!("stop the stages, then {}", desk.command("rebuild path")),
+            ));
+        }
         needs.extend(self.need_of_stray(desk));
         let unread = |copy: &CopyRow| !copy.is_bad();
         needs.extend(self.need(desk, self.health.unread, "missing or unreadable", unread));

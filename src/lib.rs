@@ -26,6 +26,7 @@ mod numbers;
 mod paint;
 mod processes;
 mod rebuild;
+mod rebuild_path;
 mod repair;
 mod run;
 mod show;
@@ -122,6 +123,7 @@ fn dispatch(desk: &Desk, verb: &Verb) -> Result<ExitCode, Trouble> {
         Verb::Verify(options) => verify::verify(desk, options),
         Verb::Rebuild(options) => match options.what {
             cli::Rebuilt::Manifest => rebuild::rebuild(desk, options),
+            cli::Rebuilt::Path => rebuild_path::rebuild(desk, options),
         },
         Verb::Repair(options) => repair::repair(desk, options),
         Verb::Units(options) => units_verb::units(desk, options),

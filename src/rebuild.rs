@@ -77,7 +77,7 @@ pub(crate) fn rebuild(desk: &Desk, options: &RebuildOptions) -> Result<ExitCode,
 }
 
 /// Refuses while a stage runs: what it told the manifest meanwhile would be lost.
-fn must_be_stopped(desk: &Desk) -> Result<(), Trouble> {
+pub(crate) fn must_be_stopped(desk: &Desk) -> Result<(), Trouble> {
     for stage in desk.stages()? {
         let lease = desk.pipeline.shell(&stage).lease.0;
         if desk

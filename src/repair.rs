@@ -103,15 +103,15 @@ fn file_name(word: &str) -> String {
 }
 
 /// A directory of copies, as pipeline.toml has it.
-struct CopyHome {
-    kind: CopyKind,
-    target: String,
-    path: PathBuf,
+pub(crate) struct CopyHome {
+    pub(crate) kind: CopyKind,
+    pub(crate) target: String,
+    pub(crate) path: PathBuf,
     leave: Free,
 }
 
 /// Returns the locations and the backup directories.
-fn homes(desk: &Desk) -> Result<Vec<CopyHome>, Trouble> {
+pub(crate) fn homes(desk: &Desk) -> Result<Vec<CopyHome>, Trouble> {
     let wrong = |error| Trouble::new(Exit::Config, error);
     let root = std::path::absolute(&desk.root)?;
     let mut homes = Vec::new();
@@ -290,7 +290,7 @@ impl Mender<'_> {
     }
 }
 
-fn is_in_a_directory(copy: &CopyRow) -> bool {
+pub(crate) fn is_in_a_directory(copy: &CopyRow) -> bool {
     let is_directory = |proof: &str| {
         let proof: Result<ecluse_holding::Proof, _> = serde_json::from_str(proof);
         proof.is_ok_and(|proof| proof.kind == "directory")

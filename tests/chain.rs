@@ -159,6 +159,32 @@ impl Archive {
         assert_eq!(left, [""; 0], "no working copy is left");
     }
 
+    /// Every place that the index and the manifest name is below the root, and a file is there.
+    fn must_be_at_home(&self) {
+        let lines = lines(&self.path("index/current/path-index.txt"));
+        let mut places: Vec<String> = lines
+            .iter()
+            .map(|line| line.split('\t').nth(1).unwrap().to_owned())
+            .collect();
+        let manifest = self.manifest();
+        let found = manifest.find(&[], |row| {
+            let copies = manifest.copies(&row.name)?;
+            for copy in copies {
+                if let Some(proof) = copy.proof {
+                    assert!(proof.contains(&copy.place), "{proof}");
+                }
+                places.push(copy.place);
+            }
+            places.extend(row.source);
+            Ok::<(), ecluse_manifest::ManifestError>(())
+        });
+        found.unwrap();
+        for place in places {
+            let is_ours = Path::new(&place).starts_with(self.dir.path());
+            assert!(is_ours && Path::new(&place).is_file(), "{place}");
+        }
+    }
+
     /// Returns the lines of a stored file as the filter gives them.
     fn lines_of(&self, name: &str) -> Vec<String> {
         let output = Command::new(ECLUSE)
@@ -720,4 +746,68 @@ fn a_file_whose_claim_was_removed_by_hand_is_told_and_given_again() {
     assert_eq!(code, 0, "{said}");
     archive.must_hold(&files, State::Published);
     assert!(!archive.status().contains("on no stage"));
+}
+
+#[test]
+fn a_root_that_was_moved_finds_its_files_again() {
+    let settings = QUICK.replace("remove = true", "remove = false");
+    let mut archive = Archive::new(&settings);
+    let mut files = files(3);
+    for (name, bytes) in &files {
+        archive.harvest(name, bytes);
+    }
+    let (code, said) = archive.once(&CHAIN[..7]);
+    assert_eq!(code, 0, "{said}");
+    // One is on its way.
+    let late = ("late.warc.gz".to_owned(), warc(77, 3));
+    archive.harvest(&late.0, &late.1);
+    let (code, said) = archive.once(&CHAIN[..3]);
+    assert_eq!(code, 0, "{said}");
+    let output = archive.ecluse(&["rebuild", "path"]);
+    let words = self::said(&output);
+    assert!(words.starts_with("0 places and 0 lines"), "{words}");
+    let before = archive.index();
+    let elsewhere = tempfile::tempdir().unwrap();
+    fs::rename(archive.dir.path(), elsewhere.path()).unwrap();
+    archive = Archive { dir: elsewhere };
+    let status = archive.status();
+    assert!(status.contains("the archive was moved"), "{status}");
+    assert!(status.contains("rebuild path"), "{status}");
+    let check = self::said(&archive.ecluse(&["check"]));
+    assert!(check.contains("warning: transfer: the archive"), "{check}");
+    let output = archive.ecluse(&["rebuild", "path", "--dry-run"]);
+    assert_eq!(output.status.code(), Some(0), "{}", self::said(&output));
+    assert_eq!(entries(&archive.path("index/generations")), ["1"]);
+    let output = archive.ecluse(&["rebuild", "path", "--why", "a new disk"]);
+    let words = self::said(&output);
+    assert_eq!(output.status.code(), Some(0), "{words}");
+    // Each of three files is stored, backed up and harvested; the fourth is not backed up yet.
+    assert!(words.contains("11 places and 3 lines"), "{words}");
+    assert!(words.contains("0 copies are not there"), "{words}");
+    assert!(words.contains("1 parcels that named"), "{words}");
+    assert_eq!(archive.index(), before);
+    archive.must_be_at_home();
+    let status = archive.status();
+    assert!(!status.contains("was moved"), "{status}");
+    let output = archive.ecluse(&["verify"]);
+    assert_eq!(output.status.code(), Some(0), "{}", self::said(&output));
+    let output = archive.ecluse(&["show", "http://h2.example/2/1"]);
+    let words = self::said(&output);
+    assert_eq!(output.status.code(), Some(0), "{words}");
+    assert!(words.contains("<p>2 1</p>"), "{words}");
+    let output = archive.ecluse(&["lookup", "http://h2.example/2/1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", self::said(&output));
+    let output = archive.ecluse(&["rebuild", "path"]);
+    let words = self::said(&output);
+    assert!(words.starts_with("0 places and 0 lines"), "{words}");
+    // What was on its way and one more file pass through the whole chain.
+    files.push(late);
+    files.push(("more.warc.gz".to_owned(), warc(78, 3)));
+    archive.harvest("more.warc.gz", &files[4].1);
+    let (code, said) = archive.once(&CHAIN);
+    assert_eq!(code, 0, "{said}");
+    fs::remove_dir_all(archive.path("work/backup/discarded")).unwrap();
+    archive.must_hold(&files, State::Published);
+    archive.must_be_at_home();
+    assert!(said.contains("would remove 5 files of "), "{said}");
 }

@@ -10,6 +10,7 @@ mod check;
 mod error;
 mod harvested;
 mod journal;
+mod moved;
 mod rebuild;
 mod row;
 mod schema;
@@ -23,6 +24,7 @@ use serde_json::Value;
 pub use check::{ArchiveHealth, Due, Found, Frozen};
 pub use error::{ManifestError, Result};
 pub use harvested::{Finding, HarvestedCount, HarvestedFile};
+pub use moved::{MovedPlace, MovedThing};
 pub use rebuild::Rebuild;
 pub use row::{
     Copy, CopyKind, CopyRow, Damage, FileRow, Ingested, NewFile, State, Term, UnfinishedFile,
@@ -576,6 +578,7 @@ mod tests {
             row::SELECT_IN_STATE,
             row::SELECT_SKIPPED,
             row::SELECT_UNFINISHED,
+            moved::SOME_COPIES,
             DAMAGED,
             check::FAILING,
             check::COUNT_FAILING,

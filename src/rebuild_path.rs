@@ -1,0 +1,445 @@
+//! `ecluse rebuild path`: where each file is, after the archive was moved.
+//!
+//! Places are absolute, so that readers of the index need to know nothing else. When the root was moved, or a location has
+//! another path, each place that is no longer there is looked for below the location as pipeline.toml has it now; it counts
+//! when a file of the right size is there. The manifest is told, and each index gets a generation with another PATH list.
+
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use ecluse_cdx::path::{PathLine, parse, write};
+use ecluse_cdx::{Lines, MAX_LINE_BYTES, Source};
+use ecluse_generation::{IndexDirectory, IndexError, PATHS};
+use ecluse_index::Index;
+use ecluse_manifest::{CopyKind, CopyRow, FileRow, Manifest, MovedPlace, MovedThing};
+use ecluse_spool::{Gift, State};
+use ecluse_stage::{Exit, Stage};
+use serde_json::json;
+
+use crate::audit::{self, Line};
+use crate::cli::RebuildOptions;
+use crate::desk::{Desk, Trouble};
+use crate::rebuild::must_be_stopped;
+use crate::repair::{CopyHome, homes, is_in_a_directory};
+use crate::verify;
+
+/// So many files are told the manifest at a time.
+const PAGE: usize = 1000;
+/// So many copies are looked at to see whether the archive was moved.
+const LOOKED_AT: usize = 20;
+
+/// What was done.
+#[derive(Default)]
+struct Sums {
+    /// Places that are other ones now.
+    moved: u64,
+    /// Copies that are neither where they were nor where they should be.
+    missing: u64,
+    /// Lines of PATH lists that are other ones now.
+    lines: u64,
+    /// Parcels that are given again from where their files are now.
+    given: u64,
+    /// Day's lists on their way that have places of before.
+    days: u64,
+}
+
+pub(crate) fn rebuild(desk: &Desk, options: &RebuildOptions) -> Result<ExitCode, Trouble> {
+    desk.must_be_archive()?;
+    must_be_stopped(desk)?;
+    let is_dry = options.act.dry_run;
+    let mut manifest = verify::open(desk)?;
+    let now = PlacesNow::of(desk)?;
+    let mut sums = Sums::default();
+    now.mend_manifest(&mut manifest, is_dry, &mut sums)?;
+    give_again(desk, &now, &manifest, is_dry, &mut sums)?;
+    for index in indexes(desk)? {
+        sums.lines += now.mend_index(&index, &manifest, is_dry)?;
+    }
+    let outcome = format!(
+        "{} places and {} lines of the index are where the files are now; {} copies are not there",
+        sums.moved, sums.lines, sums.missing
+    );
+    if !is_dry {
+        let line = Line {
+            verb: "rebuild path",
+            stage: "",
+            parcel: None,
+            why: options.act.why.as_deref(),
+            outcome: &outcome,
+        };
+        audit::write(desk, &line)?;
+    }
+    if desk.json {
+        desk.print_json(json!({
+            "dry_run": is_dry, "places": sums.moved, "lines": sums.lines, "missing": sums.missing,
+            "given_again": sums.given, "days": sums.days,
+        }))?;
+        return Ok(Exit::Done.into());
+    }
+    let would = if is_dry { "would be so: " } else { "" };
+    desk.say(&format!("{would}{outcome}"))?;
+    if sums.given > 0 {
+        let given = sums.given;
+        desk.say(&format!("{would}{given} parcels that named the old places are discarded, and their files given to index again"))?;
+    }
+    if sums.days > 0 {
+        let again = desk.command("rebuild path");
+        let days = sums.days;
+        desk.say(&format!(
+            "{days} day's lists are on their way with the old places: when they are in the index, {again} once more"
+        ))?;
+    }
+    Ok(Exit::Done.into())
+}
+
+impl Desk {
+    /// Returns the place of a copy that is elsewhere now, where the archive seems to have been moved.
+    pub(crate) fn moved_copy(
+        &self,
+        manifest: &Manifest,
+        failing: &[CopyRow],
+    ) -> Result<Option<String>, Trouble> {
+        let now = PlacesNow::of(self)?;
+        let some = manifest.some_copies(LOOKED_AT)?;
+        let mut copies = failing.iter().take(LOOKED_AT).chain(&some);
+        let moved = copies.find(|copy| now.of_copy(copy).is_some());
+        Ok(moved.map(|copy| copy.place.clone()))
+    }
+}
+
+/// Where files are now.
+struct PlacesNow {
+    homes: Vec<CopyHome>,
+    harvested: Vec<PathBuf>,
+}
+
+/// Returns where a file is now that was elsewhere before: below one of these directories, as deep as it was.
+fn place_now<'a>(
+    before: &str,
+    bytes: u64,
+    homes: impl Iterator<Item = &'a Path>,
+) -> Option<PathBuf> {
+    let path = Path::new(before);
+    if !path.is_absolute() || !is_gone(path) {
+        return None;
+    }
+    let parts: Vec<&OsStr> = path.iter().skip(1).collect();
+    for home in homes {
+        // The longest way first: of two files of one name the one in the same folder is meant.
+        for at in 0..parts.len() {
+            let place = home.join(parts.get(at..)?.iter().collect::<PathBuf>());
+            if place
+                .metadata()
+                .is_ok_and(|found| found.is_file() && found.len() == bytes)
+            {
+                return Some(place);
+            }
+        }
+    }
+    None
+}
+
+fn is_gone(path: &Path) -> bool {
+    let looked = path.symlink_metadata();
+    looked.is_err_and(|error| {
+        let kind = error.kind();
+        kind == io::ErrorKind::NotFound || kind == io::ErrorKind::NotADirectory
+    })
+}
+
+impl PlacesNow {
+    fn of(desk: &Desk) -> Result<Self, Trouble> {
+        let root = std::path::absolute(&desk.root)?;
+        let harvested = &desk.pipeline.archive.harvested;
+        Ok(Self {
+            homes: homes(desk)?,
+            harvested: harvested.iter().map(|path| root.join(path)).collect(),
+        })
+    }
+
+    fn of_copy(&self, copy: &CopyRow) -> Option<PathBuf> {
+        let is_its = |home: &&CopyHome| home.kind == copy.kind && home.target == copy.target;
+        let homes = self.homes.iter().filter(is_its);
+        place_now(
+            &copy.place,
+            copy.bytes,
+            homes.map(|home| home.path.as_path()),
+        )
+    }
+
+    fn of_stored(&self, place: &str, bytes: u64) -> Option<PathBuf> {
+        let homes = self.homes.iter();
+        let homes = homes.filter(|home| home.kind == CopyKind::Stored);
+        place_now(place, bytes, homes.map(|home| home.path.as_path()))
+    }
+
+    fn of_harvested(&self, place: &str, bytes: u64) -> Option<PathBuf> {
+        place_now(place, bytes, self.harvested.iter().map(PathBuf::as_path))
+    }
+
+    fn mend_manifest(
+        &self,
+        manifest: &mut Manifest,
+        is_dry: bool,
+        sums: &mut Sums,
+    ) -> Result<(), Trouble> {
+        let mut after = String::new();
+        loop {
+            let files = manifest.files_after(&after, PAGE)?;
+            let Some(last) = files.last() else {
+                return Ok(());
+            };
+            after.clone_from(&last.name);
+            let mut moved = Vec::new();
+            for file in &files {
+                self.moved_of(manifest, file, &mut moved, sums)?;
+            }
+            sums.moved += moved.len() as u64;
+            if !is_dry && !moved.is_empty() {
+                manifest.moved(&moved)?;
+            }
+        }
+    }
+
+    fn moved_of(
+        &self,
+        manifest: &Manifest,
+        file: &FileRow,
+        moved: &mut Vec<MovedPlace>,
+        sums: &mut Sums,
+    ) -> Result<(), Trouble> {
+        let mut add = |what, place: PathBuf| {
+            // A place that is not UTF-8 could not have been written either.
+            let place = place.into_os_string().into_string();
+            moved.extend(place.ok().map(|place| MovedPlace {
+                file: file.name.clone(),
+                what,
+                place,
+            }));
+        };
+        for copy in manifest.copies(&file.name)? {
+            match self.of_copy(&copy) {
+                Some(place) => add(MovedThing::Copy(copy.kind, copy.target), place),
+                None if is_in_a_directory(&copy) && is_gone(Path::new(&copy.place)) => {
+                    sums.missing += 1;
+                }
+                None => {}
+            }
+        }
+        let bytes = file.bytes.unwrap_or_default();
+        let source = file.source.as_deref();
+        if let Some(place) = source.and_then(|source| self.of_harvested(source, bytes)) {
+            add(MovedThing::Source, place);
+        }
+        for before in manifest.skipped(&file.name)? {
+            if let Some(place) = self.of_harvested(&before, bytes) {
+                add(MovedThing::Skipped(before), place);
+            }
+        }
+        Ok(())
+    }
+
+    /// Publishes a generation with the places of now, where that changes anything; returns how many lines changed.
+    fn mend_index(
+        &self,
+        index: &IndexDirectory,
+        manifest: &Manifest,
+        is_dry: bool,
+    ) -> Result<u64, Trouble> {
+        let Some(lock) = index.try_lock()? else {
+            let root = index.root().display();
+            return Err(Trouble::new(
+                Exit::Deferred,
+                format!("another is at work on {root}"),
+            ));
+        };
+        let Some(last) = index.settle(&lock)? else {
+            return Ok(0);
+        };
+        let list = index.generation(last.number).join(PATHS);
+        // What a person put there may have no such list.
+        if last.described.is_none() && is_gone(&list) {
+            return Ok(0);
+        }
+        let (changed, _) = self.copy_list(&list, manifest, &mut io::sink())?;
+        if changed > 0 && !is_dry {
+            index.replace(&lock, &last, PATHS, |out| -> Result<u64, Trouble> {
+                self.copy_list(&list, manifest, out).map(|(_, lines)| lines)
+            })?;
+        }
+        Ok(changed)
+    }
+
+    /// Copies a PATH list with the places of now; returns how many lines changed, and how many there are.
+    fn copy_list(
+        &self,
+        list: &Path,
+        manifest: &Manifest,
+        out: &mut dyn Write,
+    ) -> Result<(u64, u64), Trouble> {
+        let bad = |error: &dyn std::fmt::Display| {
+            Trouble::new(Exit::Machine, format!("{}: {error}", list.display()))
+        };
+        let source = Source::open(list).map_err(|error| bad(&error))?;
+        let mut lines = Lines::new(source, MAX_LINE_BYTES);
+        let (mut changed, mut count) = (0, 0);
+        let mut file = String::new();
+        let mut places: Vec<String> = Vec::new();
+        loop {
+            let line = lines.next_line().map_err(|error| bad(&error))?;
+            let line = line.map(|line| parse(line.bytes).map_err(|fault| bad(&fault)));
+            let line = line.transpose()?;
+            if let Some(PathLine { filename, location }) = line
+                && filename == file
+            {
+                places.push(location.to_owned());
+                continue;
+            }
+            changed += self.settle_places(&file, &mut places, manifest)?;
+            count += places.len() as u64;
+            let mut text = Vec::new();
+            for location in &places {
+                let line = PathLine {
+                    filename: &file,
+                    location,
+                };
+                write(line, &mut text).map_err(|fault| bad(&fault))?;
+            }
+            out.write_all(&text)?;
+            let Some(PathLine { filename, location }) = line else {
+                return Ok((changed, count));
+            };
+            file = filename.to_owned();
+            places = vec![location.to_owned()];
+        }
+    }
+
+    /// Puts the places of now in the place of those of before, in order; returns how many changed. A list never has fewer
+    /// lines than before: a place of before whose file is named already stays.
+    fn settle_places(
+        &self,
+        file: &str,
+        places: &mut [String],
+        manifest: &Manifest,
+    ) -> Result<u64, Trouble> {
+        let mut changed = 0;
+        for at in 0..places.len() {
+            let Some(before) = places.get(at).filter(|place| is_gone(Path::new(place))) else {
+                continue;
+            };
+            let copies = manifest.copies(file)?;
+            let bytes = copies.iter().map(|copy| copy.bytes).next();
+            let place = bytes.and_then(|bytes| self.of_stored(before, bytes));
+            let place = place.and_then(|place| place.into_os_string().into_string().ok());
+            if let Some(place) = place.filter(|place| !places.contains(place))
+                && let Some(slot) = places.get_mut(at)
+            {
+                *slot = place;
+                changed += 1;
+            }
+        }
+        places.sort_unstable();
+        Ok(changed)
+    }
+}
+
+/// Returns the big index and those of collections.
+fn indexes(desk: &Desk) -> Result<Vec<IndexDirectory>, Trouble> {
+    let root = std::path::absolute(&desk.root)?.join(&desk.pipeline.archive.index);
+    let mut indexes = Vec::new();
+    if !root.is_dir() {
+        return Ok(indexes);
+    }
+    indexes.extend(IndexDirectory::of(&root, None));
+    for entry in std::fs::read_dir(&root)? {
+        let name = entry?.file_name();
+        indexes.extend(
+            name.to_str()
+                .and_then(|name| IndexDirectory::of(&root, Some(name)).ok()),
+        );
+    }
+    indexes.retain(|index| index.root().join("generations").is_dir());
+    Ok(indexes)
+}
+
+/// Parcels behind transfer name the old places of their one file: it is given to index again from where it is now.
+fn give_again(
+    desk: &Desk,
+    now: &PlacesNow,
+    manifest: &Manifest,
+    is_dry: bool,
+    sums: &mut Sums,
+) -> Result<(), Trouble> {
+    let index = desk.stages()?;
+    let index = index
+        .iter()
+        .find(|stage| ecluse_config::base_of(stage) == Index::NAME);
+    for stage in desk.stages()? {
+        let mut places = Vec::new();
+        desk.yard.each_place(&stage, &mut |place| {
+            if matches!(place.state, State::Ready | State::Deferred) {
+                places.push(place);
+            }
+        })?;
+        for place in places {
+            let Ok(parcel) = desk.yard.manifest(&place) else {
+                continue;
+            };
+            let Some(list) = parcel
+                .files
+                .iter()
+                .find(|file| file.name.ends_with(".path"))
+            else {
+                continue;
+            };
+            let text = std::fs::read_to_string(place.path.join(&list.name))?;
+            if !text.lines().any(|line| {
+                let place = line.split('\t').nth(1).unwrap_or_default();
+                Path::new(place).is_absolute() && is_gone(Path::new(place))
+            }) {
+                continue;
+            }
+            let name = ecluse_holding::archive_file_of(&list.name);
+            let is_day = parcel
+                .files
+                .iter()
+                .any(|file| file.name.ends_with(".files"));
+            let file = manifest.file(name)?.filter(|_| !is_day);
+            let copies = manifest.copies(name)?;
+            let stored = copies.iter().find(|copy| copy.kind == CopyKind::Stored);
+            let stored = stored.map(|copy| now.of_copy(copy).unwrap_or(copy.place.clone().into()));
+            let (Some(file), Some(stored), Some(index)) = (file, stored, index) else {
+                sums.days += 1;
+                continue;
+            };
+            sums.given += 1;
+            if is_dry {
+                continue;
+            }
+            let gift = Gift {
+                kind: file.kind.unwrap_or_default(),
+                harvest: file.harvest,
+                job: file.job,
+                collection: file.collection,
+                again: true,
+            };
+            // First the new one: killed in between, the old one waits and is met again.
+            desk.yard.give(index, &stored, &gift)?;
+            let why = "it names places of before the archive was moved; given to index again";
+            desk.yard.discard(&place, why, &audit::who())?;
+        }
+    }
+    Ok(())
+}
+
+impl From<IndexError> for Trouble {
+    fn from(error: IndexError) -> Self {
+        let exit = match error {
+            IndexError::Overtaken { .. } => Exit::Deferred,
+            _ => Exit::Machine,
+        };
+        Self::new(exit, error)
+    }
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ecluse_config::{Free, Level};
 use ecluse_crawl::Crawl;
 use ecluse_spool::{Depths, Room};
-use ecluse_stage::{Intake, Stage};
+use ecluse_stage::{Intake, ManifestSharing, Stage, hosts_at_work};
 use ecluse_telemetry::printable;
 
 use crate::desk::{Desk, Trouble};
@@ -248,6 +248,24 @@ fn machine(desk: &Desk, survey: &Survey, report: &mut Report) {
         }
     }
     file_system(desk, report);
+    sharing(desk, report);
+}
+
+/// Several hosts may not write the manifest where each has caches of its own. The crawl never writes it.
+fn sharing(desk: &Desk, report: &mut Report) {
+    let stages = desk.stages().unwrap_or_default();
+    let writers = stages.iter().map(String::as_str);
+    let writers = writers.filter(|stage| ecluse_config::base_of(stage) != Crawl::NAME);
+    let hosts = hosts_at_work(&desk.yard, &desk.pipeline, writers);
+    let manifest = crate::verify::manifest_path(desk);
+    let directory = manifest.parent().unwrap_or(&desk.root);
+    if let Some(trouble) = ManifestSharing::of(directory).judge(&hosts) {
+        let grade = match trouble.is_critical {
+            true => Grade::Critical,
+            false => Grade::Warning,
+        };
+        report.add(grade, trouble.what);
+    }
 }
 
 /// What is wrong with archived bytes cannot wait.

@@ -17,8 +17,10 @@ use crate::bell;
 use crate::check::{check_settings, must_be_sound};
 use crate::control::{Bell, Control};
 use crate::doorstep::News;
+use crate::entry::writes;
 use crate::failure::Failure;
 use crate::home::Home;
+use crate::sharing::warn_of_sharing;
 use crate::stage::{Intake, Stage};
 use crate::thread::Thread;
 use crate::worker_loop::WorkerLoop;
@@ -160,6 +162,15 @@ fn must_be_fit(yard: &Yard, stage: &str) -> Result<(), Failure> {
     )))
 }
 
+/// Says in the log when this stage writes the manifest and other hosts do so too, where that does not go well.
+fn warn_if_manifest_is_shared<Kind: Stage>(post: &Post, yard: &Yard) {
+    let pipeline = post.control.pipeline();
+    let manifest = Home::of(&pipeline, post.name, &post.root).manifest_directory();
+    if writes::<Kind>(&pipeline, &post.root).contains(&manifest) {
+        warn_of_sharing(yard, &pipeline, post.name, &manifest);
+    }
+}
+
 impl Crew {
     /// Starts the workers of a stage: each is born and has scanned once when this returns.
     pub fn start<Kind: Stage + 'static>(post: Post) -> Result<Self, Failure> {
@@ -171,6 +182,7 @@ impl Crew {
             yard.init(next).map_err(Failure::halt)?;
         }
         must_be_fit(&yard, post.name)?;
+        warn_if_manifest_is_shared::<Kind>(&post, &yard);
         let bell = Arc::new(Bell::default());
         let wire = bell::wire(&dir, &watched::<Kind>(&post), &bell);
         let sized = post.control.settings_number();

@@ -84,7 +84,7 @@ fn needs_network<Kind: Stage>(pipeline: &Pipeline) -> bool {
     settings.is_ok_and(|settings| Kind::needs_network(&settings))
 }
 
-fn writes<Kind: Stage>(pipeline: &Pipeline, root: &Path) -> Vec<PathBuf> {
+pub(crate) fn writes<Kind: Stage>(pipeline: &Pipeline, root: &Path) -> Vec<PathBuf> {
     let home = Home::of(pipeline, Kind::NAME, root);
     match pipeline.stage_settings::<Kind::Settings>(Kind::NAME) {
         Ok(settings) => Kind::writes(&settings, &home),

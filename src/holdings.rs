@@ -1,11 +1,11 @@
 //! What the archive's files are like, as the manifest knows it: what `status` and `check` tell of them.
 
 use ecluse_index::Index;
-use ecluse_manifest::{ArchiveHealth, CopyKind, CopyRow, Manifest};
+use ecluse_manifest::{ArchiveHealth, CopyKind, CopyRow, Manifest, ManifestError};
 use ecluse_stage::Stage;
 use serde::Serialize;
 
-use crate::desk::{Desk, Trouble};
+use crate::desk::Desk;
 use crate::needs::Need;
 
 /// The archive's files at one moment.
@@ -34,13 +34,14 @@ impl Desk {
         if !path.exists() {
             return Holdings::default();
         }
-        let ask = || -> Result<Holdings, Trouble> {
+        let ask = || -> Result<Holdings, ManifestError> {
             let manifest = Manifest::open_to_read(&path)?;
             let failing = manifest.failing(LOOKED_AT)?;
+            // What these two cannot see, because of a setting or a directory, must not hide a bad copy.
             Ok(Holdings {
-                moved: self.moved_copy(&manifest, &failing)?,
+                moved: self.moved_copy(&manifest, &failing).unwrap_or_default(),
                 health: manifest.health()?,
-                on_no_stage: self.stray_files(&manifest)?.len(),
+                on_no_stage: self.stray_files(&manifest).unwrap_or_default().len(),
                 failing,
             })
         };

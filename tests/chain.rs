@@ -758,7 +758,11 @@ fn a_root_that_was_moved_finds_its_files_again() {
     }
     let (code, said) = archive.once(&CHAIN[..7]);
     assert_eq!(code, 0, "{said}");
-    // One is on its way.
+    // One is in a day's lists, and one is on its way to its backup.
+    let day = ("day.warc.gz".to_owned(), warc(76, 3));
+    archive.harvest(&day.0, &day.1);
+    let (code, said) = archive.once(&CHAIN[..6]);
+    assert_eq!(code, 0, "{said}");
     let late = ("late.warc.gz".to_owned(), warc(77, 3));
     archive.harvest(&late.0, &late.1);
     let (code, said) = archive.once(&CHAIN[..3]);
@@ -781,10 +785,11 @@ fn a_root_that_was_moved_finds_its_files_again() {
     let output = archive.ecluse(&["rebuild", "path", "--why", "a new disk"]);
     let words = self::said(&output);
     assert_eq!(output.status.code(), Some(0), "{words}");
-    // Each of three files is stored, backed up and harvested; the fourth is not backed up yet.
-    assert!(words.contains("11 places and 3 lines"), "{words}");
+    // Each of four files is stored, backed up and harvested; the fifth is not backed up yet.
+    assert!(words.contains("14 places and 3 lines"), "{words}");
     assert!(words.contains("0 copies are not there"), "{words}");
     assert!(words.contains("1 parcels that named"), "{words}");
+    assert!(words.contains("1 day's lists are on their way"), "{words}");
     assert_eq!(archive.index(), before);
     archive.must_be_at_home();
     let status = archive.status();
@@ -801,13 +806,16 @@ fn a_root_that_was_moved_finds_its_files_again() {
     let words = self::said(&output);
     assert!(words.starts_with("0 places and 0 lines"), "{words}");
     // What was on its way and one more file pass through the whole chain.
-    files.push(late);
+    files.extend([day, late]);
     files.push(("more.warc.gz".to_owned(), warc(78, 3)));
-    archive.harvest("more.warc.gz", &files[4].1);
+    archive.harvest("more.warc.gz", &files[5].1);
     let (code, said) = archive.once(&CHAIN);
     assert_eq!(code, 0, "{said}");
+    let output = archive.ecluse(&["rebuild", "path"]);
+    let words = self::said(&output);
+    assert!(words.starts_with("0 places and 1 lines"), "{words}");
     fs::remove_dir_all(archive.path("work/backup/discarded")).unwrap();
     archive.must_hold(&files, State::Published);
     archive.must_be_at_home();
-    assert!(said.contains("would remove 5 files of "), "{said}");
+    assert!(said.contains("would remove 6 files of "), "{said}");
 }

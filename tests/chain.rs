@@ -819,3 +819,53 @@ fn a_root_that_was_moved_finds_its_files_again() {
     archive.must_be_at_home();
     assert!(said.contains("would remove 6 files of "), "{said}");
 }
+
+#[test]
+fn a_file_that_was_lost_and_moved_stays_in_the_index_of_its_collection() {
+    let settings = format!(
+        "{QUICK}\n[stage.ingest]\ncollections = [{{ name = \"elections\", harvests = \"9\" }}]\n"
+    );
+    let mut archive = Archive::new(&settings);
+    archive.harvest("1-9-20261116120000000-00000-h.warc.gz", &warc(1, 2));
+    archive.harvest("1-3-20261116120000000-00001-h.warc.gz", &warc(2, 3));
+    let (code, said) = archive.once(&CHAIN[..6]);
+    assert_eq!(code, 0, "{said}");
+    // A whole day's lists are removed.
+    for day in entries(&archive.path("work/bigmerge/ready")) {
+        fs::remove_dir_all(archive.path("work/bigmerge/ready").join(day)).unwrap();
+    }
+    let status = archive.status();
+    assert!(status.contains("2 files are on no stage"), "{status}");
+    let given = archive.ecluse(&["give", "index", "--lost"]);
+    assert_eq!(given.status.code(), Some(0), "{}", self::said(&given));
+    let (code, said) = archive.once(&CHAIN[..7]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(archive.index().len(), 3);
+    let elections = lines(&archive.path("index/elections/current/index.cdxj"));
+    assert_eq!(elections.len(), 2);
+    let row = archive.manifest();
+    let row = row.file("1-9-20261116120000000-00000-h.warc.gz").unwrap();
+    let row = row.unwrap();
+    assert_eq!(
+        (row.state, row.collection.as_deref()),
+        (State::Published, Some("elections"))
+    );
+    // The index of a collection is mended too when the archive moves.
+    let elsewhere = tempfile::tempdir().unwrap();
+    fs::rename(archive.dir.path(), elsewhere.path()).unwrap();
+    archive = Archive { dir: elsewhere };
+    let output = archive.ecluse(&["rebuild", "path"]);
+    let words = self::said(&output);
+    assert!(words.starts_with("6 places and 2 lines"), "{words}");
+    let paths = lines(&archive.path("index/elections/current/path-index.txt"));
+    let home = archive.path("repository/1-9-20261116120000000-00000-h.warc.gz");
+    assert_eq!(paths.len(), 1);
+    assert!(
+        paths[0].ends_with(&format!("\t{}", home.display())),
+        "{paths:?}"
+    );
+    assert_eq!(
+        lines(&archive.path("index/elections/current/index.cdxj")),
+        elections
+    );
+}

@@ -1,7 +1,7 @@
 //! Whether several hosts write the manifest on a file system that cannot bear it.
 //!
 //! The manifest is an SQLite database: its writers lock parts of one file, and each must see at once what another wrote.
-//! File systems whose clients keep caches of their own break that, and the database with it.
+//! File systems whose clients keep caches of their own can break that: GlusterFS with default caching did.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -24,7 +24,7 @@ pub enum ManifestSharing {
 /// That several hosts write one manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharingTrouble {
-    /// It will be spoilt, sooner or later.
+    /// A file system of this kind has spoilt one.
     pub is_critical: bool,
     /// What is wrong, and what helps.
     pub what: String,
@@ -54,7 +54,7 @@ impl ManifestSharing {
             Self::OneMachine => return None,
             Self::ByClients => (
                 true,
-                "a file system whose clients have caches of their own, which spoils it",
+                "a file system whose clients have caches of their own, which can spoil it",
             ),
             Self::ByServer => (
                 false,

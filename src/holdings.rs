@@ -1,7 +1,7 @@
 //! What the archive's files are like, as the manifest knows it: what `status` and `check` tell of them.
 
 use ecluse_index::Index;
-use ecluse_manifest::{ArchiveHealth, CopyKind, CopyRow, Manifest, ManifestError};
+use ecluse_manifest::{ArchiveHealth, CopyKind, CopyRow, Finding, Manifest, ManifestError};
 use ecluse_stage::Stage;
 use serde::Serialize;
 
@@ -17,6 +17,11 @@ pub(crate) struct Holdings {
     pub(crate) health: ArchiveHealth,
     /// Files that are not in the index yet and on no stage.
     pub(crate) on_no_stage: usize,
+    /// Files in the harvested directories that no row of the manifest accounts for, when clean last looked.
+    pub(crate) unaccounted: u64,
+    /// The first of them.
+    #[serde(skip)]
+    first_unaccounted: Option<String>,
     /// A copy whose place is that of before the archive was moved.
     pub(crate) moved: Option<String>,
     /// The first copies that were not found good.
@@ -41,6 +46,8 @@ impl Desk {
             Ok(Holdings {
                 moved: self.moved_copy(&manifest, &failing).unwrap_or_default(),
                 health: manifest.health()?,
+                unaccounted: manifest.harvested_count(Finding::Unaccounted)?.files,
+                first_unaccounted: manifest.first_harvested(Finding::Unaccounted)?,
                 on_no_stage: self.stray_files(&manifest).unwrap_or_default().len(),
                 failing,
             })
@@ -72,6 +79,7 @@ impl Holdings {
             ));
         }
         needs.extend(self.need_of_stray(desk));
+        needs.extend(self.need_of_unaccounted());
         let unread = |copy: &CopyRow| !copy.is_bad();
         needs.extend(self.need(desk, self.health.unread, "missing or unreadable", unread));
         needs
@@ -88,6 +96,16 @@ impl Holdings {
         let stage = stages.iter().find(is_index)?;
         let command = desk.command(&format!("give {stage} --lost"));
         Some(Need::of_stage(stage, files, command))
+    }
+
+    fn need_of_unaccounted(&self) -> Option<Need> {
+        let first = self.first_unaccounted.as_deref()?;
+        let what = match self.unaccounted {
+            1 => format!("nothing accounts for {first}"),
+            files => format!("nothing accounts for {files} harvested files, such as {first}"),
+        };
+        let advice = "see that ingest runs; move away what does not belong there";
+        Some(Need::of_stage("clean", what, advice.to_owned()))
     }
 
     /// Returns one entry for all copies of a kind, with the first of them.

@@ -869,3 +869,20 @@ fn a_file_that_was_lost_and_moved_stays_in_the_index_of_its_collection() {
         elections
     );
 }
+
+#[test]
+fn a_harvested_file_that_nothing_accounts_for_is_told() {
+    let archive = Archive::new("[stage.clean]\nevery = \"1s\"\n");
+    archive.harvest("1-3-20261116120000000-00001-h.warc.gz", &warc(2, 3));
+    let (code, said) = archive.once(&CHAIN);
+    assert_eq!(code, 0, "{said}");
+    assert!(!archive.status().contains("nothing accounts for"));
+    // Ingest does not run; clean sees the file once, and once more.
+    archive.harvest("stranger.warc.gz", &warc(7, 1));
+    let told = (0..50).any(|_| {
+        let (code, said) = archive.once(&["clean"]);
+        assert_eq!(code, 0, "{said}");
+        archive.status().contains("nothing accounts for")
+    });
+    assert!(told, "{}", archive.status());
+}

@@ -126,6 +126,18 @@ impl Manifest {
     }
 }
 
+impl Manifest {
+    /// Returns the first harvested file that clean made this finding of.
+    pub fn first_harvested(&self, finding: Finding) -> Result<Option<String>> {
+        let sql = "SELECT min(path) FROM harvested WHERE finding = ?1";
+        let path = |row: &Row<'_>| row.get::<_, Option<String>>(0);
+        match self.connection().query_row(sql, [finding.word()], path) {
+            Err(error) if error.to_string().contains("no such table") => Ok(None),
+            found => found.map_err(during("look for", "harvested files")),
+        }
+    }
+}
+
 fn harvested(row: &Row<'_>) -> rusqlite::Result<HarvestedFile> {
     let word: String = row.get(3)?;
     let finding = Finding::ALL

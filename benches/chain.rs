@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use ecluse_warc::{Limits, WarcReader};
+use ecluse_warc::{ReaderLimits, WarcReader};
 use page::Page;
 use sha2::{Digest, Sha256};
 
@@ -293,7 +293,7 @@ thread_local! {
 }
 
 fn member_offsets(bytes: &[u8]) -> Vec<usize> {
-    let mut reader = WarcReader::new(bytes, Limits::default());
+    let mut reader = WarcReader::new(bytes, ReaderLimits::default());
     let mut offsets = Vec::new();
     while let Some(record) = reader.next().unwrap() {
         if let ecluse_warc::Extent::Own { offset, .. } = record.finish().unwrap() {

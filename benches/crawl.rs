@@ -25,7 +25,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ecluse_testkit::root::Root;
-use ecluse_warc::{Limits, RecordKind, WarcReader};
+use ecluse_warc::{ReaderLimits, RecordKind, WarcReader};
 use page::Page;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -270,7 +270,7 @@ fn captured(dir: &Path) -> usize {
         if !path.to_string_lossy().contains(".warc") {
             continue;
         }
-        let mut reader = WarcReader::new(fs::File::open(&path).unwrap(), Limits::default());
+        let mut reader = WarcReader::new(fs::File::open(&path).unwrap(), ReaderLimits::default());
         while let Some(record) = reader.next().unwrap() {
             let is_page = matches!(record.kind(), RecordKind::Response | RecordKind::Revisit);
             let is_good = record

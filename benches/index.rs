@@ -23,7 +23,7 @@ use std::time::Instant;
 
 use ecluse_index::{Index, Settings};
 use ecluse_stage::Stage;
-use ecluse_warc::{Extent, Limits, WarcReader};
+use ecluse_warc::{Extent, ReaderLimits, WarcReader};
 use page::Page;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -300,7 +300,7 @@ fn task_inflate(files: &[&str]) {
 }
 
 fn members(bytes: &[u8]) -> Vec<(usize, usize)> {
-    let mut reader = WarcReader::new(bytes, Limits::default());
+    let mut reader = WarcReader::new(bytes, ReaderLimits::default());
     let mut members = Vec::new();
     while let Some(record) = reader.next().unwrap() {
         if let Extent::Own { offset, length } = record.finish().unwrap() {

@@ -13,7 +13,7 @@ use ecluse_http::{Decoded, DecodedEnd};
 use ecluse_manifest::{CopyKind, Manifest};
 use ecluse_stage::Exit;
 use ecluse_telemetry::printable;
-use ecluse_warc::{HttpHead, Limits, Record, RecordKind, WarcReader};
+use ecluse_warc::{HttpHead, ReaderLimits, Record, RecordKind, WarcReader};
 use serde_json::json;
 
 use crate::cli::ShowOptions;
@@ -44,7 +44,7 @@ pub(crate) fn show(desk: &Desk, options: &ShowOptions) -> Result<ExitCode, Troub
         return Ok(lookup::NONE_FOUND.into());
     };
     let file = open(desk, spot)?;
-    let mut reader = WarcReader::new(file, Limits::default());
+    let mut reader = WarcReader::new(file, ReaderLimits::default());
     let mut record = record_at(&mut reader, spot)?;
     let referred = match record.kind() == RecordKind::Revisit && !options.raw {
         true => referred(desk, &record, &spots, spot, collection)?,
@@ -67,7 +67,7 @@ pub(crate) fn show(desk: &Desk, options: &ShowOptions) -> Result<ExitCode, Troub
     match &referred {
         Some(spot) => {
             let file = open(desk, spot)?;
-            let mut reader = WarcReader::new(file, Limits::default());
+            let mut reader = WarcReader::new(file, ReaderLimits::default());
             let mut record = record_at(&mut reader, spot)?;
             let head = head_of(&record);
             out.body(&mut record, head.as_ref())?;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ecluse_cdx::path::{PathLine, parse, write};
-use ecluse_cdx::{Lines, MAX_LINE_BYTES, Source};
+use ecluse_cdx::{LineSource, Lines, MAX_LINE_BYTES};
 use ecluse_generation::{IndexDirectory, IndexError, PATHS};
 use ecluse_index::Index;
 use ecluse_manifest::{CopyKind, CopyRow, FileRow, Manifest, MovedPlace, MovedThing};
@@ -282,7 +282,7 @@ impl PlacesNow {
         let bad = |error: &dyn std::fmt::Display| {
             Trouble::new(Exit::Machine, format!("{}: {error}", list.display()))
         };
-        let source = Source::open(list).map_err(|error| bad(&error))?;
+        let source = LineSource::open(list).map_err(|error| bad(&error))?;
         let mut lines = Lines::new(source, MAX_LINE_BYTES);
         let (mut changed, mut count) = (0, 0);
         let mut file = String::new();

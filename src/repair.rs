@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use ecluse_config::Free;
 use ecluse_holding::{CopyDirectory, CopyFault, Fixity, open_plain};
-use ecluse_manifest::{CopyKind, CopyRow, Found, Manifest};
+use ecluse_manifest::{CheckOutcome, CopyKind, CopyRow, Manifest};
 use ecluse_stage::Exit;
 use serde_json::json;
 
@@ -161,7 +161,7 @@ impl Mender<'_> {
                 "{name}: the manifest knows no copy of it; `ecluse find {name}` tells what there is"
             )));
         }
-        let read: Vec<(CopyRow, Found)> = copies
+        let read: Vec<(CopyRow, CheckOutcome)> = copies
             .into_iter()
             .filter(is_in_a_directory)
             .map(|copy| {
@@ -169,7 +169,7 @@ impl Mender<'_> {
                 (copy, found)
             })
             .collect();
-        let Some((good, _)) = read.iter().find(|(_, found)| *found == Found::Good) else {
+        let Some((good, _)) = read.iter().find(|(_, found)| *found == CheckOutcome::Good) else {
             let all = read.iter().map(|(copy, found)| {
                 let words = verify::words(found);
                 format!("{}: {words}", copy.place)
@@ -181,20 +181,25 @@ impl Mender<'_> {
             ));
         };
         for (copy, found) in &read {
-            if *found != Found::Good {
+            if *found != CheckOutcome::Good {
                 self.put_back(copy, good, found)?;
             } else if copy.found.as_deref().is_some_and(|found| found != "good")
                 && !self.options.act.dry_run
             {
                 // It was not mounted, or somebody mended it.
-                self.manifest.checked(copy, &Found::Good)?;
+                self.manifest.checked(copy, &CheckOutcome::Good)?;
                 self.tell(&format!("{} is good", copy.place))?;
             }
         }
         Ok(())
     }
 
-    fn put_back(&mut self, copy: &CopyRow, good: &CopyRow, found: &Found) -> Result<(), Trouble> {
+    fn put_back(
+        &mut self,
+        copy: &CopyRow,
+        good: &CopyRow,
+        found: &CheckOutcome,
+    ) -> Result<(), Trouble> {
         let (from, words) = (&good.place, verify::words(found));
         if self.options.act.dry_run {
             return self.tell(&format!(
@@ -203,7 +208,7 @@ impl Mender<'_> {
             ));
         }
         let aside = self.replace(copy, good)?;
-        self.manifest.checked(copy, &Found::Good)?;
+        self.manifest.checked(copy, &CheckOutcome::Good)?;
         self.mended += 1;
         let mut outcome = format!("put back {} from {from}: {words}", copy.place);
         if let Some(aside) = aside {

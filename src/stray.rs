@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ecluse_bigmerge::Bigmerge;
 use ecluse_holding::archive_file_of;
-use ecluse_manifest::{Manifest, ManifestError, State, UnfinishedFile};
+use ecluse_manifest::{FileState, Manifest, ManifestError, UnfinishedFile};
 use ecluse_spool::{ParcelId, Place};
 use ecluse_stage::Stage;
 
@@ -34,7 +34,7 @@ impl Desk {
         let mut stray = BTreeSet::new();
         for name in missing {
             let row = manifest.file(&name)?;
-            if row.is_some_and(|row| row.state < State::Published) {
+            if row.is_some_and(|row| row.state < FileState::Published) {
                 stray.insert(name);
             }
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ecluse_holding::{ReadFault, open_plain, read_afresh};
-use ecluse_manifest::{Due, Found, Manifest, ManifestError};
+use ecluse_manifest::{CheckOutcome, Due, Manifest, ManifestError};
 use ecluse_stage::Exit;
 
 use crate::audit::{self, Line};
@@ -28,7 +28,7 @@ pub(crate) fn verify(desk: &Desk, options: &VerifyOptions) -> Result<ExitCode, T
         let found = check(copy);
         manifest.checked(copy, &found)?;
         sums.count(copy, &found);
-        if !matches!(found, Found::Good) && !desk.json {
+        if !matches!(found, CheckOutcome::Good) && !desk.json {
             desk.say(&format!("{}: {}", copy.place, words(&found)))?;
         }
     }
@@ -77,24 +77,24 @@ struct Sums {
 }
 
 impl Sums {
-    fn count(&mut self, copy: &Due, found: &Found) {
+    fn count(&mut self, copy: &Due, found: &CheckOutcome) {
         match found {
-            Found::Good => self.good += 1,
-            Found::Bad(_) => self.bad += 1,
-            Found::Unread(_) => self.unread += 1,
+            CheckOutcome::Good => self.good += 1,
+            CheckOutcome::Bad(_) => self.bad += 1,
+            CheckOutcome::Unread(_) => self.unread += 1,
         }
         self.bytes += copy.bytes;
     }
 }
 
-pub(crate) fn check(copy: &Due) -> Found {
+pub(crate) fn check(copy: &Due) -> CheckOutcome {
     let path = Path::new(&copy.place);
     let read = open_plain(path)
         .map_err(ReadFault::from)
         .and_then(|mut file| read_afresh(&mut file, &|| true));
     match read {
-        Ok(fixity) if fixity.sha256 == copy.sha256 => Found::Good,
-        Ok(fixity) => Found::Bad(format!(
+        Ok(fixity) if fixity.sha256 == copy.sha256 => CheckOutcome::Good,
+        Ok(fixity) => CheckOutcome::Bad(format!(
             "sha256 is {} ({} bytes), it was {} ({} bytes)",
             fixity.sha256, fixity.bytes, copy.sha256, copy.bytes
         )),
@@ -103,9 +103,9 @@ pub(crate) fn check(copy: &Due) -> Found {
             if error.kind() == std::io::ErrorKind::NotFound
                 && path.parent().is_some_and(has_neighbours) =>
         {
-            Found::Bad("it is not there any more".into())
+            CheckOutcome::Bad("it is not there any more".into())
         }
-        Err(error) => Found::Unread(error.to_string()),
+        Err(error) => CheckOutcome::Unread(error.to_string()),
     }
 }
 
@@ -114,11 +114,11 @@ pub(crate) fn has_neighbours(directory: &Path) -> bool {
     std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-pub(crate) fn words(found: &Found) -> String {
+pub(crate) fn words(found: &CheckOutcome) -> String {
     match found {
-        Found::Good => "good".into(),
-        Found::Bad(what) => format!("BAD: {what}"),
-        Found::Unread(what) => format!("cannot be read: {what}"),
+        CheckOutcome::Good => "good".into(),
+        CheckOutcome::Bad(what) => format!("BAD: {what}"),
+        CheckOutcome::Unread(what) => format!("cannot be read: {what}"),
     }
 }
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant, SystemTime};
 
-use ecluse_manifest::{Manifest, State};
+use ecluse_manifest::{FileState, Manifest};
 use ecluse_testkit::machine::{empty, fill, inside, mount, sh};
 use ecluse_testkit::root::{Program, until_so};
 use rustix::process::Signal;
@@ -122,7 +122,7 @@ impl Archive {
     }
 
     /// Every file is where it belongs, once, with its bytes and its lines.
-    fn must_hold(&self, files: &[(String, Vec<u8>)], state: State) {
+    fn must_hold(&self, files: &[(String, Vec<u8>)], state: FileState) {
         let mut expected = Vec::new();
         let mut names = Vec::new();
         for (name, bytes) in files {
@@ -280,7 +280,7 @@ fn what_lies_in_harvested_is_in_the_index_and_stored() {
     let stages = &CHAIN[..7];
     let (code, said) = archive.once(stages);
     assert_eq!(code, 0, "{said}");
-    archive.must_hold(&files, State::Published);
+    archive.must_hold(&files, FileState::Published);
     let found = archive.ecluse(&["lookup", "http://h3.example/3/2"]);
     assert_eq!(found.status.code(), Some(0));
     let line = String::from_utf8(found.stdout).unwrap();
@@ -291,14 +291,14 @@ fn what_lies_in_harvested_is_in_the_index_and_stored() {
     // Once more there is nothing to do; a new file joins.
     let (code, said) = archive.once(stages);
     assert_eq!(code, 0, "{said}");
-    archive.must_hold(&files, State::Published);
+    archive.must_hold(&files, FileState::Published);
     assert!(archive.path("index/generations/1").exists());
     let mut more = files.clone();
     more.push(("late.warc.gz".to_owned(), warc(99, 3)));
     archive.harvest("late.warc.gz", &more[5].1);
     let (code, said) = archive.once(stages);
     assert_eq!(code, 0, "{said}");
-    archive.must_hold(&more, State::Published);
+    archive.must_hold(&more, FileState::Published);
     // As shipped, clean only says what it would remove.
     let (code, said) = archive.once(&["clean"]);
     assert_eq!(code, 0, "{said}");
@@ -322,7 +322,7 @@ fn an_index_machine_sorts_in_its_own_directory() {
         assert_eq!(code, 0, "{stage}: {said}");
     }
     assert!(!archive.path("work/index").exists());
-    archive.must_hold(&files, State::Published);
+    archive.must_hold(&files, FileState::Published);
 }
 
 #[test]
@@ -495,10 +495,10 @@ fn five_hundred_kills_lose_nothing_and_double_nothing() {
     until_so("all files cleaned", || {
         assert!(Instant::now() < deadline, "{}", archive.status());
         let counts = archive.manifest().counts().unwrap();
-        counts == [(State::Cleaned, files.len() as u64)]
+        counts == [(FileState::Cleaned, files.len() as u64)]
     });
     fleet.stop();
-    archive.must_hold(&files, State::Cleaned);
+    archive.must_hold(&files, FileState::Cleaned);
     assert_eq!(
         entries(&archive.path("harvested")),
         [""; 0],
@@ -579,10 +579,10 @@ fn a_full_disk_pauses_the_chain_and_it_goes_on_when_there_is_room() {
     empty(&filler);
     until_so("all files cleaned", || {
         chain.must_live();
-        archive.manifest().counts().unwrap() == [(State::Cleaned, 10)]
+        archive.manifest().counts().unwrap() == [(FileState::Cleaned, 10)]
     });
     assert_eq!(chain.stop(), 0, "{}", chain.log());
-    archive.must_hold(&files, State::Cleaned);
+    archive.must_hold(&files, FileState::Cleaned);
 }
 
 #[test]
@@ -607,10 +607,10 @@ fn a_read_only_location_pauses_the_chain_and_it_goes_on_when_it_is_well() {
     sh("mount -o remount,rw \"$1\"", &repository);
     until_so("all files cleaned", || {
         chain.must_live();
-        archive.manifest().counts().unwrap() == [(State::Cleaned, 5)]
+        archive.manifest().counts().unwrap() == [(FileState::Cleaned, 5)]
     });
     assert_eq!(chain.stop(), 0, "{}", chain.log());
-    archive.must_hold(&files, State::Cleaned);
+    archive.must_hold(&files, FileState::Cleaned);
 }
 
 /// What the manifest says of each file, without the seconds at which it was told.
@@ -691,7 +691,7 @@ fn a_lost_manifest_is_made_again_from_receipts_and_stored_files() {
         .file("8-metadata-1.warc.gz")
         .unwrap()
         .unwrap();
-    assert_eq!(row.state, State::Published);
+    assert_eq!(row.state, FileState::Published);
     // With a manifest that can be read, checks and freeze are taken over, and nothing changes.
     let output = archive.ecluse(&["verify"]);
     assert_eq!(output.status.code(), Some(0), "{}", self::said(&output));
@@ -727,7 +727,7 @@ fn a_file_whose_claim_was_removed_by_hand_is_told_and_given_again() {
     let (code, said) = archive.once(&CHAIN[..7]);
     assert_eq!(code, 0, "{said}");
     let states = archive.manifest().counts().unwrap();
-    assert_eq!(states, [(State::Stored, 1), (State::Published, 2)]);
+    assert_eq!(states, [(FileState::Stored, 1), (FileState::Published, 2)]);
     let status = archive.status();
     assert!(status.contains("1 file is on no stage"), "{status}");
     assert!(status.contains("give index --lost"), "{status}");
@@ -744,7 +744,7 @@ fn a_file_whose_claim_was_removed_by_hand_is_told_and_given_again() {
     assert!(!archive.status().contains("on no stage"));
     let (code, said) = archive.once(&CHAIN[..7]);
     assert_eq!(code, 0, "{said}");
-    archive.must_hold(&files, State::Published);
+    archive.must_hold(&files, FileState::Published);
     assert!(!archive.status().contains("on no stage"));
 }
 
@@ -815,7 +815,7 @@ fn a_root_that_was_moved_finds_its_files_again() {
     let words = self::said(&output);
     assert!(words.starts_with("0 places and 1 lines"), "{words}");
     fs::remove_dir_all(archive.path("work/backup/discarded")).unwrap();
-    archive.must_hold(&files, State::Published);
+    archive.must_hold(&files, FileState::Published);
     archive.must_be_at_home();
     assert!(said.contains("would remove 6 files of "), "{said}");
 }
@@ -848,7 +848,7 @@ fn a_file_that_was_lost_and_moved_stays_in_the_index_of_its_collection() {
     let row = row.unwrap();
     assert_eq!(
         (row.state, row.collection.as_deref()),
-        (State::Published, Some("elections"))
+        (FileState::Published, Some("elections"))
     );
     // The index of a collection is mended too when the archive moves.
     let elsewhere = tempfile::tempdir().unwrap();

@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use ecluse_cdx::{Source, zipnum};
+use ecluse_cdx::{LineSource, zipnum};
 use tempfile::TempDir;
 
 fn line(key: &str, second: u32) -> String {
@@ -36,7 +36,7 @@ fn put(root: &Path, shelf: &str, lines: &str, is_zipnum: bool) {
     let generation = root.join(shelf).join("generations/1");
     fs::create_dir_all(&generation).unwrap();
     if is_zipnum {
-        let source = Source::new("lines", std::io::Cursor::new(lines.as_bytes().to_vec()));
+        let source = LineSource::new("lines", std::io::Cursor::new(lines.as_bytes().to_vec()));
         zipnum::write(source, &generation, "index", &zipnum::Options::default()).unwrap();
     } else {
         fs::write(generation.join("index.cdxj"), lines).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! The first byte chooses what the header says of it.
 
-use ecluse_extract::{Context, Limits, Url, extract};
+use ecluse_extract::{Context, ExtractLimits, Url, extract};
 
 const TYPES: [Option<&str>; 10] = [
     None,
@@ -24,7 +24,7 @@ pub fn run(bytes: &[u8]) {
     };
     let url = Url::parse("http://lock.example/a/b?c").expect("it is one");
     let mut context = Context::new(&url, TYPES[usize::from(choice) % TYPES.len()]);
-    context.limits = Limits {
+    context.limits = ExtractLimits {
         links: 1000,
         sitemap_links: 1000,
         ..context.limits

@@ -5,21 +5,21 @@
 
 use std::io;
 
-use ecluse_warc::{Compression, Extent, Limits, Reason, WarcReader};
+use ecluse_warc::{Compression, Extent, ReaderLimits, Reason, WarcReader};
 
 /// Holds what the head of this file says of these bytes.
 pub fn run(data: &[u8]) {
     let Some((&choice, file)) = data.split_first() else {
         return;
     };
-    let usual = Limits {
+    let usual = ReaderLimits {
         damages: 10,
-        ..Limits::default()
+        ..ReaderLimits::default()
     };
     let limits = if choice & 1 == 0 {
         usual
     } else {
-        Limits {
+        ReaderLimits {
             member_bytes: 0,
             header_bytes: 0,
             prefix_bytes: 0,
@@ -64,7 +64,7 @@ pub fn run(data: &[u8]) {
     assert!(reader.damages().len() <= limits.damages);
 }
 
-fn is_one_record(member: &[u8], limits: Limits) {
+fn is_one_record(member: &[u8], limits: ReaderLimits) {
     // A trailer that stands there twice, with a member behind the second, is taken for the end where it stands last.
     let trailer = &member[member.len().saturating_sub(8)..];
     if member.windows(8).filter(|bytes| *bytes == trailer).count() > 1 {

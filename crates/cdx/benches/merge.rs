@@ -17,7 +17,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use ecluse_cdx::{LineShape, MergeOptions, Source, merge, merge_into};
+use ecluse_cdx::{LineShape, LineSource, MergeOptions, merge, merge_into};
 
 fn main() {
     let arguments: Vec<String> = env::args()
@@ -37,9 +37,9 @@ fn run_task(task: &str, paths: &[String]) {
         ..MergeOptions::default()
     };
     let mut out = File::create(&paths[0]).expect("the output can be made");
-    let mut sources: Vec<Source> = paths[1..]
+    let mut sources: Vec<LineSource> = paths[1..]
         .iter()
-        .map(|path| Source::open(Path::new(path)).expect("the inputs are there"))
+        .map(|path| LineSource::open(Path::new(path)).expect("the inputs are there"))
         .collect();
     let stats = if task == "into" {
         let big = sources.remove(0);

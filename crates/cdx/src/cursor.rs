@@ -10,17 +10,17 @@ use std::path::Path;
 use memchr::memchr;
 
 use crate::fault::excerpt;
-use crate::{LineFault, Place, ReadError};
+use crate::{LineFault, LinePlace, ReadError};
 
 /// A file of lines, not yet read.
-pub struct Source {
+pub struct LineSource {
     /// What messages call it.
     pub name: String,
     /// Its bytes. They are read in large pieces: a buffer around them would only copy.
     pub reader: Box<dyn Read + Send>,
 }
 
-impl Source {
+impl LineSource {
     /// Names some bytes.
     pub fn new(name: impl Into<String>, reader: impl Read + Send + 'static) -> Self {
         Self {
@@ -57,7 +57,7 @@ pub struct NumberedLine<'a> {
 
 impl Lines {
     /// Begins to read, refusing lines longer than `line_bytes`.
-    pub fn new(source: Source, line_bytes: usize) -> Self {
+    pub fn new(source: LineSource, line_bytes: usize) -> Self {
         Self {
             cursor: Cursor::new(source, 64 << 10, line_bytes),
         }
@@ -68,7 +68,7 @@ impl Lines {
         if !self.cursor.advance()? {
             return Ok(None);
         }
-        let Place {
+        let LinePlace {
             line: number,
             offset,
             ..
@@ -106,7 +106,7 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    pub(crate) fn new(source: Source, buffer_bytes: usize, line_bytes: usize) -> Self {
+    pub(crate) fn new(source: LineSource, buffer_bytes: usize, line_bytes: usize) -> Self {
         Self {
             name: source.name,
             reader: source.reader,
@@ -139,8 +139,8 @@ impl Cursor {
         &self.buffer[range]
     }
 
-    pub(crate) fn place(&self) -> Place {
-        Place {
+    pub(crate) fn place(&self) -> LinePlace {
+        LinePlace {
             file: self.name.clone(),
             line: self.number,
             offset: self.base + self.current.start as u64,
@@ -222,8 +222,8 @@ impl Cursor {
         Ok(())
     }
 
-    fn next_place(&self) -> Place {
-        Place {
+    fn next_place(&self) -> LinePlace {
+        LinePlace {
             file: self.name.clone(),
             line: self.number + 1,
             offset: self.base + self.next as u64,
@@ -307,7 +307,7 @@ mod tests {
 
     fn cursor(bytes: &[u8], buffer_bytes: usize, line_bytes: usize) -> Cursor {
         Cursor::new(
-            Source::new("x.cdxj", Trickle(bytes.to_vec(), 3)),
+            LineSource::new("x.cdxj", Trickle(bytes.to_vec(), 3)),
             buffer_bytes,
             line_bytes,
         )
@@ -325,7 +325,7 @@ mod tests {
             for (number, line) in (1..).zip(&lines) {
                 prop_assert!(cursor.advance().unwrap());
                 prop_assert_eq!(cursor.line(), line.as_bytes());
-                prop_assert_eq!(cursor.place(), Place { file: "x.cdxj".into(), line: number, offset });
+                prop_assert_eq!(cursor.place(), LinePlace { file: "x.cdxj".into(), line: number, offset });
                 offset += line.len() as u64 + 1;
             }
             prop_assert!(!cursor.advance().unwrap());
@@ -406,7 +406,7 @@ mod tests {
 
     #[test]
     fn lines_say_where_a_fault_is() {
-        let mut lines = Lines::new(Source::new("x.cdxj", b"a\nbc\n".as_slice()), 100);
+        let mut lines = Lines::new(LineSource::new("x.cdxj", b"a\nbc\n".as_slice()), 100);
         lines.next_line().unwrap();
         let line = lines.next_line().unwrap().unwrap();
         assert_eq!(

@@ -5,7 +5,7 @@ use std::io;
 
 /// Where a line stands: for a message an operator can act on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct LinePlace {
     /// The file, as the caller named it.
     pub file: String,
     /// The line's number, from 1.
@@ -14,7 +14,7 @@ pub struct Place {
     pub offset: u64,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for LinePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A file's name may come from anywhere; its control characters must not reach a terminal.
         write!(
@@ -121,13 +121,13 @@ pub enum ReadError {
     #[error("{place} has no line feed: the file was cut short")]
     Unterminated {
         /// The line.
-        place: Place,
+        place: LinePlace,
     },
     /// A line is longer than the limit.
     #[error("{place} is longer than {limit_bytes} bytes")]
     TooLong {
         /// The line.
-        place: Place,
+        place: LinePlace,
         /// The limit.
         limit_bytes: usize,
     },
@@ -135,7 +135,7 @@ pub enum ReadError {
     #[error("{place} is not in byte order: it begins {found:?}, after {previous:?}")]
     Unsorted {
         /// The line.
-        place: Place,
+        place: LinePlace,
         /// The beginning of the line before it.
         previous: String,
         /// The beginning of the line.
@@ -145,7 +145,7 @@ pub enum ReadError {
     #[error("cannot parse {place}: {fault}")]
     Malformed {
         /// The line.
-        place: Place,
+        place: LinePlace,
         /// What is wrong with it.
         fault: LineFault,
     },
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_message_names_the_place_and_hides_control_characters() {
-        let place = Place {
+        let place = LinePlace {
             file: "day\n\u{1b}[31m.cdxj".into(),
             line: 7,
             offset: 1234,

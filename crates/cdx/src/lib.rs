@@ -21,8 +21,8 @@ mod time;
 pub mod zipnum;
 
 pub use capture::{Capture, Extra};
-pub use cursor::{Lines, NumberedLine, Source};
-pub use fault::{LineFault, Place, ReadError};
+pub use cursor::{LineSource, Lines, NumberedLine};
+pub use fault::{LineFault, LinePlace, ReadError};
 pub use lookup::{Lookup, LookupError, Matches};
 pub use merge::{
     Duplicates, LineShape, MergeError, MergeOptions, MergeStats, check, merge, merge_files,

@@ -13,7 +13,7 @@ use memchr::memchr;
 
 use crate::cursor::Cursor;
 use crate::zipnum::{self, Blocks, Summary};
-use crate::{KeyRange, MAX_LINE_BYTES, ReadError, Source};
+use crate::{KeyRange, LineSource, MAX_LINE_BYTES, ReadError};
 
 /// An index that can be asked for lines.
 pub struct Lookup {
@@ -54,8 +54,10 @@ impl Lookup {
     /// Finds the lines of a range, in order.
     pub fn range(&self, range: KeyRange) -> Result<Matches<'_>, LookupError> {
         let lines = match &self.index {
-            Index::Flat(file) => Found::Flat(file.lines_from(file.first_at_or_above(&range.from)?)),
-            Index::ZipNum(summary) => Found::ZipNum(summary.blocks_from(&range.from)?),
+            Index::Flat(file) => {
+                OpenIndex::Flat(file.lines_from(file.first_at_or_above(&range.from)?))
+            }
+            Index::ZipNum(summary) => OpenIndex::ZipNum(summary.blocks_from(&range.from)?),
         };
         Ok(Matches {
             lines,
@@ -68,13 +70,13 @@ impl Lookup {
 
 /// The lines of a range, in order, without their line feeds.
 pub struct Matches<'a> {
-    lines: Found<'a>,
+    lines: OpenIndex<'a>,
     range: KeyRange,
     begun: bool,
     ended: bool,
 }
 
-enum Found<'a> {
+enum OpenIndex<'a> {
     Flat(Cursor),
     ZipNum(Blocks<'a>),
 }
@@ -104,13 +106,13 @@ impl Matches<'_> {
 
     fn advance(&mut self) -> Result<bool, LookupError> {
         match &mut self.lines {
-            Found::Flat(cursor) => Ok(cursor.advance()?),
-            Found::ZipNum(blocks) => blocks.advance(&self.range),
+            OpenIndex::Flat(cursor) => Ok(cursor.advance()?),
+            OpenIndex::ZipNum(blocks) => blocks.advance(&self.range),
         }
     }
 }
 
-impl Found<'_> {
+impl OpenIndex<'_> {
     fn line(&self) -> &[u8] {
         match self {
             Self::Flat(cursor) => cursor.line(),
@@ -190,7 +192,7 @@ impl FlatFile {
             offset,
         };
         Cursor::new(
-            Source::new(self.name.clone(), reader),
+            LineSource::new(self.name.clone(), reader),
             2 * SCAN_BYTES as usize,
             MAX_LINE_BYTES,
         )

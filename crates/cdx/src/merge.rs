@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use crate::{LineFault, MAX_LINE_BYTES, ReadError, Source, cdx};
+use crate::{LineFault, LineSource, MAX_LINE_BYTES, ReadError, cdx};
 pub(crate) use output::Output;
 use tree::Tree;
 
@@ -157,7 +157,7 @@ pub enum MergeError {
 
 /// Merges sorted sources into `out`. Memory is the options' limit, whatever the sources hold.
 pub fn merge(
-    sources: Vec<Source>,
+    sources: Vec<LineSource>,
     out: &mut impl Write,
     options: &MergeOptions,
 ) -> Result<MergeStats, MergeError> {
@@ -181,7 +181,7 @@ fn finish(
 }
 
 fn merge_lines(
-    sources: Vec<Source>,
+    sources: Vec<LineSource>,
     output: &mut Output<'_>,
     buffer_bytes: usize,
     options: &MergeOptions,
@@ -222,8 +222,8 @@ fn merge_lines(
 /// [`merge`] has written or [`check`] has read. Its lines are counted, so that they can be compared with what is known
 /// of it. Its own duplicates stay.
 pub fn merge_into(
-    big: Source,
-    small: Vec<Source>,
+    big: LineSource,
+    small: Vec<LineSource>,
     out: &mut impl Write,
     options: &MergeOptions,
 ) -> Result<MergeStats, MergeError> {
@@ -237,14 +237,14 @@ pub fn merge_files(
     temporary: &Path,
     options: &MergeOptions,
 ) -> Result<MergeStats, MergeError> {
-    let open = |path: &_| Ok(Source::open(AsRef::as_ref(path))?);
+    let open = |path: &_| Ok(LineSource::open(AsRef::as_ref(path))?);
     merge_pieces(paths, open, out, temporary, options)
 }
 
 /// Merges sorted pieces as [`merge_files`] does; `open` is asked for each when its round comes.
 pub fn merge_pieces<Piece, Failed: From<MergeError>>(
     pieces: &[Piece],
-    mut open: impl FnMut(&Piece) -> Result<Source, Failed>,
+    mut open: impl FnMut(&Piece) -> Result<LineSource, Failed>,
     out: &mut impl Write,
     temporary: &Path,
     options: &MergeOptions,
@@ -252,7 +252,7 @@ pub fn merge_pieces<Piece, Failed: From<MergeError>>(
     let fan_in = options.open_files.max(2);
     let mut open_all = |pieces: &[Piece]| pieces.iter().map(&mut open).collect();
     if pieces.len() <= fan_in {
-        let sources: Result<Vec<Source>, Failed> = open_all(pieces);
+        let sources: Result<Vec<LineSource>, Failed> = open_all(pieces);
         return Ok(merge(sources?, out, options)?);
     }
     let mut runs = Vec::new();
@@ -274,7 +274,7 @@ pub fn merge_pieces<Piece, Failed: From<MergeError>>(
 /// Reads a sorted source to its end and says what is in it, or what is wrong with it, as `LC_ALL=C sort -c` does.
 ///
 /// [`Duplicates::Remove`] counts the lines that equal the one before; nothing is an error for being there twice.
-pub fn check(source: Source, options: &MergeOptions) -> Result<MergeStats, MergeError> {
+pub fn check(source: LineSource, options: &MergeOptions) -> Result<MergeStats, MergeError> {
     merge(vec![source], &mut io::sink(), options)
 }
 
@@ -302,7 +302,7 @@ pub(crate) fn merge_runs(
 }
 
 fn merge_to_run(
-    sources: Vec<Source>,
+    sources: Vec<LineSource>,
     temporary: &Path,
     options: &MergeOptions,
 ) -> Result<(File, MergeStats), MergeError> {
@@ -319,8 +319,8 @@ fn merge_to_run(
     Ok((run, stats))
 }
 
-fn name_runs(runs: Vec<File>) -> Vec<Source> {
-    let name = |(number, run)| Source::new(format!("temporary run {number}"), run);
+fn name_runs(runs: Vec<File>) -> Vec<LineSource> {
+    let name = |(number, run)| LineSource::new(format!("temporary run {number}"), run);
     (1..).zip(runs).map(name).collect()
 }
 

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use ecluse_cdx::{
-    Capture, CaptureTime, Duplicates, Extra, KeyRange, Lookup, SortOptions, Sorter, Source, cdx,
-    cdxj, zipnum,
+    Capture, CaptureTime, Duplicates, Extra, KeyRange, LineSource, Lookup, SortOptions, Sorter,
+    cdx, cdxj, zipnum,
 };
 
 /// Runs a script beside the peers, and returns what it printed.
@@ -253,7 +253,7 @@ fn pywb_serves_what_we_write() {
         level: 6,
         shards: zipnum::Shards::Bytes(4_000),
     };
-    let source = Source::new("index.cdxj", io::Cursor::new(text.clone().into_bytes()));
+    let source = LineSource::new("index.cdxj", io::Cursor::new(text.clone().into_bytes()));
     let written = zipnum::write(source, directory.path(), "cdx", &options).unwrap();
     assert!(written.shards.len() > 2);
     let questions = [

@@ -7,8 +7,8 @@ use encoding_rs::Encoding;
 use twox_hash::XxHash3_128;
 use url::Url;
 
-use crate::context::Limits;
-use crate::link::{Hop, Link, Place};
+use crate::context::ExtractLimits;
+use crate::link::{Hop, Link, LinkPlace};
 use crate::quick;
 use crate::report::Counts;
 
@@ -18,7 +18,7 @@ pub(crate) struct Collector<'c> {
     based: bool,
     /// Whether the base is that of another document.
     via: bool,
-    limits: &'c Limits,
+    limits: &'c ExtractLimits,
     links: usize,
     sink: &'c mut dyn FnMut(Link),
     seen: HashSet<u128>,
@@ -33,7 +33,7 @@ pub(crate) struct Collector<'c> {
 impl<'c> Collector<'c> {
     pub(crate) fn new(
         document: &'c Url,
-        limits: &'c Limits,
+        limits: &'c ExtractLimits,
         links: usize,
         sink: &'c mut dyn FnMut(Link),
     ) -> Self {
@@ -61,7 +61,7 @@ impl<'c> Collector<'c> {
         self.query_encoding = (encoding != encoding_rs::UTF_8).then_some(encoding);
     }
 
-    pub(crate) fn limits(&self) -> &'c Limits {
+    pub(crate) fn limits(&self) -> &'c ExtractLimits {
         self.limits
     }
 
@@ -83,17 +83,17 @@ impl<'c> Collector<'c> {
     }
 
     /// Offers a string that stands where a link stands.
-    pub(crate) fn offer(&mut self, value: &str, hop: Hop, place: Place<'_>) {
+    pub(crate) fn offer(&mut self, value: &str, hop: Hop, place: LinkPlace<'_>) {
         self.offer_link(value, hop, place, hop == Hop::Embed);
     }
 
     /// Offers a string that stands where a link to something a page shows stands, but can be shown without.
-    pub(crate) fn offer_spare(&mut self, value: &str, hop: Hop, place: Place<'_>) {
+    pub(crate) fn offer_spare(&mut self, value: &str, hop: Hop, place: LinkPlace<'_>) {
         self.offer_link(value, hop, place, false);
     }
 
     /// Offers a string that stands where a link stands, relative to another base than the document's.
-    pub(crate) fn offer_based(&mut self, base: &str, value: &str, hop: Hop, place: Place<'_>) {
+    pub(crate) fn offer_based(&mut self, base: &str, value: &str, hop: Hop, place: LinkPlace<'_>) {
         let usual = self.base.clone();
         if base.len() <= self.limits.url_bytes
             && let Ok(base) = usual.join(base)
@@ -108,7 +108,7 @@ impl<'c> Collector<'c> {
     }
 
     /// Offers a string that stands where a link stands, relative to the document itself.
-    pub(crate) fn offer_from_document(&mut self, value: &str, hop: Hop, place: Place<'_>) {
+    pub(crate) fn offer_from_document(&mut self, value: &str, hop: Hop, place: LinkPlace<'_>) {
         if self.via {
             let usual = std::mem::replace(&mut self.base, self.document.clone());
             self.offer(value, hop, place);
@@ -143,7 +143,7 @@ impl<'c> Collector<'c> {
         self.speculating = before;
     }
 
-    fn offer_link(&mut self, value: &str, hop: Hop, place: Place<'_>, requisite: bool) {
+    fn offer_link(&mut self, value: &str, hop: Hop, place: LinkPlace<'_>, requisite: bool) {
         if self.is_full() {
             return;
         }
@@ -166,7 +166,7 @@ impl<'c> Collector<'c> {
         }
     }
 
-    fn resolve(&mut self, value: &str, hop: Hop, place: Place<'_>, requisite: bool) {
+    fn resolve(&mut self, value: &str, hop: Hop, place: LinkPlace<'_>, requisite: bool) {
         let Some(url) = quick::resolve(&self.base, value).or_else(|| self.parse(value)) else {
             self.counts.refused += 1;
             return;
@@ -256,7 +256,10 @@ fn has_hole(value: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn collect(limits: &Limits, work: impl FnOnce(&mut Collector<'_>)) -> (Vec<Link>, Counts) {
+    fn collect(
+        limits: &ExtractLimits,
+        work: impl FnOnce(&mut Collector<'_>),
+    ) -> (Vec<Link>, Counts) {
         let document = Url::parse("http://lock.example/a/b?c").unwrap();
         let mut links = Vec::new();
         let mut sink = |link| links.push(link);
@@ -267,9 +270,9 @@ mod tests {
     }
 
     fn offered(values: &[&str]) -> (Vec<String>, Counts) {
-        let (links, counts) = collect(&Limits::default(), |collector| {
+        let (links, counts) = collect(&ExtractLimits::default(), |collector| {
             for value in values {
-                collector.offer(value, Hop::Navigation, Place::Attribute("a", "href"));
+                collector.offer(value, Hop::Navigation, LinkPlace::Attribute("a", "href"));
             }
         });
         (links.into_iter().map(|link| link.url).collect(), counts)
@@ -317,9 +320,9 @@ mod tests {
 
     #[test]
     fn the_same_url_by_another_hop_is_another_link() {
-        let (links, _) = collect(&Limits::default(), |collector| {
-            collector.offer("x", Hop::Navigation, Place::Attribute("a", "href"));
-            collector.offer("x", Hop::Embed, Place::Attribute("img", "src"));
+        let (links, _) = collect(&ExtractLimits::default(), |collector| {
+            collector.offer("x", Hop::Navigation, LinkPlace::Attribute("a", "href"));
+            collector.offer("x", Hop::Embed, LinkPlace::Attribute("img", "src"));
         });
         let hops: Vec<_> = links
             .iter()
@@ -330,22 +333,22 @@ mod tests {
 
     #[test]
     fn a_redirect_to_itself_is_kept() {
-        let (links, _) = collect(&Limits::default(), |collector| {
-            collector.offer("b?c", Hop::Redirect, Place::Named("Location:"));
+        let (links, _) = collect(&ExtractLimits::default(), |collector| {
+            collector.offer("b?c", Hop::Redirect, LinkPlace::Named("Location:"));
         });
         assert_eq!(links.len(), 1);
     }
 
     #[test]
     fn limits_hold() {
-        let limits = Limits {
+        let limits = ExtractLimits {
             links: 2,
             url_bytes: 30,
-            ..Limits::default()
+            ..ExtractLimits::default()
         };
         let (links, counts) = collect(&limits, |collector| {
             for value in ["/0123456789abcdef", "/1", &"x".repeat(91), "/2", "/3", "/4"] {
-                collector.offer(value, Hop::Navigation, Place::CSS);
+                collector.offer(value, Hop::Navigation, LinkPlace::CSS);
             }
             assert!(collector.is_full());
         });
@@ -355,13 +358,13 @@ mod tests {
 
     #[test]
     fn only_the_first_base_counts() {
-        let (links, _) = collect(&Limits::default(), |collector| {
+        let (links, _) = collect(&ExtractLimits::default(), |collector| {
             collector.set_base("data:,x");
             collector.set_base("../base/");
             collector.set_base("http://gate.example/");
-            collector.offer("x", Hop::Navigation, Place::CSS);
-            collector.offer_based("java/", "x", Hop::Embed, Place::CSS);
-            collector.offer("y", Hop::Navigation, Place::CSS);
+            collector.offer("x", Hop::Navigation, LinkPlace::CSS);
+            collector.offer_based("java/", "x", Hop::Embed, LinkPlace::CSS);
+            collector.offer("y", Hop::Navigation, LinkPlace::CSS);
         });
         let urls: Vec<_> = links.iter().map(|link| link.url.as_str()).collect();
         assert_eq!(

@@ -14,7 +14,7 @@ pub struct Context<'a> {
     /// The page that led to it, if any: what a script asks for is relative to the page it runs in.
     pub via: Option<&'a Url>,
     /// How far to go.
-    pub limits: Limits,
+    pub limits: ExtractLimits,
 }
 
 impl<'a> Context<'a> {
@@ -25,14 +25,14 @@ impl<'a> Context<'a> {
             content_type,
             charset: None,
             via: None,
-            limits: Limits::default(),
+            limits: ExtractLimits::default(),
         }
     }
 }
 
 /// How far extraction goes; memory depends on these and not on the document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct ExtractLimits {
     /// Bytes read of a document.
     pub document_bytes: u64,
     /// Links out of a document.
@@ -49,7 +49,7 @@ pub struct Limits {
     pub fragments: u32,
 }
 
-impl Default for Limits {
+impl Default for ExtractLimits {
     fn default() -> Self {
         Self {
             document_bytes: 64 << 20,

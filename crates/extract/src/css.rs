@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use crate::collector::Collector;
-use crate::link::{Hop, Place};
+use crate::link::{Hop, LinkPlace};
 
 /// The longest function name that matters, `-webkit-image-set`, with room for escapes.
 const NAME: usize = 48;
@@ -259,7 +259,7 @@ impl Css {
 
     fn found(&mut self, value: &str, collector: &mut Collector<'_>) {
         if self.rule != Rule::Names {
-            collector.offer(&unescaped(value), Hop::Embed, Place::CSS);
+            collector.offer(&unescaped(value), Hop::Embed, LinkPlace::CSS);
         }
         if self.rule == Rule::Import {
             // What follows on the line are conditions: `supports(...)`, media, a layer.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::collector::Collector;
 use crate::html;
-use crate::link::{Hop, Place};
+use crate::link::{Hop, LinkPlace};
 use crate::page::Page;
 use crate::rel::{self, Role};
 use crate::speculative::{Ground, after_scheme, url_in};
@@ -79,9 +79,9 @@ impl<'x, 'c> Feed<'x, 'c> {
         let text = std::mem::take(&mut self.text);
         let text = htmlize::unescape(&text);
         let place = if self.family == Some(Family::Sitemap) {
-            Place::MANIFEST
+            LinkPlace::MANIFEST
         } else {
-            Place::XML
+            LinkPlace::XML
         };
         match wanted {
             Wanted::Nothing => {}
@@ -110,7 +110,7 @@ impl<'x, 'c> Feed<'x, 'c> {
             let name = &*attribute.name;
             let local = name.rsplit(':').next().unwrap_or(name);
             let value = attribute.text();
-            let place = Place::Attribute(element, name);
+            let place = LinkPlace::Attribute(element, name);
             match (family, element, local) {
                 (_, "link", "href") => self.link(attributes, &value, place),
                 (Family::News, "enclosure" | "content" | "thumbnail", "url")
@@ -132,7 +132,7 @@ impl<'x, 'c> Feed<'x, 'c> {
         }
     }
 
-    fn link(&mut self, attributes: &[Attribute<'_>], value: &str, place: Place<'_>) {
+    fn link(&mut self, attributes: &[Attribute<'_>], value: &str, place: LinkPlace<'_>) {
         let rel = attributes
             .iter()
             .find(|attribute| attribute.name == "rel")

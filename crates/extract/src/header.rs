@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use url::Url;
 
 use crate::collector::Collector;
-use crate::context::Limits;
-use crate::link::{Hop, Link, Place};
+use crate::context::ExtractLimits;
+use crate::link::{Hop, Link, LinkPlace};
 use crate::refresh;
 use crate::rel::{self, Role};
 use crate::report::Counts;
@@ -18,20 +18,24 @@ use crate::report::Counts;
 pub fn extract_headers<'h>(
     url: &Url,
     fields: impl IntoIterator<Item = (&'h str, &'h [u8])>,
-    limits: &Limits,
+    limits: &ExtractLimits,
     sink: &mut dyn FnMut(Link),
 ) -> Counts {
     let mut collector = Collector::new(url, limits, limits.links, sink);
     for (name, value) in fields {
         let value = text(value);
         match name.to_ascii_lowercase().as_str() {
-            "location" => collector.offer(&value, Hop::Redirect, Place::Named("Location:")),
+            "location" => collector.offer(&value, Hop::Redirect, LinkPlace::Named("Location:")),
             "content-location" => {
-                collector.offer(&value, Hop::Navigation, Place::Named("Content-Location:"));
+                collector.offer(
+                    &value,
+                    Hop::Navigation,
+                    LinkPlace::Named("Content-Location:"),
+                );
             }
             "refresh" => {
                 if let Some(target) = refresh::target(&value) {
-                    collector.offer(target, Hop::Redirect, Place::Named("Refresh:"));
+                    collector.offer(target, Hop::Redirect, LinkPlace::Named("Refresh:"));
                 }
             }
             "link" => link_header(&value, &mut collector),
@@ -42,10 +46,10 @@ pub fn extract_headers<'h>(
 }
 
 /// Gives what no document names but a site is likely to have: its first page and its icon.
-pub fn extract_inferred(url: &Url, limits: &Limits, sink: &mut dyn FnMut(Link)) -> Counts {
+pub fn extract_inferred(url: &Url, limits: &ExtractLimits, sink: &mut dyn FnMut(Link)) -> Counts {
     let mut collector = Collector::new(url, limits, limits.links, sink);
     for path in ["/", "/favicon.ico"] {
-        collector.offer(path, Hop::Inferred, Place::INFERRED);
+        collector.offer(path, Hop::Inferred, LinkPlace::INFERRED);
     }
     collector.counts
 }
@@ -66,7 +70,7 @@ pub(crate) fn link_header(value: &str, collector: &mut Collector<'_>) {
         };
         let (parameters, next) = until_comma(after);
         rest = next;
-        let place = Place::Named("Link:");
+        let place = LinkPlace::Named("Link:");
         match parameter(parameters, "rel").map_or(Role::Navigation, rel::role) {
             Role::Requisite => collector.offer(target, Hop::Embed, place),
             Role::Spare => collector.offer_spare(target, Hop::Embed, place),
@@ -111,7 +115,12 @@ mod tests {
                 link.hop, link.url, link.context, link.requisite
             ));
         };
-        extract_headers(&url, fields.iter().copied(), &Limits::default(), &mut sink);
+        extract_headers(
+            &url,
+            fields.iter().copied(),
+            &ExtractLimits::default(),
+            &mut sink,
+        );
         found
     }
 
@@ -170,7 +179,7 @@ mod tests {
     fn a_site_has_a_first_page_and_an_icon() {
         let url = Url::parse("http://lock.example/a/b").unwrap();
         let mut found = Vec::new();
-        extract_inferred(&url, &Limits::default(), &mut |link| {
+        extract_inferred(&url, &ExtractLimits::default(), &mut |link| {
             found.push((link.hop.letter(), link.url));
         });
         assert_eq!(

@@ -1,7 +1,7 @@
 //! JSON: the values that are URLs. Read loosely, so that a cut or broken document still gives what it has.
 
 use crate::collector::Collector;
-use crate::link::{Hop, Place};
+use crate::link::{Hop, LinkPlace};
 use crate::markup;
 use crate::script::unescaped;
 use crate::speculative::{Ground, url_in};
@@ -154,7 +154,7 @@ impl Json {
                 Key::Other => Ground::Value,
             };
             if let Ok(url) = url_in(&text, ground) {
-                collector.offer(&url, Hop::Speculative, Place::JSON);
+                collector.offer(&url, Hop::Speculative, LinkPlace::JSON);
             }
         }
     }

@@ -4,7 +4,7 @@
 //! XML, RSS, Atom, sitemaps, `robots.txt` and playlists, in any character set the web knows. [`extract_headers`] does it for the
 //! headers of a response. What is a link, and of which kind, is told in `docs/formats/extraction.md`.
 //!
-//! Memory is bounded by [`Limits`], not by the document, and no bytes make it fail: what is broken is read as far as it goes. Removing
+//! Memory is bounded by [`ExtractLimits`], not by the document, and no bytes make it fail: what is broken is read as far as it goes. Removing
 //! content encodings, deciding what is fetched, and when, are left to others.
 //!
 //! ```
@@ -52,7 +52,7 @@ use std::io::{self, Read};
 pub use url::Url;
 
 pub use crate::charset::CharsetSource;
-pub use crate::context::{Context, Limits};
+pub use crate::context::{Context, ExtractLimits};
 pub use crate::header::{extract_headers, extract_inferred};
 pub use crate::kind::Kind;
 pub use crate::link::{Hop, Link};
@@ -65,7 +65,7 @@ use crate::html::Html;
 use crate::json::Json;
 use crate::lines::{Format, Lines};
 use crate::script::Script;
-use crate::source::Source;
+use crate::source::DocumentWindow;
 use crate::xhtml::Xhtml;
 use crate::xml::{Events, Xml};
 
@@ -78,7 +78,7 @@ pub fn extract(
     context: &Context<'_>,
     sink: &mut dyn FnMut(Link),
 ) -> Result<Report, ExtractError> {
-    let mut source = Source::new(document, context);
+    let mut source = DocumentWindow::new(document, context);
     let opened = source.open(context);
     let links = match source.kind {
         Kind::Sitemap | Kind::UrlList => context.limits.sitemap_links,
@@ -112,7 +112,7 @@ pub fn extract(
 }
 
 fn read(
-    source: &mut Source<'_>,
+    source: &mut DocumentWindow<'_>,
     context: &Context<'_>,
     collector: &mut Collector<'_>,
 ) -> io::Result<()> {
@@ -165,7 +165,7 @@ fn read(
 }
 
 fn pieces<'c>(
-    source: &mut Source<'_>,
+    source: &mut DocumentWindow<'_>,
     collector: &mut Collector<'c>,
     mut push: impl FnMut(&str, &mut Collector<'c>),
 ) -> io::Result<()> {
@@ -175,7 +175,7 @@ fn pieces<'c>(
     Ok(())
 }
 
-fn read_html(source: &mut Source<'_>, collector: &mut Collector<'_>) -> io::Result<()> {
+fn read_html(source: &mut DocumentWindow<'_>, collector: &mut Collector<'_>) -> io::Result<()> {
     let mut html = Html::new(0, collector);
     while source.advance()? {
         html.encode_queries(source.encoding);
@@ -187,7 +187,11 @@ fn read_html(source: &mut Source<'_>, collector: &mut Collector<'_>) -> io::Resu
     Ok(())
 }
 
-fn read_xml(source: &mut Source<'_>, xml: &mut Xml, events: &mut dyn Events) -> io::Result<()> {
+fn read_xml(
+    source: &mut DocumentWindow<'_>,
+    xml: &mut Xml,
+    events: &mut dyn Events,
+) -> io::Result<()> {
     while !events.is_full() && source.advance()? {
         xml.push(source.text(), events);
     }
@@ -196,7 +200,7 @@ fn read_xml(source: &mut Source<'_>, xml: &mut Xml, events: &mut dyn Events) -> 
 }
 
 fn read_lines(
-    source: &mut Source<'_>,
+    source: &mut DocumentWindow<'_>,
     collector: &mut Collector<'_>,
     format: Format,
 ) -> io::Result<()> {
@@ -215,7 +219,7 @@ mod tests {
     /// Collects the links that `work` offers, those of `http://lock.example/` without it.
     pub(crate) fn collected(work: impl FnOnce(&mut Collector<'_>)) -> Vec<String> {
         let document = Url::parse("http://lock.example/").unwrap();
-        let limits = Limits::default();
+        let limits = ExtractLimits::default();
         let mut found = Vec::new();
         let mut sink = |link: Link| {
             let url = link.url.strip_prefix("http://lock.example/");

@@ -1,7 +1,7 @@
 //! Formats of one link a line: `robots.txt`, sitemaps in plain text, media playlists.
 
 use crate::collector::Collector;
-use crate::link::{Hop, Place};
+use crate::link::{Hop, LinkPlace};
 
 /// What the lines are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,12 +71,12 @@ impl Lines {
                 if let Some((name, value)) = line.split_once(':')
                     && name.trim().eq_ignore_ascii_case("sitemap")
                 {
-                    collector.offer(value, Hop::Manifest, Place::MANIFEST);
+                    collector.offer(value, Hop::Manifest, LinkPlace::MANIFEST);
                 }
             }
             Format::UrlList => {
                 if crate::speculative::after_scheme(line).is_some() {
-                    collector.offer(line, Hop::Manifest, Place::MANIFEST);
+                    collector.offer(line, Hop::Manifest, LinkPlace::MANIFEST);
                 }
             }
             Format::Playlist => playlist(line, collector),
@@ -85,7 +85,7 @@ impl Lines {
 }
 
 fn playlist(line: &str, collector: &mut Collector<'_>) {
-    let place = Place::Named("=PLAYLIST_MISC");
+    let place = LinkPlace::Named("=PLAYLIST_MISC");
     if !line.starts_with('#') {
         collector.offer(line, Hop::Embed, place);
     } else if let Some((_, value)) = line.split_once("URI=\"")

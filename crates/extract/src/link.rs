@@ -54,23 +54,23 @@ impl fmt::Display for Hop {
 
 /// The place of a link, put into words only for a link that is kept.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Place<'a> {
+pub(crate) enum LinkPlace<'a> {
     /// An attribute of an element.
     Attribute(&'a str, &'a str),
     /// Any other place, by its name.
     Named(&'static str),
 }
 
-impl Place<'_> {
-    pub(crate) const CSS: Place<'static> = Place::Named("=CSS");
-    pub(crate) const SCRIPT: Place<'static> = Place::Named("=JS_MISC");
-    pub(crate) const JSON: Place<'static> = Place::Named("=JSON_MISC");
-    pub(crate) const XML: Place<'static> = Place::Named("=XML_MISC");
-    pub(crate) const MANIFEST: Place<'static> = Place::Named("=MANIFEST_MISC");
-    pub(crate) const INFERRED: Place<'static> = Place::Named("=INFERRED_MISC");
+impl LinkPlace<'_> {
+    pub(crate) const CSS: LinkPlace<'static> = LinkPlace::Named("=CSS");
+    pub(crate) const SCRIPT: LinkPlace<'static> = LinkPlace::Named("=JS_MISC");
+    pub(crate) const JSON: LinkPlace<'static> = LinkPlace::Named("=JSON_MISC");
+    pub(crate) const XML: LinkPlace<'static> = LinkPlace::Named("=XML_MISC");
+    pub(crate) const MANIFEST: LinkPlace<'static> = LinkPlace::Named("=MANIFEST_MISC");
+    pub(crate) const INFERRED: LinkPlace<'static> = LinkPlace::Named("=INFERRED_MISC");
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for LinkPlace<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Attribute(element, attribute) => write!(f, "{element}/@{attribute}"),

@@ -4,7 +4,7 @@
 //! links are taken if they are closed, and are speculative.
 
 use crate::collector::Collector;
-use crate::link::{Hop, Place};
+use crate::link::{Hop, LinkPlace};
 use crate::srcset;
 
 /// Tells a string with a tag and an attribute in it.
@@ -37,10 +37,10 @@ pub(crate) fn read(text: &str, collector: &mut Collector<'_>) {
         }
         if list {
             srcset::urls(&value, |url| {
-                collector.offer(url, Hop::Speculative, Place::SCRIPT);
+                collector.offer(url, Hop::Speculative, LinkPlace::SCRIPT);
             });
         } else if !value.contains(' ') {
-            collector.offer(&value, Hop::Speculative, Place::SCRIPT);
+            collector.offer(&value, Hop::Speculative, LinkPlace::SCRIPT);
         }
     }
 }

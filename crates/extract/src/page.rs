@@ -10,7 +10,7 @@ use crate::css::Css;
 use crate::html;
 use crate::json::{self, Json};
 use crate::kind;
-use crate::link::{Hop, Place};
+use crate::link::{Hop, LinkPlace};
 use crate::refresh;
 use crate::rel::{self, Role};
 use crate::script::Script;
@@ -191,7 +191,7 @@ impl Page {
         collector: &mut Collector<'_>,
     ) {
         let name = &*attribute.name;
-        let place = Place::Attribute(element, name);
+        let place = LinkPlace::Attribute(element, name);
         match name {
             "href" | "xlink:href" => {
                 if let Some(hop) = hop_of_href(element) {
@@ -234,7 +234,7 @@ impl Page {
     }
 
     /// Takes a link that may be a script.
-    fn link(&mut self, value: &str, hop: Hop, place: Place<'_>, collector: &mut Collector<'_>) {
+    fn link(&mut self, value: &str, hop: Hop, place: LinkPlace<'_>, collector: &mut Collector<'_>) {
         let value = value.trim_start_matches(|c: char| c <= ' ');
         match value.get(..11) {
             Some(scheme) if scheme.eq_ignore_ascii_case("javascript:") => {
@@ -250,7 +250,7 @@ impl Page {
             return;
         }
         let name = &*attribute.name;
-        let place = Place::Attribute(element, name);
+        let place = LinkPlace::Attribute(element, name);
         let value = attribute.text();
         let key = &name["data-".len()..];
         if json::is_json(&value) {
@@ -371,7 +371,7 @@ fn has_function(style: &str) -> bool {
         || memchr::memchr(b'\\', style.as_bytes()).is_some()
 }
 
-fn speculate(value: &str, ground: Ground, place: Place<'_>, collector: &mut Collector<'_>) {
+fn speculate(value: &str, ground: Ground, place: LinkPlace<'_>, collector: &mut Collector<'_>) {
     if let Ok(url) = url_in(value, ground) {
         collector.offer(&url, Hop::Speculative, place);
     }
@@ -382,7 +382,7 @@ fn link(attributes: &[Attribute<'_>], collector: &mut Collector<'_>) {
     let Some(href) = find(attributes, "href") else {
         return;
     };
-    let place = Place::Attribute("link", "href");
+    let place = LinkPlace::Attribute("link", "href");
     match role {
         Role::Requisite => collector.offer(&href, Hop::Embed, place),
         Role::Spare => collector.offer_spare(&href, Hop::Embed, place),
@@ -395,7 +395,7 @@ fn meta(attributes: &[Attribute<'_>], collector: &mut Collector<'_>) {
     let Some(content) = find(attributes, "content") else {
         return;
     };
-    let place = Place::Attribute("meta", "content");
+    let place = LinkPlace::Attribute("meta", "content");
     if let Some(equivalent) = find(attributes, "http-equiv") {
         match equivalent.trim().to_ascii_lowercase().as_str() {
             "refresh" => {
@@ -474,7 +474,12 @@ fn object(element: &str, attributes: &[Attribute<'_>], collector: &mut Collector
         } else {
             value
         };
-        collector.offer_based(&base, &value, Hop::Embed, Place::Attribute(element, name));
+        collector.offer_based(
+            &base,
+            &value,
+            Hop::Embed,
+            LinkPlace::Attribute(element, name),
+        );
     }
     for archive in find(attributes, "archive")
         .unwrap_or_default()
@@ -485,7 +490,7 @@ fn object(element: &str, attributes: &[Attribute<'_>], collector: &mut Collector
                 &base,
                 archive,
                 Hop::Embed,
-                Place::Attribute(element, "archive"),
+                LinkPlace::Attribute(element, "archive"),
             );
         }
     }
@@ -506,7 +511,7 @@ fn param(attributes: &[Attribute<'_>], collector: &mut Collector<'_>) {
     if let Some(value) = find(attributes, "value")
         && looks_like_file(&value)
     {
-        collector.offer(&value, Hop::Embed, Place::Attribute("param", "value"));
+        collector.offer(&value, Hop::Embed, LinkPlace::Attribute("param", "value"));
     }
 }
 
@@ -519,7 +524,11 @@ fn form(attributes: &[Attribute<'_>], collector: &mut Collector<'_>) {
             )
         })
     {
-        collector.offer(&action, Hop::Navigation, Place::Attribute("form", "action"));
+        collector.offer(
+            &action,
+            Hop::Navigation,
+            LinkPlace::Attribute("form", "action"),
+        );
     }
 }
 

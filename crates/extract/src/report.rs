@@ -50,9 +50,9 @@ pub struct Counts {
 pub enum Ended {
     /// The document did.
     Complete,
-    /// [`Limits::document_bytes`](crate::Limits::document_bytes) were read.
+    /// [`ExtractLimits::document_bytes`](crate::Limits::document_bytes) were read.
     Bytes,
-    /// [`Limits::links`](crate::Limits::links) were found.
+    /// [`ExtractLimits::links`](crate::Limits::links) were found.
     Links,
 }
 

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use crate::collector::Collector;
 use crate::json;
-use crate::link::{Hop, Place};
+use crate::link::{Hop, LinkPlace};
 use crate::markup;
 use crate::speculative::{Ground, after_scheme, stands_alone, url_in};
 
@@ -22,7 +22,7 @@ const WORD: usize = 23;
 pub(crate) struct Script {
     depth: u8,
     held: String,
-    state: State,
+    state: ScriptState,
     /// The last byte that was neither space nor comment; a letter for a word, a quote for a string.
     last: u8,
     word: Word,
@@ -34,7 +34,7 @@ pub(crate) struct Script {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ScriptState {
     Code,
     LineComment,
     BlockComment,
@@ -79,7 +79,7 @@ impl Script {
         Self {
             depth,
             held: String::new(),
-            state: State::Code,
+            state: ScriptState::Code,
             last: b';',
             word: Word::Other,
             subject: Word::Other,
@@ -112,10 +112,10 @@ impl Script {
             self.state = match self.held.as_bytes().first() {
                 Some(b'`') => {
                     self.open_template();
-                    State::Template
+                    ScriptState::Template
                 }
-                Some(&quote @ (b'"' | b'\'')) => State::LongString(quote),
-                _ => State::Code,
+                Some(&quote @ (b'"' | b'\'')) => ScriptState::LongString(quote),
+                _ => ScriptState::Code,
             };
             self.settle(collector);
             self.after(b'"', Word::Other);
@@ -136,19 +136,19 @@ impl Script {
         let mut at = 0;
         while at < bytes.len() && !collector.is_full() {
             let step = match self.state {
-                State::Code => self.code(text, at, last, collector),
-                State::LineComment => Step::To(self.line_comment(bytes, at)),
-                State::BlockComment => match memchr::memmem::find(&bytes[at..], b"*/") {
+                ScriptState::Code => self.code(text, at, last, collector),
+                ScriptState::LineComment => Step::To(self.line_comment(bytes, at)),
+                ScriptState::BlockComment => match memchr::memmem::find(&bytes[at..], b"*/") {
                     Some(end) => {
-                        self.state = State::Code;
+                        self.state = ScriptState::Code;
                         Step::To(at + end + 2)
                     }
                     None if last => Step::To(bytes.len()),
                     None if at + 1 < bytes.len() => Step::To(boundary(text, bytes.len() - 1)),
                     None => Step::Unfinished,
                 },
-                State::LongString(quote) => self.long_string(bytes, at, quote, last),
-                State::Template => self.template_text(bytes, at, last),
+                ScriptState::LongString(quote) => self.long_string(bytes, at, quote, last),
+                ScriptState::Template => self.template_text(bytes, at, last),
             };
             match step {
                 Step::To(next) => at = next,
@@ -161,7 +161,7 @@ impl Script {
     fn line_comment(&mut self, bytes: &[u8], at: usize) -> usize {
         match memchr::memchr2(b'\n', b'\r', &bytes[at..]) {
             Some(end) => {
-                self.state = State::Code;
+                self.state = ScriptState::Code;
                 at + end + 1
             }
             None => bytes.len(),
@@ -171,11 +171,11 @@ impl Script {
     fn long_string(&mut self, bytes: &[u8], at: usize, quote: u8, last: bool) -> Step {
         match string_end(bytes, at, quote) {
             End::Closed(end) => {
-                self.state = State::Code;
+                self.state = ScriptState::Code;
                 Step::To(end + 1)
             }
             End::Line(end) => {
-                self.state = State::Code;
+                self.state = ScriptState::Code;
                 Step::To(end)
             }
             End::Open if last => Step::To(bytes.len()),
@@ -197,13 +197,13 @@ impl Script {
     fn template_text(&mut self, bytes: &[u8], at: usize, last: bool) -> Step {
         match template_end(bytes, at) {
             Template::Closed(end) => {
-                self.state = State::Code;
+                self.state = ScriptState::Code;
                 self.templates.pop();
                 self.after(b'"', Word::Other);
                 Step::To(end + 1)
             }
             Template::Hole(end) => {
-                self.state = State::Code;
+                self.state = ScriptState::Code;
                 self.after(b'(', Word::Other);
                 Step::To(end + 2)
             }
@@ -247,7 +247,7 @@ impl Script {
             b'`' => self.template(text, at, last, collector),
             b'/' => self.slash(bytes, at, last, collector),
             b'<' if bytes[at..].starts_with(b"<!--") => {
-                self.state = State::LineComment;
+                self.state = ScriptState::LineComment;
                 Step::To(at + 4)
             }
             b'<' if !last && b"<!--".starts_with(&bytes[at..]) => Step::Unfinished,
@@ -306,7 +306,7 @@ impl Script {
             }
             b'}' => match self.templates.last_mut() {
                 Some(0) => {
-                    self.state = State::Template;
+                    self.state = ScriptState::Template;
                     return;
                 }
                 Some(braces) => *braces -= 1,
@@ -339,11 +339,11 @@ impl Script {
         match bytes.get(at + 1) {
             None if !last => return Step::Unfinished,
             Some(b'/') => {
-                self.state = State::LineComment;
+                self.state = ScriptState::LineComment;
                 return Step::To(at + 2);
             }
             Some(b'*') => {
-                self.state = State::BlockComment;
+                self.state = ScriptState::BlockComment;
                 return Step::To(at + 2);
             }
             _ => {}
@@ -395,7 +395,7 @@ impl Script {
             Template::Hole(_) => {
                 self.settle(collector);
                 self.open_template();
-                self.state = State::Template;
+                self.state = ScriptState::Template;
                 Step::To(at + 1)
             }
             Template::Open if last => Step::To(text.len()),
@@ -449,7 +449,7 @@ impl Script {
         }
         if literal.subject == Word::Import {
             if let Ok(url) = url_in(text, Ground::Named) {
-                collector.offer_from_document(&url, Hop::Speculative, Place::SCRIPT);
+                collector.offer_from_document(&url, Hop::Speculative, LinkPlace::SCRIPT);
             }
             return;
         }
@@ -464,7 +464,7 @@ impl Script {
         let tail = literal.before == b'+' && after_scheme(&url).is_none();
         let head = literal.plus && !stands_alone(&url);
         if !tail && !head {
-            collector.offer(&url, Hop::Speculative, Place::SCRIPT);
+            collector.offer(&url, Hop::Speculative, LinkPlace::SCRIPT);
         }
     }
 }

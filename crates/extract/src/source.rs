@@ -14,7 +14,7 @@ use crate::kind::{Kind, kind_of};
 /// Bytes read at a time, and looked at before anything is decided.
 const WINDOW: usize = 32 << 10;
 
-pub(crate) struct Source<'r> {
+pub(crate) struct DocumentWindow<'r> {
     reader: &'r mut dyn Read,
     window: Vec<u8>,
     /// What of the window has not been given yet.
@@ -31,7 +31,7 @@ pub(crate) struct Source<'r> {
     pub(crate) charset_source: CharsetSource,
 }
 
-impl<'r> Source<'r> {
+impl<'r> DocumentWindow<'r> {
     /// Returns the source before its first byte is read.
     pub(crate) fn new(reader: &'r mut dyn Read, context: &Context<'_>) -> Self {
         Self {
@@ -193,7 +193,7 @@ mod tests {
         let url = Url::parse("http://lock.example/").unwrap();
         let context = Context::new(&url, Some(content_type));
         let mut reader = Pieces(bytes, 7);
-        let mut source = Source::new(&mut reader, &context);
+        let mut source = DocumentWindow::new(&mut reader, &context);
         source.open(&context).unwrap();
         let mut text = String::new();
         while source.advance().unwrap() {
@@ -233,7 +233,7 @@ mod tests {
             let mut context = Context::new(&url, Some("text/html"));
             context.limits.document_bytes = limit;
             let mut reader: &[u8] = b"0123456789";
-            let mut source = Source::new(&mut reader, &context);
+            let mut source = DocumentWindow::new(&mut reader, &context);
             source.open(&context).unwrap();
             let mut text = String::new();
             while source.advance().unwrap() {

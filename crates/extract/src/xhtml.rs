@@ -1,7 +1,7 @@
 //! XHTML and SVG: the elements of a page in the syntax of XML.
 
 use crate::collector::Collector;
-use crate::link::{Hop, Place};
+use crate::link::{Hop, LinkPlace};
 use crate::page::Page;
 use crate::tag::Attribute;
 use crate::xml::Events;
@@ -84,7 +84,7 @@ pub(crate) fn style_sheet(name: &str, attributes: &[Attribute<'_>], collector: &
         collector.offer(
             &href,
             Hop::Embed,
-            Place::Attribute("?xml-stylesheet", "href"),
+            LinkPlace::Attribute("?xml-stylesheet", "href"),
         );
     }
 }

@@ -24,13 +24,13 @@ pub(crate) trait Events {
 #[derive(Debug)]
 pub(crate) struct Xml {
     held: String,
-    state: State,
+    state: XmlState,
     limit: usize,
     pub(crate) passed_over: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum XmlState {
     Text,
     Comment,
     Literal,
@@ -48,7 +48,7 @@ impl Xml {
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             held: String::new(),
-            state: State::Text,
+            state: XmlState::Text,
             limit,
             passed_over: 0,
         }
@@ -82,10 +82,10 @@ impl Xml {
         let mut at = 0;
         while at < text.len() && !events.is_full() {
             let step = match self.state {
-                State::Text => self.markup(text, at, last, events),
-                State::Comment => self.skip(text, at, "-->", last),
-                State::Declarations => self.skip(text, at, "]>", last),
-                State::Literal => self.literal(text, at, last, events),
+                XmlState::Text => self.markup(text, at, last, events),
+                XmlState::Comment => self.skip(text, at, "-->", last),
+                XmlState::Declarations => self.skip(text, at, "]>", last),
+                XmlState::Literal => self.literal(text, at, last, events),
             };
             match step {
                 Step::To(next) => at = next,
@@ -98,7 +98,7 @@ impl Xml {
     fn skip(&mut self, text: &str, at: usize, end: &str, last: bool) -> Step {
         match memchr::memmem::find(&text.as_bytes()[at..], end.as_bytes()) {
             Some(found) => {
-                self.state = State::Text;
+                self.state = XmlState::Text;
                 Step::To(at + found + end.len())
             }
             None if last => Step::To(text.len()),
@@ -109,7 +109,7 @@ impl Xml {
     fn literal(&mut self, text: &str, at: usize, last: bool, events: &mut dyn Events) -> Step {
         if let Some(found) = memchr::memmem::find(&text.as_bytes()[at..], b"]]>") {
             events.literal(&text[at..at + found]);
-            self.state = State::Text;
+            self.state = XmlState::Text;
             return Step::To(at + found + 3);
         }
         let step = if last {
@@ -133,7 +133,10 @@ impl Xml {
             return Step::To(at + found);
         }
         let rest = &text[at..];
-        for (start, state) in [("<!--", State::Comment), ("<![CDATA[", State::Literal)] {
+        for (start, state) in [
+            ("<!--", XmlState::Comment),
+            ("<![CDATA[", XmlState::Literal),
+        ] {
             if rest.starts_with(start) {
                 self.state = state;
                 return Step::To(at + start.len());
@@ -163,7 +166,7 @@ impl Xml {
         };
         if rest.starts_with("<!") {
             if rest[..end].contains('[') {
-                self.state = State::Declarations;
+                self.state = XmlState::Declarations;
                 // The brackets may be closed already.
                 return Step::To(at + rest.find('[').map_or(end, |bracket| bracket + 1));
             }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use ecluse_extract::{Context, Ended, Limits, Link, Report, Url, extract, extract_headers};
+use ecluse_extract::{Context, Ended, ExtractLimits, Link, Report, Url, extract, extract_headers};
 use proptest::prelude::*;
 
 const TYPES: [Option<&str>; 10] = [
@@ -19,7 +19,7 @@ const TYPES: [Option<&str>; 10] = [
     Some("text/html; charset=utf-16"),
 ];
 
-fn read(content_type: Option<&str>, limits: Limits, document: &[u8]) -> (Vec<Link>, Report) {
+fn read(content_type: Option<&str>, limits: ExtractLimits, document: &[u8]) -> (Vec<Link>, Report) {
     let url = Url::parse("http://lock.example/a/b").unwrap();
     let mut context = Context::new(&url, content_type);
     context.limits = limits;
@@ -30,11 +30,11 @@ fn read(content_type: Option<&str>, limits: Limits, document: &[u8]) -> (Vec<Lin
 
 /// What holds of every document.
 fn check(document: &[u8]) -> Result<(), TestCaseError> {
-    let limits = Limits {
+    let limits = ExtractLimits {
         links: 50,
         url_bytes: 100,
         token_bytes: 300,
-        ..Limits::default()
+        ..ExtractLimits::default()
     };
     for content_type in TYPES {
         let (links, report) = read(content_type, limits.clone(), document);
@@ -148,7 +148,7 @@ proptest! {
     fn random_headers(name in "(?i)link|location|refresh|content-location", value in prop::collection::vec(any::<u8>(), 0..80)) {
         let url = Url::parse("http://lock.example/").unwrap();
         let mut links = 0;
-        let counts = extract_headers(&url, [(name.as_str(), value.as_slice())], &Limits::default(), &mut |_| links += 1);
+        let counts = extract_headers(&url, [(name.as_str(), value.as_slice())], &ExtractLimits::default(), &mut |_| links += 1);
         prop_assert_eq!(counts.links, links);
     }
 }
@@ -156,7 +156,7 @@ proptest! {
 /// Reads a document made to hurt, and fails if it takes longer than anything could excuse.
 fn endure(content_type: &str, document: &[u8]) -> Report {
     let start = Instant::now();
-    let (links, report) = read(Some(content_type), Limits::default(), document);
+    let (links, report) = read(Some(content_type), ExtractLimits::default(), document);
     // A debug build on a busy machine needs a few seconds for the worst; what is quadratic needs hours.
     assert!(
         start.elapsed() < Duration::from_secs(120),
@@ -198,7 +198,7 @@ fn what_never_closes_costs_itself_only() {
             "<a href=/before>{open}{junk}{close}{}<a href=/after>",
             " ".repeat(100_000)
         );
-        let (links, _) = read(Some("text/html"), Limits::default(), page.as_bytes());
+        let (links, _) = read(Some("text/html"), ExtractLimits::default(), page.as_bytes());
         let urls: Vec<_> = links.iter().map(|link| link.url.as_str()).collect();
         assert_eq!(
             urls,
@@ -278,7 +278,7 @@ fn documents_in_documents_end() {
             page.replace('&', "&amp;").replace('"', "&quot;")
         );
     }
-    let (links, report) = read(Some("text/html"), Limits::default(), page.as_bytes());
+    let (links, report) = read(Some("text/html"), ExtractLimits::default(), page.as_bytes());
     assert_eq!(links.len(), 0);
     assert_eq!(report.passed_over, 1);
 }

@@ -7,7 +7,7 @@ use crate::frontier::{Frontier, limits};
 use crate::item::Millis;
 use crate::key::{self, Id};
 use crate::manners::Reason;
-use crate::record::{Place, QueueRecord, Record, Retired};
+use crate::record::{QueuePlace, QueueRecord, Record, Retired};
 use crate::settings::{Budget, Overrides, Settings};
 use crate::store::Space;
 
@@ -67,7 +67,7 @@ impl Frontier {
         let id = self.existing(queue)?;
         let record = self.queues.get(&mut self.store, &id)?;
         match record.map(|record| record.place) {
-            Some(Place::Retired(_)) => {
+            Some(QueuePlace::Retired(_)) => {
                 self.withdraw(&id)?;
                 self.place_again(&id)
             }
@@ -139,7 +139,7 @@ impl Frontier {
     fn anew(&mut self, id: &Id, change: impl FnOnce(&mut QueueRecord)) -> Result<()> {
         let record = self.queues.get(&mut self.store, id)?;
         match record.map(|record| record.place) {
-            Some(Place::Retired(_)) | None => self.change_queue(id, change),
+            Some(QueuePlace::Retired(_)) | None => self.change_queue(id, change),
             Some(_) => {
                 self.withdraw(id)?;
                 self.change_queue(id, change)?;
@@ -202,13 +202,13 @@ impl Frontier {
 
 fn comes_back(queue: &QueueRecord, usual: &Budget, now: Millis) -> bool {
     match queue.place {
-        Place::Retired(Retired::Urls | Retired::Bytes | Retired::Time) => {
+        QueuePlace::Retired(Retired::Urls | Retired::Bytes | Retired::Time) => {
             queue.exhausted(usual, 0, now).is_none()
         }
-        Place::Retired(Retired::Operator)
-        | Place::Nowhere
-        | Place::Rotation(_)
-        | Place::Parked(_)
-        | Place::Sleeping { .. } => false,
+        QueuePlace::Retired(Retired::Operator)
+        | QueuePlace::Nowhere
+        | QueuePlace::Rotation(_)
+        | QueuePlace::Parked(_)
+        | QueuePlace::Sleeping { .. } => false,
     }
 }

@@ -7,7 +7,7 @@ use crate::error::{FrontierError, Result};
 use crate::frontier::{Frontier, InFlight, short};
 use crate::item::{Disposition, Finished, ItemId, Millis, Outcome, whole_millis};
 use crate::key::{self, Id};
-use crate::record::{GroupRecord, Place, Seen, SeenState, Sleeper, StoredItem};
+use crate::record::{GroupRecord, QueuePlace, Seen, SeenState, Sleeper, StoredItem};
 
 impl Frontier {
     /// Takes back what was handed out, with what came of it.
@@ -123,7 +123,7 @@ impl Frontier {
         };
         let mut retired = false;
         self.change_queue(&flight.queue, |queue| {
-            retired = matches!(queue.place, Place::Retired(_));
+            retired = matches!(queue.place, QueuePlace::Retired(_));
             queue.done += u64::from(good);
             queue.failed += u64::from(!good);
             queue.spent = queue.spent.saturating_add(u64::from(cost));

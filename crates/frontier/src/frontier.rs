@@ -9,10 +9,10 @@ use crate::item::{Added, Candidate, Item, ItemId, Millis, Next, Precedence};
 use crate::key::{self, Id, Position, SHORT_ID_BYTES, UrlHash};
 use crate::lane::Lane;
 use crate::record::{
-    GroupRecord, META_VERSION, Place, QueueRecord, Seen, SeenState, StoredItem, Totals,
+    GroupRecord, META_VERSION, QueuePlace, QueueRecord, Seen, SeenState, StoredItem, Totals,
 };
 use crate::settings::Settings;
-use crate::store::{Limits, Store};
+use crate::store::{Store, StoreLimits};
 use crate::table::{IdMap, Table};
 
 /// The open frontier of one job.
@@ -155,7 +155,7 @@ impl Frontier {
         let mut retired = false;
         self.change_queue(&id, |queue| {
             queue.queued += 1;
-            retired = matches!(queue.place, Place::Retired(_));
+            retired = matches!(queue.place, QueuePlace::Retired(_));
         })?;
         self.totals.queued += 1;
         self.totals.retired_items += u64::from(retired);
@@ -224,7 +224,7 @@ impl Frontier {
     pub(crate) fn insert_item(&mut self, id: &Id, precedence: u8, item: &[u8]) -> Result<()> {
         let position = (precedence, self.number());
         self.store.put_fresh(key::item(id, position), item)?;
-        let mut place = Place::Nowhere;
+        let mut place = QueuePlace::Nowhere;
         self.change_queue(id, |queue| {
             place = queue.place;
             queue.head = queue.head.min(position);
@@ -236,10 +236,11 @@ impl Frontier {
             return Ok(());
         }
         match place {
-            Place::Nowhere => self.enlist(id),
-            Place::Rotation(_) | Place::Parked(_) | Place::Sleeping { .. } | Place::Retired(_) => {
-                Ok(())
-            }
+            QueuePlace::Nowhere => self.enlist(id),
+            QueuePlace::Rotation(_)
+            | QueuePlace::Parked(_)
+            | QueuePlace::Sleeping { .. }
+            | QueuePlace::Retired(_) => Ok(()),
         }
     }
 
@@ -451,8 +452,8 @@ impl Frontier {
     }
 }
 
-pub(crate) fn limits(settings: &Settings) -> Limits {
-    Limits {
+pub(crate) fn limits(settings: &Settings) -> StoreLimits {
+    StoreLimits {
         changes: settings.memory.changes.max(4096),
         filters: settings.memory.filters,
         blocks: settings.memory.blocks,

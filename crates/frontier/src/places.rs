@@ -8,7 +8,7 @@ use crate::active::Active;
 use crate::error::Result;
 use crate::frontier::Frontier;
 use crate::key::{self, Id, Position};
-use crate::record::{Place, QueueRecord, Retired, Sleeper};
+use crate::record::{QueuePlace, QueueRecord, Retired, Sleeper};
 
 /// Queues read from the rotation at one time.
 const ROTATION_LOAD: usize = 256;
@@ -41,7 +41,7 @@ impl Frontier {
         let mut position = (0, turn);
         self.change_queue(id, |queue| {
             position.0 = queue.priority;
-            queue.place = Place::Rotation(position);
+            queue.place = QueuePlace::Rotation(position);
         })?;
         self.store.put_fresh(key::rotation(position), id)?;
         self.totals.rotating += 1;
@@ -61,7 +61,7 @@ impl Frontier {
         let mut position = (0, turn);
         self.change_queue(id, |queue| {
             position.0 = queue.priority;
-            queue.place = Place::Parked(position);
+            queue.place = QueuePlace::Parked(position);
         })?;
         self.store.put_fresh(key::parked(group, position), id)?;
         self.totals.parked += 1;
@@ -104,28 +104,28 @@ impl Frontier {
         let Some(group) = self.group_of(id)? else {
             return Ok(());
         };
-        let (mut place, mut queued) = (Place::Nowhere, 0);
+        let (mut place, mut queued) = (QueuePlace::Nowhere, 0);
         self.change_queue(id, |queue| {
             queued = queue.queued;
-            place = std::mem::replace(&mut queue.place, Place::Nowhere);
+            place = std::mem::replace(&mut queue.place, QueuePlace::Nowhere);
         })?;
         match place {
-            Place::Nowhere => Ok(()),
-            Place::Rotation(position) => {
+            QueuePlace::Nowhere => Ok(()),
+            QueuePlace::Rotation(position) => {
                 self.leave_rotation(position)?;
                 self.step_back(&group)
             }
-            Place::Parked(position) => {
+            QueuePlace::Parked(position) => {
                 self.store.delete(key::parked(&group, position))?;
                 self.totals.parked -= 1;
                 self.change_group(&group, |group| group.parked -= 1)
             }
-            Place::Sleeping { due, number } => {
+            QueuePlace::Sleeping { due, number } => {
                 self.store.delete(key::sleeping(due, number))?;
                 self.totals.sleeping_queues -= 1;
                 self.step_back(&group)
             }
-            Place::Retired(_) => {
+            QueuePlace::Retired(_) => {
                 self.totals.retired_queues -= 1;
                 self.totals.retired_items -= queued;
                 Ok(())
@@ -155,11 +155,11 @@ impl Frontier {
     pub(crate) fn sleep(&mut self, id: &Id, due: u64) -> Result<()> {
         self.deactivate(id)?;
         let number = self.number();
-        let mut place = Place::Nowhere;
+        let mut place = QueuePlace::Nowhere;
         self.change_queue(id, |queue| {
-            place = std::mem::replace(&mut queue.place, Place::Sleeping { due, number });
+            place = std::mem::replace(&mut queue.place, QueuePlace::Sleeping { due, number });
         })?;
-        if let Place::Rotation(position) = place {
+        if let QueuePlace::Rotation(position) = place {
             self.leave_rotation(position)?;
         }
         self.totals.sleeping_queues += 1;
@@ -178,7 +178,7 @@ impl Frontier {
         let mut queued = 0;
         self.change_queue(id, |queue| {
             queued = queue.queued;
-            queue.place = Place::Retired(why);
+            queue.place = QueuePlace::Retired(why);
         })?;
         self.totals.retired_queues += 1;
         self.totals.retired_items += queued;

@@ -24,7 +24,7 @@ pub(crate) trait Record: Sized {
 
 /// Where a queue is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum QueuePlace {
     /// It has nothing to do now.
     Nowhere,
     /// It has work, and takes its turn or is active.
@@ -56,7 +56,7 @@ pub(crate) struct QueueRecord {
     pub(crate) name: String,
     pub(crate) group: String,
     pub(crate) priority: u8,
-    pub(crate) place: Place,
+    pub(crate) place: QueuePlace,
     /// URLs in it, those in flight and those that sleep included.
     pub(crate) queued: u64,
     /// URLs of these that sleep until their retry.
@@ -84,7 +84,7 @@ impl QueueRecord {
             name: name.to_owned(),
             group: group.to_owned(),
             priority: USUAL_PRIORITY,
-            place: Place::Nowhere,
+            place: QueuePlace::Nowhere,
             queued: 0,
             sleeping: 0,
             done: 0,
@@ -164,7 +164,7 @@ impl Record for QueueRecord {
             },
             name,
             priority: reader.byte()?,
-            place: Place::decode(&mut reader)?,
+            place: QueuePlace::decode(&mut reader)?,
             queued: reader.number()?,
             sleeping: reader.number()?,
             done: reader.number()?,
@@ -186,7 +186,7 @@ impl Record for QueueRecord {
     }
 }
 
-impl Place {
+impl QueuePlace {
     fn encode(self, out: &mut Vec<u8>) {
         match self {
             Self::Nowhere => out.push(0),
@@ -602,13 +602,13 @@ mod tests {
 
     use super::*;
 
-    fn place() -> impl Strategy<Value = Place> {
+    fn place() -> impl Strategy<Value = QueuePlace> {
         prop_oneof![
-            Just(Place::Nowhere),
-            any::<Position>().prop_map(Place::Rotation),
-            any::<Position>().prop_map(Place::Parked),
-            any::<(u64, u64)>().prop_map(|(due, number)| Place::Sleeping { due, number }),
-            Just(Place::Retired(Retired::Time)),
+            Just(QueuePlace::Nowhere),
+            any::<Position>().prop_map(QueuePlace::Rotation),
+            any::<Position>().prop_map(QueuePlace::Parked),
+            any::<(u64, u64)>().prop_map(|(due, number)| QueuePlace::Sleeping { due, number }),
+            Just(QueuePlace::Retired(Retired::Time)),
         ]
     }
 

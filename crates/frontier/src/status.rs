@@ -9,7 +9,7 @@ use crate::item::{Millis, Precedence};
 use crate::key::{self, Id, UrlHash};
 use crate::manners::Reason;
 use crate::record::{
-    GroupRecord, Place, QueueRecord, Record, Retired, Seen, SeenState, Sleeper, StoredItem,
+    GroupRecord, QueuePlace, QueueRecord, Record, Retired, Seen, SeenState, Sleeper, StoredItem,
 };
 use crate::settings::Budget;
 use crate::store::Space;
@@ -385,18 +385,18 @@ impl Frontier {
 
     fn queue_state(&self, id: &Id, record: &QueueRecord) -> QueueState {
         match record.place {
-            Place::Retired(why) => QueueState::Retired(why),
-            Place::Parked(_) => QueueState::Parked,
-            Place::Sleeping { due, .. } => QueueState::Snoozed {
+            QueuePlace::Retired(why) => QueueState::Retired(why),
+            QueuePlace::Parked(_) => QueueState::Parked,
+            QueuePlace::Sleeping { due, .. } => QueueState::Snoozed {
                 until: Millis(due),
                 why: self
                     .groups
                     .at_hand(&key::id(&record.group))
                     .map_or(Reason::Backoff, |group| group.pace.reason),
             },
-            Place::Nowhere if record.sleeping > 0 => QueueState::Retrying,
-            Place::Nowhere => QueueState::Exhausted,
-            Place::Rotation(_) => self.active_state(id),
+            QueuePlace::Nowhere if record.sleeping > 0 => QueueState::Retrying,
+            QueuePlace::Nowhere => QueueState::Exhausted,
+            QueuePlace::Rotation(_) => self.active_state(id),
         }
     }
 

@@ -53,7 +53,7 @@ const DELETE: u8 = 3;
 
 /// How much memory the store may take.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct StoreLimits {
     /// The memtable.
     pub(crate) changes: usize,
     /// The filters of all runs.
@@ -65,7 +65,7 @@ pub(crate) struct Limits {
 /// The open store.
 pub(crate) struct Store {
     dir: PathBuf,
-    limits: Limits,
+    limits: StoreLimits,
     log: Log,
     log_number: u64,
     memtable: Memtable,
@@ -100,7 +100,7 @@ pub(crate) struct Recovered {
 
 impl Store {
     /// Opens the store in `dir` at its last commit, making it if there is none.
-    pub(crate) fn open(dir: &Path, limits: Limits) -> Result<Recovered> {
+    pub(crate) fn open(dir: &Path, limits: StoreLimits) -> Result<Recovered> {
         fs::create_dir_all(dir).map_err(io_error("create", dir))?;
         let lock = lock(dir)?;
         let (logs, run_files) = files::listing(dir)?;
@@ -152,7 +152,7 @@ impl Store {
     }
 
     /// Takes new limits; memory above them is given back as things are written.
-    pub(crate) fn set_limits(&mut self, limits: Limits) {
+    pub(crate) fn set_limits(&mut self, limits: StoreLimits) {
         self.limits = limits;
         shelf::fit(&mut self.runs, limits.filters);
         self.spare.clear();
@@ -527,7 +527,7 @@ fn newest_log(dir: &Path, logs: &[u64]) -> Result<Option<(u64, Extent)>> {
     }
 }
 
-struct State {
+struct StoreState {
     log: Log,
     log_number: u64,
     memtable: Memtable,
@@ -536,12 +536,12 @@ struct State {
 }
 
 /// The first log of a new store, with an empty commit.
-fn begin(dir: &Path) -> Result<State> {
+fn begin(dir: &Path) -> Result<StoreState> {
     let mut log = Log::create(&files::log_path(dir, 1))?;
     log.append(&[(Kind::Head, &head(&[])), (Kind::Commit, b"")])?;
     log.sync()?;
     files::sync_dir(dir)?;
-    Ok(State {
+    Ok(StoreState {
         log,
         log_number: 1,
         memtable: Memtable::default(),
@@ -550,7 +550,7 @@ fn begin(dir: &Path) -> Result<State> {
     })
 }
 
-fn replay(dir: &Path, number: u64, extent: &Extent) -> Result<State> {
+fn replay(dir: &Path, number: u64, extent: &Extent) -> Result<StoreState> {
     let path = files::log_path(dir, number);
     let mut memtable = Memtable::default();
     let (mut runs, mut meta) = (Vec::new(), Vec::new());
@@ -565,7 +565,7 @@ fn replay(dir: &Path, number: u64, extent: &Extent) -> Result<State> {
         }
         Some(())
     })?;
-    Ok(State {
+    Ok(StoreState {
         log: Log::resume(&path, extent)?,
         log_number: number,
         memtable,
@@ -622,7 +622,7 @@ mod tests {
 
     use super::*;
 
-    const SMALL: Limits = Limits {
+    const SMALL: StoreLimits = StoreLimits {
         changes: 4096,
         filters: 1 << 16,
         blocks: 4,
@@ -742,7 +742,7 @@ mod tests {
             let bytes = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
             Key::new(&[b"s", &bytes])
         };
-        let mut limits = Limits {
+        let mut limits = StoreLimits {
             filters: 8192,
             ..SMALL
         };

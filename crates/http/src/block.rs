@@ -33,13 +33,13 @@ impl Spooling {
 /// The bytes of a response as they were received.
 #[derive(Debug)]
 pub struct Block {
-    place: Place,
+    place: BlockStorage,
     bytes: u64,
     digest: Sha1Digest,
 }
 
 #[derive(Debug)]
-enum Place {
+enum BlockStorage {
     Memory(Vec<u8>),
     File(File),
 }
@@ -61,8 +61,8 @@ impl Block {
     #[must_use]
     pub fn in_memory(&self) -> Option<&[u8]> {
         match &self.place {
-            Place::Memory(bytes) => Some(bytes),
-            Place::File(_) => None,
+            BlockStorage::Memory(bytes) => Some(bytes),
+            BlockStorage::File(_) => None,
         }
     }
 
@@ -77,14 +77,14 @@ impl Block {
 
     fn read_at(&self, position: u64, out: &mut [u8]) -> io::Result<usize> {
         match &self.place {
-            Place::Memory(bytes) => {
+            BlockStorage::Memory(bytes) => {
                 let start = usize::try_from(position).unwrap_or(usize::MAX);
                 let rest = bytes.get(start..).unwrap_or_default();
                 let count = rest.len().min(out.len());
                 out[..count].copy_from_slice(&rest[..count]);
                 Ok(count)
             }
-            Place::File(file) => file.read_at(out, position),
+            BlockStorage::File(file) => file.read_at(out, position),
         }
     }
 }
@@ -120,7 +120,7 @@ impl Seek for BlockReader<'_> {
 /// A block being received.
 #[derive(Debug)]
 pub(crate) struct BlockWriter {
-    place: Place,
+    place: BlockStorage,
     bytes: u64,
     digester: Digester,
     spooling: Spooling,
@@ -129,7 +129,7 @@ pub(crate) struct BlockWriter {
 impl BlockWriter {
     pub(crate) fn new(spooling: &Spooling) -> Self {
         Self {
-            place: Place::Memory(Vec::new()),
+            place: BlockStorage::Memory(Vec::new()),
             bytes: 0,
             digester: Digester::default(),
             spooling: spooling.clone(),
@@ -141,16 +141,16 @@ impl BlockWriter {
     }
 
     pub(crate) fn append(&mut self, piece: &[u8]) -> io::Result<()> {
-        if let Place::Memory(held) = &mut self.place {
+        if let BlockStorage::Memory(held) = &mut self.place {
             if held.len() + piece.len() <= self.spooling.memory_bytes {
                 held.extend_from_slice(piece);
             } else {
                 let mut file = nameless_file(&self.spooling.directory)?;
                 file.write_all(held)?;
                 file.write_all(piece)?;
-                self.place = Place::File(file);
+                self.place = BlockStorage::File(file);
             }
-        } else if let Place::File(file) = &mut self.place {
+        } else if let BlockStorage::File(file) = &mut self.place {
             file.write_all(piece)?;
         }
         self.digester.update(piece);

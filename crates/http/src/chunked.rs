@@ -12,7 +12,7 @@ const TRAILER_BYTES: u32 = 64 * 1024;
 /// Decodes one chunked body, piece by piece.
 #[derive(Debug, Clone)]
 pub(crate) struct ChunkedDecoder {
-    state: State,
+    state: ChunkState,
     /// Bytes of the body taken so far, framing included.
     taken: u64,
     /// Bytes of the line, or of the trailers.
@@ -22,7 +22,7 @@ pub(crate) struct ChunkedDecoder {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ChunkState {
     Size { value: u64, digits: bool },
     AfterSize { value: u64 },
     Extension { value: u64 },
@@ -72,7 +72,7 @@ pub enum ChunkFault {
 impl ChunkedDecoder {
     pub(crate) fn new() -> Self {
         Self {
-            state: State::Size {
+            state: ChunkState::Size {
                 value: 0,
                 digits: false,
             },
@@ -89,33 +89,33 @@ impl ChunkedDecoder {
         let mut at = 0;
         while at < input.len() {
             match self.state {
-                State::Done => break,
-                State::Damaged(_) => {
+                ChunkState::Done => break,
+                ChunkState::Damaged(_) => {
                     self.taken += (input.len() - at) as u64;
                     return input.len();
                 }
-                State::Data { left } => {
+                ChunkState::Data { left } => {
                     let rest = (input.len() - at) as u64;
                     let count = usize::try_from(left.min(rest)).expect("no more than the rest");
                     payload(&input[at..at + count]);
                     at += count;
                     self.taken += count as u64;
                     self.state = match left - count as u64 {
-                        0 => State::DataCr,
-                        left => State::Data { left },
+                        0 => ChunkState::DataCr,
+                        left => ChunkState::Data { left },
                     };
                 }
-                State::Size { .. }
-                | State::AfterSize { .. }
-                | State::Extension { .. }
-                | State::SizeLf { .. }
-                | State::DataCr
-                | State::DataLf
-                | State::TrailerStart
-                | State::Trailer
-                | State::TrailerStartLf => {
+                ChunkState::Size { .. }
+                | ChunkState::AfterSize { .. }
+                | ChunkState::Extension { .. }
+                | ChunkState::SizeLf { .. }
+                | ChunkState::DataCr
+                | ChunkState::DataLf
+                | ChunkState::TrailerStart
+                | ChunkState::Trailer
+                | ChunkState::TrailerStartLf => {
                     self.state = self.frame(input[at]);
-                    if !matches!(self.state, State::Damaged(_)) {
+                    if !matches!(self.state, ChunkState::Damaged(_)) {
                         at += 1;
                         self.taken += 1;
                     }
@@ -127,7 +127,7 @@ impl ChunkedDecoder {
 
     /// Tells whether the message is over.
     pub(crate) fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == ChunkState::Done
     }
 
     /// Tells whether the chunk of size 0 came: the payload is whole, even if the message is not.
@@ -142,101 +142,101 @@ impl ChunkedDecoder {
 
     pub(crate) fn damage(&self) -> Option<ChunkDamage> {
         match self.state {
-            State::Damaged(damage) => Some(damage),
+            ChunkState::Damaged(damage) => Some(damage),
             _ => None,
         }
     }
 
     /// Takes one byte of framing.
-    fn frame(&mut self, byte: u8) -> State {
+    fn frame(&mut self, byte: u8) -> ChunkState {
         self.line += 1;
         if self.line > LINE_BYTES && !self.last_chunk_seen {
             return self.damaged(ChunkFault::LineTooLong);
         }
         match self.state {
-            State::Size { value, digits } => match byte {
+            ChunkState::Size { value, digits } => match byte {
                 b'\n' if digits => self.begin_chunk(value),
-                b'\r' if digits => State::SizeLf { value },
-                b';' if digits => State::Extension { value },
-                b' ' | b'\t' if digits => State::AfterSize { value },
+                b'\r' if digits => ChunkState::SizeLf { value },
+                b';' if digits => ChunkState::Extension { value },
+                b' ' | b'\t' if digits => ChunkState::AfterSize { value },
                 b' ' | b'\t' => self.state,
                 _ => match char::from(byte).to_digit(16) {
                     None => self.damaged(ChunkFault::Size),
                     Some(_) if value >> 60 != 0 => self.damaged(ChunkFault::TooLarge),
-                    Some(digit) => State::Size {
+                    Some(digit) => ChunkState::Size {
                         value: value << 4 | u64::from(digit),
                         digits: true,
                     },
                 },
             },
-            State::AfterSize { value } => match byte {
+            ChunkState::AfterSize { value } => match byte {
                 b'\n' => self.begin_chunk(value),
-                b'\r' => State::SizeLf { value },
-                b';' => State::Extension { value },
+                b'\r' => ChunkState::SizeLf { value },
+                b';' => ChunkState::Extension { value },
                 b' ' | b'\t' => self.state,
                 _ => self.damaged(ChunkFault::Size),
             },
             // A CR inside an extension that no LF follows is part of the extension.
-            State::Extension { value } => match byte {
+            ChunkState::Extension { value } => match byte {
                 b'\n' => self.begin_chunk(value),
                 _ => self.state,
             },
-            State::SizeLf { value } => match byte {
+            ChunkState::SizeLf { value } => match byte {
                 b'\n' => self.begin_chunk(value),
                 _ => self.damaged(ChunkFault::Size),
             },
-            State::DataCr => match byte {
-                b'\r' => State::DataLf,
+            ChunkState::DataCr => match byte {
+                b'\r' => ChunkState::DataLf,
                 b'\n' => self.begin_line(),
                 _ => self.damaged(ChunkFault::NoLineEnd),
             },
-            State::DataLf => match byte {
+            ChunkState::DataLf => match byte {
                 b'\n' => self.begin_line(),
                 _ => self.damaged(ChunkFault::NoLineEnd),
             },
-            State::TrailerStart | State::Trailer | State::TrailerStartLf
+            ChunkState::TrailerStart | ChunkState::Trailer | ChunkState::TrailerStartLf
                 if self.line > TRAILER_BYTES =>
             {
                 self.damaged(ChunkFault::TrailersTooLong)
             }
-            State::TrailerStart => match byte {
-                b'\n' => State::Done,
-                b'\r' => State::TrailerStartLf,
-                _ => State::Trailer,
+            ChunkState::TrailerStart => match byte {
+                b'\n' => ChunkState::Done,
+                b'\r' => ChunkState::TrailerStartLf,
+                _ => ChunkState::Trailer,
             },
-            State::TrailerStartLf => match byte {
-                b'\n' => State::Done,
-                _ => State::Trailer,
+            ChunkState::TrailerStartLf => match byte {
+                b'\n' => ChunkState::Done,
+                _ => ChunkState::Trailer,
             },
-            State::Trailer => match byte {
-                b'\n' => State::TrailerStart,
-                _ => State::Trailer,
+            ChunkState::Trailer => match byte {
+                b'\n' => ChunkState::TrailerStart,
+                _ => ChunkState::Trailer,
             },
-            State::Data { .. } | State::Done | State::Damaged(_) => self.state,
+            ChunkState::Data { .. } | ChunkState::Done | ChunkState::Damaged(_) => self.state,
         }
     }
 
-    fn begin_line(&mut self) -> State {
+    fn begin_line(&mut self) -> ChunkState {
         self.line = 0;
-        State::Size {
+        ChunkState::Size {
             value: 0,
             digits: false,
         }
     }
 
-    fn begin_chunk(&mut self, size: u64) -> State {
+    fn begin_chunk(&mut self, size: u64) -> ChunkState {
         self.line = 0;
         if size == 0 {
             self.last_chunk_seen = true;
-            State::TrailerStart
+            ChunkState::TrailerStart
         } else {
             self.chunk_seen = true;
-            State::Data { left: size }
+            ChunkState::Data { left: size }
         }
     }
 
-    fn damaged(&self, fault: ChunkFault) -> State {
-        State::Damaged(ChunkDamage {
+    fn damaged(&self, fault: ChunkFault) -> ChunkState {
+        ChunkState::Damaged(ChunkDamage {
             offset: self.taken,
             fault: if self.has_begun() {
                 fault

@@ -17,7 +17,7 @@ use crate::exchange::{ConnectionUse, Exchange, Timings};
 use crate::message::{Asked, End, Received, Receiver, Step};
 use crate::rate::TokenBucket;
 use crate::request::{AddressPolicy, Request, Scheme};
-use crate::settings::{Limits, Settings};
+use crate::settings::{FetchLimits, Settings};
 use crate::tap::Tap;
 use crate::tls::Tls;
 
@@ -364,7 +364,7 @@ struct Clock {
 }
 
 impl Clock {
-    fn start(limits: &Limits) -> Self {
+    fn start(limits: &FetchLimits) -> Self {
         let start = Instant::now();
         Self {
             start,
@@ -405,7 +405,7 @@ fn later(from: Instant, by: Duration) -> Instant {
     from + by.min(LONG)
 }
 
-fn limit_value(limit: Limit, limits: &Limits) -> Duration {
+fn limit_value(limit: Limit, limits: &FetchLimits) -> Duration {
     match limit {
         Limit::Connect => limits.connect,
         Limit::Tls => limits.tls,
@@ -440,7 +440,7 @@ impl Ended {
 /// Reads one response from a stream.
 struct Reception<'f> {
     client: &'f Client,
-    limits: &'f Limits,
+    limits: &'f FetchLimits,
     clock: &'f Clock,
     receiver: Receiver,
     bucket: Option<TokenBucket>,

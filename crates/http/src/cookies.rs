@@ -79,7 +79,7 @@ pub enum Reach {
 
 /// Whom a cookie comes from or goes to.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct CookiePlace<'a> {
     /// Encrypted or not.
     pub scheme: Scheme,
     /// The host, in lower case.
@@ -111,14 +111,14 @@ impl Jar {
     }
 
     /// Takes the cookies of a response.
-    pub fn take(&mut self, place: Place<'_>, head: &Head, now: i64) {
+    pub fn take(&mut self, place: CookiePlace<'_>, head: &Head, now: i64) {
         for field in head.all("Set-Cookie") {
             self.set(place, &field.value(), now);
         }
     }
 
     /// Takes one `Set-Cookie` value; one that is not acceptable is passed over.
-    pub fn set(&mut self, place: Place<'_>, value: &[u8], now: i64) {
+    pub fn set(&mut self, place: CookiePlace<'_>, value: &[u8], now: i64) {
         let Some(cookie) = parse(place, value, now) else {
             return;
         };
@@ -159,7 +159,7 @@ impl Jar {
     }
 
     /// Returns the value of the `Cookie` field for a request, if there are cookies for it.
-    pub fn field(&mut self, place: Place<'_>, now: i64) -> Option<Vec<u8>> {
+    pub fn field(&mut self, place: CookiePlace<'_>, now: i64) -> Option<Vec<u8>> {
         let host = place.host.to_ascii_lowercase();
         let shelf = self.domains.get_mut(registered_domain(&host))?;
         let mut fitting: Vec<&mut Cookie> = shelf
@@ -243,7 +243,7 @@ fn drop_least_used(shelf: &mut Vec<Cookie>) {
 }
 
 /// Reads a `Set-Cookie` value: RFC 6265bis sections 5.6 and 5.7.
-fn parse(place: Place<'_>, value: &[u8], now: i64) -> Option<Cookie> {
+fn parse(place: CookiePlace<'_>, value: &[u8], now: i64) -> Option<Cookie> {
     let is_control = |byte: &u8| matches!(byte, 0..=8 | 10..=31 | 127);
     if value.iter().any(is_control) {
         return None;

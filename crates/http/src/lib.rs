@@ -5,7 +5,7 @@
 //! block, what is payload, what is tolerated, and how each end of a fetch is numbered.
 //!
 //! * Whatever comes over the wire is kept, be it HTTP or not; only a fetch that brings no byte is an error.
-//! * Everything ends within [`Limits`], whatever the server does. Memory is bounded by [`Settings`].
+//! * Everything ends within [`FetchLimits`], whatever the server does. Memory is bounded by [`Settings`].
 //! * Nothing is followed, retried or remembered here: redirects, back-off and cookies are the caller's. The one
 //!   exception is a kept connection that was closed before the answer.
 //!
@@ -33,7 +33,7 @@ pub use address::is_public;
 pub use block::{Block, BlockReader, Spooling};
 pub use chunked::{ChunkDamage, ChunkFault};
 pub use client::{Client, ClientError};
-pub use cookies::{Cookie, Jar, JarLimits, Place, Reach};
+pub use cookies::{Cookie, CookiePlace, Jar, JarLimits, Reach};
 pub use decode::{Decoded, DecodedEnd};
 pub use dns::{
     AnswerSource, DnsError, Families, Resolved, Resolver, ResolverError, ResolverSettings, Servers,
@@ -44,6 +44,6 @@ pub use exchange::{ConnectionUse, Exchange, PayloadReader, Timings};
 pub use head::{Field, Head, Version};
 pub use message::{Anomaly, Framing, Shape, Truncation};
 pub use request::{AddressPolicy, Authority, Request, Scheme};
-pub use settings::{Limits, Roots, Settings};
+pub use settings::{FetchLimits, Roots, Settings};
 pub use tap::Tap;
 pub use tls::{CertificateFault, CertificatePolicy, TlsFacts, TlsFault};

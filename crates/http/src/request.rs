@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::SystemTime;
 
 use crate::error::FetchError;
-use crate::settings::Limits;
+use crate::settings::FetchLimits;
 use crate::tls::CertificatePolicy;
 
 /// Whether the connection is encrypted.
@@ -79,7 +79,7 @@ pub struct Request {
     /// What follows the head; it needs a `Content-Length` among the fields.
     pub body: Vec<u8>,
     /// What bounds the fetch.
-    pub limits: Limits,
+    pub limits: FetchLimits,
     /// Which of the addresses may be connected to.
     pub address_policy: AddressPolicy,
     /// What to do about bad certificates.
@@ -99,7 +99,7 @@ impl Request {
             method: "GET".to_owned(),
             target: target.to_owned(),
             body: Vec::new(),
-            limits: Limits::default(),
+            limits: FetchLimits::default(),
             address_policy: AddressPolicy::PublicOnly,
             certificate_policy: CertificatePolicy::Record,
             at,

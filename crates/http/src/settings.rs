@@ -52,7 +52,7 @@ pub enum Roots {
 
 /// What bounds one fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct FetchLimits {
     /// For each address: until it is connected.
     pub connect: Duration,
     /// For the TLS handshake.
@@ -77,7 +77,7 @@ pub struct Limits {
     pub interim_responses: usize,
 }
 
-impl Default for Limits {
+impl Default for FetchLimits {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(20),
@@ -95,7 +95,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl FetchLimits {
     pub(crate) fn of_message(&self) -> MessageLimits {
         MessageLimits {
             head_bytes: self.head_bytes,

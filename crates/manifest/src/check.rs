@@ -18,7 +18,7 @@ pub struct Frozen {
 
 /// What reading a copy again gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum CheckOutcome {
     /// The digest taken at ingest.
     Good,
     /// Something else, in words.
@@ -78,11 +78,11 @@ impl Manifest {
     }
 
     /// Says what reading a copy again gave. A bad one freezes every removal, in the same transaction.
-    pub fn checked(&mut self, copy: &Due, found: &Found) -> Result<()> {
+    pub fn checked(&mut self, copy: &Due, found: &CheckOutcome) -> Result<()> {
         let words = match found {
-            Found::Good => "good".to_owned(),
-            Found::Bad(what) => format!("bad: {what}"),
-            Found::Unread(what) => format!("unread: {what}"),
+            CheckOutcome::Good => "good".to_owned(),
+            CheckOutcome::Bad(what) => format!("bad: {what}"),
+            CheckOutcome::Unread(what) => format!("unread: {what}"),
         };
         let transaction = self.begin("note the check of", &copy.file)?;
         let fail = || during("note the check of", &copy.file);
@@ -95,7 +95,7 @@ impl Manifest {
                 params![copy.file, copy.kind.word(), copy.target, words],
             )
             .map_err(fail())?;
-        if let Found::Bad(what) = found {
+        if let CheckOutcome::Bad(what) = found {
             let why = format!("{} in {}: {what}", copy.file, copy.target);
             transaction
                 .execute(

@@ -21,13 +21,13 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use serde_json::Value;
 
-pub use check::{ArchiveHealth, Due, Found, Frozen};
+pub use check::{ArchiveHealth, CheckOutcome, Due, Frozen};
 pub use error::{ManifestError, Result};
 pub use harvested::{Finding, HarvestedCount, HarvestedFile};
 pub use moved::{MovedPlace, MovedThing};
 pub use rebuild::Rebuild;
 pub use row::{
-    Copy, CopyKind, CopyRow, Damage, FileRow, Ingested, NewFile, State, Term, UnfinishedFile,
+    Copy, CopyKind, CopyRow, Damage, FileRow, FileState, Ingested, NewFile, Term, UnfinishedFile,
 };
 
 /// How long another process may hold the database before a call gives up.
@@ -229,7 +229,7 @@ impl Manifest {
     }
 
     /// Returns so many of the files in a state, in order of name, from the first behind `after`.
-    pub fn in_state(&self, state: State, after: &str, most: usize) -> Result<Vec<FileRow>> {
+    pub fn in_state(&self, state: FileState, after: &str, most: usize) -> Result<Vec<FileRow>> {
         let read = || {
             let mut statement = self.connection.prepare_cached(row::SELECT_IN_STATE)?;
             let most = signed(most as u64);
@@ -256,7 +256,7 @@ impl Manifest {
     }
 
     /// Returns how many files are in each state.
-    pub fn counts(&self) -> Result<Vec<(State, u64)>> {
+    pub fn counts(&self) -> Result<Vec<(FileState, u64)>> {
         let read = || {
             let sql = "SELECT state, count(*) FROM file GROUP BY state";
             let mut statement = self.connection.prepare(sql)?;
@@ -265,7 +265,7 @@ impl Manifest {
             let mut counts = Vec::new();
             for row in rows {
                 let (word, count): (String, i64) = row?;
-                if let Some(state) = State::parse(&word) {
+                if let Some(state) = FileState::parse(&word) {
                     counts.push((state, count.unsigned_abs()));
                 }
             }
@@ -284,7 +284,7 @@ impl Manifest {
         damages: u64,
         told: &[Damage],
     ) -> Result<()> {
-        self.forward(name, State::Indexed, |transaction| {
+        self.forward(name, FileState::Indexed, |transaction| {
             transaction.execute(
                 "UPDATE file SET captures = ?2, damages = ?3 WHERE name = ?1",
                 params![name, signed(captures), signed(damages)],
@@ -322,21 +322,21 @@ impl Manifest {
 
     /// Says that a verified copy is at its final place.
     pub fn stored(&mut self, name: &str, copy: &Copy<'_>) -> Result<()> {
-        self.forward(name, State::Stored, |transaction| {
+        self.forward(name, FileState::Stored, |transaction| {
             put_copy(transaction, name, CopyKind::Stored, copy, None)
         })
     }
 
     /// Says that a verified copy is in a backup.
     pub fn backed_up(&mut self, name: &str, copy: &Copy<'_>, proof: &Value) -> Result<()> {
-        self.forward(name, State::BackedUp, |transaction| {
+        self.forward(name, FileState::BackedUp, |transaction| {
             put_copy(transaction, name, CopyKind::Backup, copy, Some(proof))
         })
     }
 
     /// Says that the working copy is gone.
     pub fn deleted(&mut self, name: &str) -> Result<()> {
-        self.forward(name, State::Deleted, |_| Ok(0))
+        self.forward(name, FileState::Deleted, |_| Ok(0))
     }
 
     /// Says in which generation of which index the lines of these files are.
@@ -349,7 +349,7 @@ impl Manifest {
         let what = index.unwrap_or("the big index");
         let transaction = self.begin("publish in", what)?;
         for name in names {
-            step(&transaction, name, State::Published).map_err(during("publish", name))?;
+            step(&transaction, name, FileState::Published).map_err(during("publish", name))?;
             transaction
                 .execute(
                     "UPDATE file SET generation = coalesce(generation, ?2), \
@@ -372,13 +372,13 @@ impl Manifest {
 
     /// Says that the harvested file was removed.
     pub fn cleaned(&mut self, name: &str) -> Result<()> {
-        self.forward(name, State::Cleaned, |_| Ok(0))
+        self.forward(name, FileState::Cleaned, |_| Ok(0))
     }
 
     fn forward(
         &mut self,
         name: &str,
-        state: State,
+        state: FileState,
         more: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<usize>,
     ) -> Result<()> {
         let transaction = self.begin(state.word(), name)?;
@@ -400,7 +400,7 @@ impl Manifest {
 }
 
 /// Takes a file forward to a state; one that is further stays there.
-fn step(connection: &Connection, name: &str, state: State) -> rusqlite::Result<()> {
+fn step(connection: &Connection, name: &str, state: FileState) -> rusqlite::Result<()> {
     step_at(connection, name, state, None)
 }
 
@@ -408,7 +408,7 @@ fn step(connection: &Connection, name: &str, state: State) -> rusqlite::Result<(
 pub(crate) fn step_at(
     connection: &Connection,
     name: &str,
-    state: State,
+    state: FileState,
     at: Option<&str>,
 ) -> rusqlite::Result<()> {
     connection.execute(
@@ -419,7 +419,7 @@ pub(crate) fn step_at(
         connection.query_row("SELECT state FROM file WHERE name = ?1", [name], |row| {
             row.get(0)
         })?;
-    if State::parse(&now).is_none_or(|now| now < state) {
+    if FileState::parse(&now).is_none_or(|now| now < state) {
         connection.execute(
             "UPDATE file SET state = ?2 WHERE name = ?1",
             params![name, state.word()],

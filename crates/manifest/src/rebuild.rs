@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::Value;
 
 use crate::error::{ManifestError, Result};
-use crate::row::{Copy, CopyKind, Damage, NewFile, State};
+use crate::row::{Copy, CopyKind, Damage, FileState, NewFile};
 use crate::{NOW, during, journal, put_copy_at, put_damage, schema, signed, skip_at, step_at};
 
 /// A manifest under construction.
@@ -104,7 +104,7 @@ impl Rebuild {
             return Ok(());
         }
         let (captures, damages) = counts;
-        step_at(&self.connection, name, State::Indexed, Some(at))
+        step_at(&self.connection, name, FileState::Indexed, Some(at))
             .and_then(|()| {
                 self.connection.execute(
                     "UPDATE file SET captures = ?2, damages = ?3, indexed = ?4 WHERE name = ?1",
@@ -127,8 +127,8 @@ impl Rebuild {
     ) -> Result<()> {
         self.is_of(parcel, name)?;
         let state = match kind {
-            CopyKind::Stored => State::Stored,
-            CopyKind::Backup => State::BackedUp,
+            CopyKind::Stored => FileState::Stored,
+            CopyKind::Backup => FileState::BackedUp,
         };
         step_at(&self.connection, name, state, Some(at))
             .and_then(|()| put_copy_at(&self.connection, name, kind, copy, proof, Some(at)))
@@ -138,7 +138,8 @@ impl Rebuild {
 
     /// The working copy was taken out.
     pub fn deleted(&mut self, name: &str, at: &str) -> Result<()> {
-        step_at(&self.connection, name, State::Deleted, Some(at)).map_err(during("delete", name))
+        step_at(&self.connection, name, FileState::Deleted, Some(at))
+            .map_err(during("delete", name))
     }
 
     /// Parcels went into another one.
@@ -200,7 +201,7 @@ impl Rebuild {
             };
             after.clone_from(last);
             for (name, _) in rows.iter().filter(|(_, source)| is_gone(source)) {
-                step_at(&self.connection, name, State::Cleaned, None).map_err(fail())?;
+                step_at(&self.connection, name, FileState::Cleaned, None).map_err(fail())?;
                 count += 1;
             }
         }

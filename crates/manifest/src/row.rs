@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// How far a file has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
+pub enum FileState {
     /// Taken in.
     Ingested,
     /// Its lines are written.
@@ -25,7 +25,7 @@ pub enum State {
     Cleaned,
 }
 
-impl State {
+impl FileState {
     /// Every state, in order.
     pub const ALL: [Self; 7] = [
         Self::Ingested,
@@ -156,7 +156,7 @@ pub struct FileRow {
     /// Where it was found.
     pub source: Option<String>,
     /// How far it has come.
-    pub state: State,
+    pub state: FileState,
     /// Index lines.
     pub captures: Option<u64>,
     /// Places that could not be read.
@@ -269,7 +269,7 @@ pub(crate) fn file(row: &Row<'_>) -> rusqlite::Result<FileRow> {
         collection: row.get(6)?,
         source: row.get(7)?,
         // A word nobody writes is the work of a hand: the file counts as just taken in.
-        state: State::parse(&word).unwrap_or(State::Ingested),
+        state: FileState::parse(&word).unwrap_or(FileState::Ingested),
         captures: number(9)?,
         damages: number(10)?,
         generation: number(11)?,

@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use ecluse_manifest::{
-    Copy, CopyKind, Damage, Found, Ingested, Manifest, ManifestError, NewFile, State, Term,
+    CheckOutcome, Copy, CopyKind, Damage, FileState, Ingested, Manifest, ManifestError, NewFile,
+    Term,
 };
 use serde_json::json;
 
@@ -33,7 +34,7 @@ fn open(dir: &Path) -> Manifest {
     Manifest::open(&dir.join("manifest.sqlite")).unwrap()
 }
 
-fn state(manifest: &Manifest, name: &str) -> State {
+fn state(manifest: &Manifest, name: &str) -> FileState {
     manifest.file(name).unwrap().unwrap().state
 }
 
@@ -51,7 +52,7 @@ fn who_only_asks_needs_no_leave_to_write() {
             manifest = Manifest::open_to_read(&path).unwrap();
         }
         let mut reader = Manifest::open_to_read(&path).unwrap();
-        assert_eq!(state(&reader, "a.warc.gz"), State::Ingested);
+        assert_eq!(state(&reader, "a.warc.gz"), FileState::Ingested);
         assert!(reader.ingest(&new_file("b.warc.gz", "bb", "t2")).is_err());
     }
     drop(manifest);
@@ -64,7 +65,7 @@ fn a_ticket_that_handed_nothing_over_gives_its_name_back() {
     let name = "a.warc.gz";
     manifest.ingest(&new_file(name, "aa", "t1")).unwrap();
     assert_eq!(manifest.forgo(name, "t2", |_| true).unwrap(), None);
-    assert_eq!(state(&manifest, name), State::Ingested, "not its file");
+    assert_eq!(state(&manifest, name), FileState::Ingested, "not its file");
     assert_eq!(manifest.forgo(name, "t1", |_| true).unwrap(), None);
     assert_eq!(manifest.file(name).unwrap(), None);
     let taken = manifest.ingest(&new_file(name, "bb", "t2")).unwrap();
@@ -74,12 +75,12 @@ fn a_ticket_that_handed_nothing_over_gives_its_name_back() {
     manifest.ingest(&new_file(name, "bb", "t3")).unwrap();
     let elsewhere = manifest.forgo(name, "t2", |_| true).unwrap();
     assert_eq!(elsewhere.as_deref(), Some("/harvested/a"));
-    assert_eq!(state(&manifest, name), State::Ingested);
+    assert_eq!(state(&manifest, name), FileState::Ingested);
 
     // What has gone further was handed over.
     manifest.indexed(name, 1, 0, &[]).unwrap();
     assert_eq!(manifest.forgo(name, "t2", |_| true).unwrap(), None);
-    assert_eq!(state(&manifest, name), State::Indexed);
+    assert_eq!(state(&manifest, name), FileState::Indexed);
 }
 
 #[test]
@@ -142,7 +143,7 @@ fn a_name_is_taken_in_once() {
     let row = manifest.file("a.warc.gz").unwrap().unwrap();
     assert_eq!(row.sha256.as_deref(), Some("aa"));
     assert_eq!(row.job.as_deref(), Some("12"));
-    assert_eq!(row.state, State::Ingested);
+    assert_eq!(row.state, FileState::Ingested);
     let skipped: i64 = rusqlite_count(dir.path(), "SELECT count(*) FROM skipped");
     assert_eq!(skipped, 1, "counted once, however often it was asked");
 }
@@ -161,7 +162,7 @@ fn a_file_only_goes_forward() {
     manifest.indexed("a.warc.gz", 10, 1, &[]).unwrap();
     assert_eq!(
         state(&manifest, "a.warc.gz"),
-        State::Stored,
+        FileState::Stored,
         "index came late"
     );
     manifest
@@ -171,18 +172,18 @@ fn a_file_only_goes_forward() {
     for _ in 0..2 {
         let names = ["a.warc.gz".to_owned()];
         manifest.published(None, 4, &names).unwrap();
-        assert_eq!(state(&manifest, "a.warc.gz"), State::Published);
+        assert_eq!(state(&manifest, "a.warc.gz"), FileState::Published);
     }
     manifest.cleaned("a.warc.gz").unwrap();
     manifest.stored("a.warc.gz", &COPY).unwrap();
     let row = manifest.file("a.warc.gz").unwrap().unwrap();
-    assert_eq!(row.state, State::Cleaned);
+    assert_eq!(row.state, FileState::Cleaned);
     assert_eq!((row.captures, row.damages), (Some(10), Some(1)));
     assert_eq!(row.generation, Some(4));
     let copies = manifest.copies("a.warc.gz").unwrap();
     let kinds: Vec<CopyKind> = copies.iter().map(|copy| copy.kind).collect();
     assert_eq!(kinds, [CopyKind::Stored, CopyKind::Backup]);
-    assert_eq!(manifest.counts().unwrap(), [(State::Cleaned, 1)]);
+    assert_eq!(manifest.counts().unwrap(), [(FileState::Cleaned, 1)]);
     let times = "SELECT count(*) FROM file WHERE ingested IS NOT NULL AND indexed IS NOT NULL \
          AND stored IS NOT NULL AND backed_up IS NOT NULL AND deleted IS NOT NULL \
          AND published IS NOT NULL AND cleaned IS NOT NULL";
@@ -195,10 +196,10 @@ fn a_parcel_given_by_hand_is_added_and_may_be_taken_in_later() {
     let mut manifest = open(dir.path());
     manifest.indexed("by-hand.warc.gz", 3, 0, &[]).unwrap();
     let row = manifest.file("by-hand.warc.gz").unwrap().unwrap();
-    assert_eq!((row.state, row.sha256), (State::Indexed, None));
+    assert_eq!((row.state, row.sha256), (FileState::Indexed, None));
     let file = new_file("by-hand.warc.gz", "aa", "t1");
     assert_eq!(manifest.ingest(&file).unwrap(), Ingested::New);
-    assert_eq!(state(&manifest, "by-hand.warc.gz"), State::Indexed);
+    assert_eq!(state(&manifest, "by-hand.warc.gz"), FileState::Indexed);
 }
 
 #[test]
@@ -216,13 +217,13 @@ fn the_oldest_check_comes_first_and_a_mismatch_freezes() {
     assert_eq!(names(&manifest, 0), ["a"], "at least one, however large");
     assert_eq!(names(&manifest, 15), ["a", "b"]);
     let due = manifest.due(u64::MAX).unwrap();
-    manifest.checked(&due[0], &Found::Good).unwrap();
+    manifest.checked(&due[0], &CheckOutcome::Good).unwrap();
     assert_eq!(names(&manifest, u64::MAX), ["b", "c", "a"]);
-    let gone = Found::Unread("the disk is not mounted".into());
+    let gone = CheckOutcome::Unread("the disk is not mounted".into());
     manifest.checked(&due[1], &gone).unwrap();
     assert_eq!(manifest.frozen().unwrap(), None, "unread is not bad");
     manifest
-        .checked(&due[2], &Found::Bad("sha256 is 00".into()))
+        .checked(&due[2], &CheckOutcome::Bad("sha256 is 00".into()))
         .unwrap();
     let frozen = manifest.frozen().unwrap().unwrap();
     let health = manifest.health().unwrap();
@@ -290,7 +291,10 @@ fn many_write_at_once() {
             });
         }
     });
-    assert_eq!(open(dir.path()).counts().unwrap(), [(State::Indexed, 100)]);
+    assert_eq!(
+        open(dir.path()).counts().unwrap(),
+        [(FileState::Indexed, 100)]
+    );
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub use metadata::{Body, Entry, MetadataError, Part, media_type, metadata_name, 
 pub use moment::Moment;
 pub use packing::{PACKING_LIST, Packed, archivefiles_report};
 pub use progress::{PROGRESS_LEGEND, Progress, progress_note};
-pub use reports::{SORTED_HOSTS, Source, write_reports};
+pub use reports::{ReportSource, SORTED_HOSTS, write_reports};
 pub use seed_tally::SeedTally;
 pub use tally::{Share, Tally, Totals};
 pub use uri_errors::UriError;

@@ -23,7 +23,7 @@ use crate::tally::Tally;
 pub use hosts::SORTED_HOSTS;
 
 /// Where the reports get what does not fit into memory.
-pub trait Source {
+pub trait ReportSource {
     /// Hands over the tally of every host, each once, in an order that is the same every time.
     fn hosts(&mut self, each: &mut dyn FnMut(HostTally)) -> io::Result<()>;
 
@@ -39,7 +39,7 @@ pub fn write_reports(
     dir: &Path,
     facts: &JobFacts,
     tally: &Tally,
-    source: &mut dyn Source,
+    source: &mut dyn ReportSource,
 ) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     let hosts = hosts::write(dir, source, &mut paths)?;

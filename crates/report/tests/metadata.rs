@@ -8,7 +8,7 @@ use ecluse_report::{
     Entry, JobFacts, MetadataError, Moment, PACKING_LIST, Packed, Part, archivefiles_report,
     metadata_name, write_metadata,
 };
-use ecluse_warc::{Limits, RecordKind, WarcReader, WarcWriter};
+use ecluse_warc::{ReaderLimits, RecordKind, WarcReader, WarcWriter};
 
 fn facts() -> JobFacts {
     JobFacts {
@@ -42,7 +42,7 @@ struct Found {
 }
 
 fn found(bytes: &[u8]) -> Vec<Found> {
-    let mut reader = WarcReader::new(bytes, Limits::default());
+    let mut reader = WarcReader::new(bytes, ReaderLimits::default());
     let mut records = Vec::new();
     while let Some(mut record) = reader.next().unwrap() {
         let text = |name: &str| record.text(name).unwrap_or_default().into_owned();

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use ecluse_report::{
-    Fetched, HostTally, JobFacts, Kept, Moment, SeedTally, Source, Tally, write_reports,
+    Fetched, HostTally, JobFacts, Kept, Moment, ReportSource, SeedTally, Tally, write_reports,
 };
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ struct Crawl {
     seeds: Vec<SeedTally>,
 }
 
-impl Source for Crawl {
+impl ReportSource for Crawl {
     fn hosts(&mut self, each: &mut dyn FnMut(HostTally)) -> io::Result<()> {
         self.hosts.iter().cloned().for_each(each);
         Ok(())

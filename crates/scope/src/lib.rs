@@ -43,4 +43,4 @@ pub use crate::scope::{
     SEQUENCE, Scope, ScopeError, ScopeErrors, ScopeFault, ScopeOrder, Spoken, TrapsOrder, Verdict,
 };
 pub use crate::seed::{Bare, Seed, SeedCount, SeedError, SeedFault, SeedList, seed_urls};
-pub use crate::surts::{Found, Reach, SurtPrefixError, SurtSet};
+pub use crate::surts::{Reach, SurtMatch, SurtPrefixError, SurtSet};

@@ -70,14 +70,14 @@ pub struct SurtSet {
 
 /// What in a set a key was found by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found<'a> {
+pub struct SurtMatch<'a> {
     /// What kind of entry it is.
     pub reach: Reach,
     /// The entry.
     pub entry: &'a [u8],
 }
 
-impl fmt::Display for Found<'_> {
+impl fmt::Display for SurtMatch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let entry = String::from_utf8_lossy(self.entry);
         write!(f, "{} {}", self.reach.name(), entry.escape_debug())
@@ -224,8 +224,8 @@ impl SurtSet {
     }
 
     /// Returns what a key is found by.
-    pub fn find<'a>(&'a self, key: &[u8]) -> Option<Found<'a>> {
-        let found = |reach: Reach| move |entry: &'a [u8]| Found { reach, entry };
+    pub fn find<'a>(&'a self, key: &[u8]) -> Option<SurtMatch<'a>> {
+        let found = |reach: Reach| move |entry: &'a [u8]| SurtMatch { reach, entry };
         let host = host_of(key);
         if !host.is_empty() {
             if !self.domains.is_empty() {

@@ -130,17 +130,17 @@ struct Office {
 }
 
 /// One of the places for clients; free again when dropped, whatever became of the client.
-struct Place(Arc<Office>);
+struct ClientSlot(Arc<Office>);
 
-impl Place {
-    fn take(office: &Arc<Office>) -> Option<Place> {
-        let place = Place(Arc::clone(office));
+impl ClientSlot {
+    fn take(office: &Arc<Office>) -> Option<ClientSlot> {
+        let place = ClientSlot(Arc::clone(office));
         let before = office.clients.fetch_add(1, Ordering::SeqCst);
         Some(place).filter(|_| before < MOST_CLIENTS)
     }
 }
 
-impl Drop for Place {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
         self.0.clients.fetch_sub(1, Ordering::SeqCst);
     }
@@ -157,7 +157,7 @@ fn accept(listener: &TcpListener, office: &Arc<Office>, stopping: &AtomicBool) {
             thread::sleep(Duration::from_millis(100));
             continue;
         };
-        let Some(place) = Place::take(office) else {
+        let Some(place) = ClientSlot::take(office) else {
             // Dropped unread: an answer might have to wait for the client.
             continue;
         };

@@ -22,7 +22,7 @@ pub use crate::family::{Exposition, Family, Kind};
 pub use crate::footer::{FOOTER, Footer};
 pub use crate::http::{Health, Server};
 pub use crate::metrics::{
-    ArchiveFigures, Cause, CrawlFigures, Depth, Depths, Metrics, ResultKind, State,
+    ArchiveFigures, Cause, CrawlFigures, Depth, DepthKind, Depths, Metrics, ResultKind,
 };
 pub use crate::printable::printable;
 pub use crate::registry::Registry;

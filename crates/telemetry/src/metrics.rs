@@ -13,7 +13,7 @@ use crate::registry::Registry;
 
 /// Where a parcel is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum DepthKind {
     /// It can be claimed.
     Waiting,
     /// A worker has it.
@@ -54,17 +54,22 @@ pub enum Cause {
     Halted,
 }
 
-impl State {
+impl DepthKind {
     /// All of them.
-    pub const ALL: [State; 4] = [State::Waiting, State::Working, State::Deferred, State::Held];
+    pub const ALL: [DepthKind; 4] = [
+        DepthKind::Waiting,
+        DepthKind::Working,
+        DepthKind::Deferred,
+        DepthKind::Held,
+    ];
 
     /// The label's value.
     pub const fn as_str(self) -> &'static str {
         match self {
-            State::Waiting => "waiting",
-            State::Working => "working",
-            State::Deferred => "deferred",
-            State::Held => "held",
+            DepthKind::Waiting => "waiting",
+            DepthKind::Working => "working",
+            DepthKind::Deferred => "deferred",
+            DepthKind::Held => "held",
         }
     }
 }
@@ -132,12 +137,12 @@ pub struct Depth {
 
 impl Depths {
     /// The depth of one state.
-    pub const fn of(&self, state: State) -> Depth {
+    pub const fn of(&self, state: DepthKind) -> Depth {
         match state {
-            State::Waiting => self.waiting,
-            State::Working => self.working,
-            State::Deferred => self.deferred,
-            State::Held => self.held,
+            DepthKind::Waiting => self.waiting,
+            DepthKind::Working => self.working,
+            DepthKind::Deferred => self.deferred,
+            DepthKind::Held => self.held,
         }
     }
 }
@@ -168,8 +173,8 @@ pub struct Metrics {
 
 #[derive(Debug, Default)]
 struct Figures {
-    parcels: [AtomicU64; State::ALL.len()],
-    oldest_millis: [AtomicU64; State::ALL.len()],
+    parcels: [AtomicU64; DepthKind::ALL.len()],
+    oldest_millis: [AtomicU64; DepthKind::ALL.len()],
     results: [AtomicU64; ResultKind::ALL.len()],
     done_bytes: AtomicU64,
     durations: [AtomicU64; BUCKETS.len()],
@@ -319,7 +324,7 @@ impl Metrics {
 
     /// Sets what is in the work directory.
     pub fn depths(&self, depths: &Depths) {
-        for state in State::ALL {
+        for state in DepthKind::ALL {
             let Depth { parcels, oldest } = depths.of(state);
             let millis = oldest.unwrap_or_default().as_millis();
             let millis = u64::try_from(millis).unwrap_or(u64::MAX);
@@ -395,13 +400,13 @@ impl Metrics {
         match family {
             Family::Build => {}
             Family::Parcels => {
-                for state in State::ALL {
+                for state in DepthKind::ALL {
                     let labels = [stage, ("state", state.as_str())];
                     write_sample(text, name, &labels, &load(&figures.parcels[state as usize]));
                 }
             }
             Family::Oldest => {
-                for state in State::ALL {
+                for state in DepthKind::ALL {
                     let labels = [stage, ("state", state.as_str())];
                     let seconds = seconds(load(&figures.oldest_millis[state as usize]));
                     write_sample(text, name, &labels, &seconds);

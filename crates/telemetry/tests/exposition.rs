@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 
 use ecluse_telemetry::{
-    ArchiveFigures, Cause, Depth, Depths, Exposition, Family, Kind, Metrics, Registry, ResultKind,
-    State, textfile,
+    ArchiveFigures, Cause, Depth, DepthKind, Depths, Exposition, Family, Kind, Metrics, Registry,
+    ResultKind, textfile,
 };
 
 /// The samples of an exposition by name and labels, in canonical order.
@@ -451,7 +451,7 @@ fn the_strict_reader_is_strict() {
 #[test]
 fn labels_are_a_bounded_set() {
     assert_eq!(
-        State::ALL.map(State::as_str),
+        DepthKind::ALL.map(DepthKind::as_str),
         ["waiting", "working", "deferred", "held"]
     );
     assert_eq!(

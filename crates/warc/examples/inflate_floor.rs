@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::{env, io};
 
-use ecluse_warc::{Extent, Limits, ReadError, RecordKind, WarcReader};
+use ecluse_warc::{Extent, ReadError, ReaderLimits, RecordKind, WarcReader};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = env::args().skip(1);
@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// Returns offset and length of each member.
 fn members(path: &Path) -> Result<Vec<(usize, usize)>, ReadError> {
     let file = File::open(path).map_err(|source| ReadError::Io { record: 0, source })?;
-    let mut reader = WarcReader::new(file, Limits::default());
+    let mut reader = WarcReader::new(file, ReaderLimits::default());
     let mut members = Vec::new();
     while let Some(record) = reader.next()? {
         if let Extent::Own { offset, length } = record.finish()? {
@@ -76,7 +76,7 @@ fn inflate_members(bytes: &[u8], members: &[(usize, usize)], out: &mut [u8]) -> 
 
 fn read_records(path: &Path) -> Result<u64, ReadError> {
     let file = File::open(path).map_err(|source| ReadError::Io { record: 0, source })?;
-    let mut reader = WarcReader::new(file, Limits::default());
+    let mut reader = WarcReader::new(file, ReaderLimits::default());
     let mut total = 0;
     while let Some(mut record) = reader.next()? {
         let kind = record.kind();

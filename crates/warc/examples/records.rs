@@ -6,14 +6,14 @@ use std::env;
 use std::fs::File;
 use std::process::ExitCode;
 
-use ecluse_warc::{Extent, Limits, ReadError, RecordKind, WarcReader};
+use ecluse_warc::{Extent, ReadError, ReaderLimits, RecordKind, WarcReader};
 
 fn main() -> ExitCode {
     let mut outcome = ExitCode::SUCCESS;
     for path in env::args_os().skip(1) {
         let listed = File::open(&path)
             .map_err(|source| ReadError::Io { record: 0, source })
-            .and_then(|file| list(&mut WarcReader::new(file, Limits::default())));
+            .and_then(|file| list(&mut WarcReader::new(file, ReaderLimits::default())));
         if let Err(error) = listed {
             eprintln!("cannot list {}: {error:?}", path.display());
             outcome = ExitCode::FAILURE;

@@ -4,7 +4,7 @@
 //! without a dictionary, or nothing packed at all; told by bytes, never by name. `docs/formats/warc.md` says what is
 //! tolerated and how offsets count.
 //!
-//! * Memory is bounded by [`Limits`], whatever the file says.
+//! * Memory is bounded by [`ReaderLimits`], whatever the file says.
 //! * Damage is reported with evidence ([`WarcReader::damages`]) and costs the record it is in. Only a source that fails
 //!   is an error.
 //! * Nothing is allocated per record: headers are views of the inflated bytes.
@@ -99,7 +99,7 @@ pub use digest::{Digester, Sha1Digest};
 pub use format::{Compression, Format, Version};
 pub use header::{Field, Fields};
 pub use http::HttpHead;
-pub use limits::Limits;
+pub use limits::ReaderLimits;
 pub use pack::{Digests, Packer, Packing};
 pub use reader::{ReadError, WarcReader};
 pub use record::{Extent, Record, RecordKind};

@@ -6,7 +6,7 @@
 /// `header_bytes` of copies, and the window of the codec (32 KiB for gzip, `zstd_window_log` and the dictionary for
 /// zstd).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ReaderLimits {
     /// A member that inflates to more is read through a sliding window, and so is a record that is larger.
     pub member_bytes: usize,
     /// A member that inflates to more, and to more than [`BOMB_RATIO`](Self::BOMB_RATIO) times its own size, is damage.
@@ -25,7 +25,7 @@ pub struct Limits {
     pub damages: usize,
 }
 
-impl Default for Limits {
+impl Default for ReaderLimits {
     fn default() -> Self {
         Self {
             member_bytes: 8 << 20,
@@ -40,7 +40,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl ReaderLimits {
     /// How much larger than its packed bytes a bomb is. Text and logs stay far below; gzip cannot go beyond 1,032.
     pub const BOMB_RATIO: u64 = 200;
 

@@ -195,7 +195,7 @@ impl<Sink: Write> Write for Counting<Sink> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::Limits;
+    use crate::limits::ReaderLimits;
     use crate::reader::WarcReader;
     use crate::record::RecordKind;
     use crate::writer::Payload;
@@ -232,7 +232,7 @@ mod tests {
                 )
                 .unwrap();
             assert_eq!(file.len() as u64, first + length);
-            let mut reader = WarcReader::new(&file[..], Limits::default());
+            let mut reader = WarcReader::new(&file[..], ReaderLimits::default());
             for _ in 0..2 {
                 let mut record = reader.next().unwrap().unwrap();
                 assert_eq!(record.block(), Some(BLOCK));

@@ -11,7 +11,7 @@ use crate::digest::{Digester, Sha1Digest};
 use crate::format::{self, Compression, Format, Version};
 use crate::header::{self, FieldSpan, Unread};
 use crate::input::SeekTo;
-use crate::limits::Limits;
+use crate::limits::ReaderLimits;
 use crate::record::{Extent, Record, RecordKind};
 use crate::text;
 use crate::unpack::Unpacked;
@@ -25,7 +25,7 @@ const SEARCH_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct WarcReader<Source> {
     unpacked: Unpacked<Source>,
-    limits: Limits,
+    limits: ReaderLimits,
     spans: Vec<FieldSpan>,
     /// The header and the start of the block of a record that is too large for memory.
     kept: Vec<u8>,
@@ -96,13 +96,13 @@ struct Head {
 
 impl<Source: Read> WarcReader<Source> {
     /// Reads from `source`, which should not be buffered: the reader has its own buffer.
-    pub fn new(source: Source, limits: Limits) -> Self {
+    pub fn new(source: Source, limits: ReaderLimits) -> Self {
         Self::of(Unpacked::new(source, limits.workable(), None), limits)
     }
 
     /// Reads from a file that it may go back in: the length of a record too large for memory is then checked before it is
     /// believed.
-    pub fn seekable(source: Source, limits: Limits) -> Self
+    pub fn seekable(source: Source, limits: ReaderLimits) -> Self
     where
         Source: Seek,
     {
@@ -111,7 +111,7 @@ impl<Source: Read> WarcReader<Source> {
         Self::of(Unpacked::new(source, limits.workable(), Some(seek)), limits)
     }
 
-    fn of(unpacked: Unpacked<Source>, limits: Limits) -> Self {
+    fn of(unpacked: Unpacked<Source>, limits: ReaderLimits) -> Self {
         let limits = limits.workable();
         Self {
             unpacked,

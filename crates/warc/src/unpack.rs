@@ -17,7 +17,7 @@ use crate::format::{Compression, Format};
 use crate::frame::{self, ZstdStream};
 use crate::gzip::{self, GzipStream, NextMember, Step, Streamed, Whole};
 use crate::input::{Input, SeekTo, enlarge};
-use crate::limits::Limits;
+use crate::limits::ReaderLimits;
 
 /// How much input is at hand before a member is inflated, so that few members have to be inflated twice.
 const LOW_WATER: usize = 2 << 20;
@@ -36,7 +36,7 @@ const OVERRUN_FACTOR: u64 = 8;
 #[derive(Debug)]
 pub(crate) struct Unpacked<Source> {
     input: Input<Source>,
-    limits: Limits,
+    limits: ReaderLimits,
     compression: Compression,
     codecs: Codecs,
     /// Inflated bytes; those before `position` are done with, those from `end` on are not there yet.
@@ -85,7 +85,7 @@ struct Codecs {
 }
 
 impl<Source: Read> Unpacked<Source> {
-    pub(crate) fn new(source: Source, limits: Limits, seek: Option<SeekTo<Source>>) -> Self {
+    pub(crate) fn new(source: Source, limits: ReaderLimits, seek: Option<SeekTo<Source>>) -> Self {
         Self {
             input: Input::new(source, limits.member_bytes, seek),
             limits,
@@ -462,7 +462,7 @@ impl<Source: Read> Unpacked<Source> {
     /// Nothing is wrong with its bytes, so the search goes on from here: members that overlap would be a bomb each.
     fn give_up_bomb(&mut self) -> io::Result<()> {
         let packed = self.input.offset() - self.member.offset;
-        if self.inflated() / Limits::BOMB_RATIO <= packed {
+        if self.inflated() / ReaderLimits::BOMB_RATIO <= packed {
             return Ok(());
         }
         let reason = Reason::Bomb {
@@ -670,7 +670,7 @@ impl Codecs {
         self.gzip.get_or_insert_with(GzipStream::new)
     }
 
-    fn zstd(&mut self, limits: &Limits) -> io::Result<&mut ZstdStream> {
+    fn zstd(&mut self, limits: &ReaderLimits) -> io::Result<&mut ZstdStream> {
         match &mut self.zstd {
             Some(zstd) => Ok(zstd),
             none => Ok(none.insert(ZstdStream::new(limits.zstd_window_log)?)),
@@ -685,7 +685,7 @@ mod tests {
 
     /// Returns how many bytes go in and come out of the codec while a file is read.
     fn work(file: &[u8]) -> u64 {
-        let mut unpacked = Unpacked::new(file, Limits::default().workable(), None);
+        let mut unpacked = Unpacked::new(file, ReaderLimits::default().workable(), None);
         unpacked.detect().unwrap();
         while unpacked.next_member().unwrap() {}
         let gzip = unpacked.codecs.gzip();

@@ -415,7 +415,7 @@ mod tests {
     use std::io::Cursor;
 
     use super::*;
-    use crate::limits::Limits;
+    use crate::limits::ReaderLimits;
     use crate::reader::WarcReader;
     use crate::record::Extent;
 
@@ -439,7 +439,7 @@ mod tests {
         assert_eq!(first.payload, Some(Sha1Digest::of(b"hello")));
         assert_eq!((first.block, first.payload), (second.block, second.payload));
         let file = writer.into_inner();
-        let mut reader = WarcReader::new(&file[..], Limits::default());
+        let mut reader = WarcReader::new(&file[..], ReaderLimits::default());
         for written in [first, second] {
             let mut record = reader.next().unwrap().unwrap();
             assert_eq!(record.target_uri().unwrap(), "http://a.example/é");

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 
 use common::{Seen, arc, arc_head, gzip, noise, read, read_within, response, uri, warc, zstd};
-use ecluse_warc::{Extent, Limits};
+use ecluse_warc::{Extent, ReaderLimits};
 
 const SHARED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/corpus");
 
@@ -127,11 +127,11 @@ fn each_record_is_found_at_its_offset() {
 
 #[test]
 fn a_small_window_reads_the_same() {
-    let limits = Limits {
+    let limits = ReaderLimits {
         member_bytes: 400 << 10,
         header_bytes: 16 << 10,
         prefix_bytes: 16 << 10,
-        ..Limits::default()
+        ..ReaderLimits::default()
     };
     for (name, file) in own_archives().iter().chain(&shared_archives()) {
         let (whole, damages) = read(&file[..]);

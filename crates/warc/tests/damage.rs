@@ -8,7 +8,7 @@ use common::{
     arc, arc_head, gzip, http, read, read_within, response, three_members, uri, uris, warc,
     warc_claiming,
 };
-use ecluse_warc::{Damage, Extent, Limits, Reason, WarcReader};
+use ecluse_warc::{Damage, Extent, ReaderLimits, Reason, WarcReader};
 
 fn reasons(damages: &[Damage]) -> Vec<&Reason> {
     damages.iter().map(|damage| &damage.reason).collect()
@@ -357,10 +357,10 @@ fn first_lines_without_end_are_read_once_each() {
 
 #[test]
 fn a_bomb_is_given_up_and_its_neighbours_are_read() {
-    let limits = Limits {
+    let limits = ReaderLimits {
         member_bytes: 1 << 20,
         bomb_bytes: 4 << 20,
-        ..Limits::default()
+        ..ReaderLimits::default()
     };
     let bomb = warc("resource", "urn:bomb", &vec![0; 12 << 20]);
     let frames = |bytes: &[u8]| zstd::stream::encode_all(bytes, 3).unwrap();
@@ -384,9 +384,9 @@ fn a_bomb_is_given_up_and_its_neighbours_are_read() {
 
 #[test]
 fn damaged_members_larger_than_memory() {
-    let limits = Limits {
+    let limits = ReaderLimits {
         member_bytes: 1 << 20,
-        ..Limits::default()
+        ..ReaderLimits::default()
     };
     let large = gzip(&warc("resource", "urn:large", &common::noise(4 << 20, 5)));
     let clean = [gzip(&response(1)), large.clone(), gzip(&response(2))].concat();
@@ -416,9 +416,9 @@ fn damaged_members_larger_than_memory() {
 #[test]
 fn a_large_good_member_that_holds_members_is_not_cut() {
     // Stored data: the members inside stand in the file as they are.
-    let limits = Limits {
+    let limits = ReaderLimits {
         member_bytes: 1 << 20,
-        ..Limits::default()
+        ..ReaderLimits::default()
     };
     let inner = [
         common::noise(1 << 20, 11),
@@ -461,9 +461,9 @@ fn zstd_frames_damaged_and_cut() {
 
 #[test]
 fn more_damage_than_is_kept_is_counted() {
-    let limits = Limits {
+    let limits = ReaderLimits {
         damages: 3,
-        ..Limits::default()
+        ..ReaderLimits::default()
     };
     let file: Vec<u8> = (0..10)
         .flat_map(|number| [&gzip(&response(number))[..], b"garbage"].concat())
@@ -492,7 +492,7 @@ fn a_failing_source_is_an_error_and_no_damage() {
             Ok(record.len() / 2)
         }
     }
-    let mut reader = WarcReader::new(Failing(false), Limits::default());
+    let mut reader = WarcReader::new(Failing(false), ReaderLimits::default());
     assert!(reader.next().is_err());
     assert_eq!(reader.damages(), []);
 }
@@ -529,9 +529,9 @@ fn a_length_a_few_bytes_too_long_costs_no_record() {
 
 #[test]
 fn a_length_beyond_memory_is_believed_only_if_a_record_follows() {
-    let limits = Limits {
+    let limits = ReaderLimits {
         member_bytes: 600_000,
-        ..Limits::default()
+        ..ReaderLimits::default()
     };
     let big = vec![b'x'; 700_000];
     let inner: Vec<u8> = (2..=3000).flat_map(response).collect();

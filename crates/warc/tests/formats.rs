@@ -7,7 +7,9 @@ mod common;
 use std::io::Read;
 
 use common::{arc, arc_head, gzip, http, read, read_within, response, uri, uris, warc, zstd};
-use ecluse_warc::{Compression, Extent, Format, Limits, Reason, RecordKind, Version, WarcReader};
+use ecluse_warc::{
+    Compression, Extent, Format, ReaderLimits, Reason, RecordKind, Version, WarcReader,
+};
 
 fn three() -> Vec<Vec<u8>> {
     (1..=3).map(response).collect()
@@ -44,11 +46,11 @@ fn one_gzip_member_for_the_whole_file() {
 #[test]
 fn one_member_for_a_file_larger_than_memory() {
     let records: Vec<_> = (0..2000).map(response).collect();
-    let limits = Limits {
+    let limits = ReaderLimits {
         member_bytes: 0,
         header_bytes: 0,
         prefix_bytes: 0,
-        ..Limits::default()
+        ..ReaderLimits::default()
     };
     let (seen, damages) = read_within(&gzip(&records.concat())[..], limits);
     assert_eq!(seen.len(), 2000);
@@ -142,7 +144,7 @@ fn arc_files() {
         } else {
             parts.concat()
         };
-        let mut reader = WarcReader::new(&file[..], Limits::default());
+        let mut reader = WarcReader::new(&file[..], ReaderLimits::default());
         let record = reader.next().unwrap().unwrap();
         assert_eq!(
             (record.format(), record.kind(), record.version()),
@@ -207,7 +209,7 @@ fn every_version_of_warc() {
         ("warc/1.1", Version { major: 1, minor: 1 }),
     ] {
         let file = [text.as_bytes(), &response(1)[8..]].concat();
-        let mut reader = WarcReader::new(&file[..], Limits::default());
+        let mut reader = WarcReader::new(&file[..], ReaderLimits::default());
         assert_eq!(reader.next().unwrap().unwrap().version(), Some(version));
     }
 }
@@ -245,7 +247,7 @@ fn empty_files_and_empty_members() {
 fn headers_as_they_are_written() {
     let header = b"WARC/1.0\nwarc-type:  RESPONSE\nWarc-Target-URI : <http://a.example/caf\xe9 x>\n\
         WARC-Date: 2026-01-02T03:04:05Z\nX-Folded: one\n two\nno colon\nCONTENT-LENGTH: 2\n\nOK\n\n";
-    let mut reader = WarcReader::new(&header[..], Limits::default());
+    let mut reader = WarcReader::new(&header[..], ReaderLimits::default());
     let record = reader.next().unwrap().unwrap();
     assert_eq!(record.kind(), RecordKind::Response);
     assert_eq!(record.target_uri().unwrap(), "http://a.example/café%20x");
@@ -275,7 +277,7 @@ fn http_heads_as_they_are_written() {
         ),
     ] {
         let file = gzip(&warc("response", "https://a.example/", block));
-        let mut reader = WarcReader::new(&file[..], Limits::default());
+        let mut reader = WarcReader::new(&file[..], ReaderLimits::default());
         let mut record = reader.next().unwrap().unwrap();
         let found = record
             .http()
@@ -300,7 +302,7 @@ fn only_http_records_have_http_heads() {
         ("metadata", "http://a.example/", false),
     ] {
         let file = gzip(&warc(kind, uri, b"HTTP/1.1 200 OK\r\n\r\n"));
-        let mut reader = WarcReader::new(&file[..], Limits::default());
+        let mut reader = WarcReader::new(&file[..], ReaderLimits::default());
         assert_eq!(
             reader.next().unwrap().unwrap().http().is_some(),
             expected,
@@ -308,7 +310,7 @@ fn only_http_records_have_http_heads() {
         );
     }
     let file = gzip(&warc("revisit", "http://a.example/", b""));
-    let mut reader = WarcReader::new(&file[..], Limits::default());
+    let mut reader = WarcReader::new(&file[..], ReaderLimits::default());
     assert!(reader.next().unwrap().unwrap().http().is_none());
 }
 
@@ -319,7 +321,7 @@ fn compression_is_told_by_bytes() {
         (gzip(&response(1)), Compression::Gzip),
         (zstd(&response(1)), Compression::Zstd),
     ] {
-        let mut reader = WarcReader::new(&file[..], Limits::default());
+        let mut reader = WarcReader::new(&file[..], ReaderLimits::default());
         assert!(reader.next().unwrap().is_some());
         assert_eq!(reader.compression(), expected);
     }
@@ -330,9 +332,9 @@ fn a_record_larger_than_memory_is_streamed() {
     let body = common::noise(3 << 20, 7);
     let block = [b"HTTP/1.1 200 OK\r\n\r\n", &body[..]].concat();
     let record = warc("response", &uri(1), &block);
-    let limits = Limits {
+    let limits = ReaderLimits {
         member_bytes: 1 << 20,
-        ..Limits::default()
+        ..ReaderLimits::default()
     };
     let small = response(2);
     for pack in [gzip as fn(&[u8]) -> Vec<u8>, zstd, <[u8]>::to_vec] {
@@ -379,9 +381,9 @@ fn a_record_larger_than_memory_is_streamed() {
 #[test]
 fn a_digest_after_reading_is_refused_when_the_block_is_gone() {
     let record = warc("response", &uri(1), &common::noise(3 << 20, 9));
-    let limits = Limits {
+    let limits = ReaderLimits {
         member_bytes: 1 << 20,
-        ..Limits::default()
+        ..ReaderLimits::default()
     };
     let mut reader = WarcReader::new(&record[..], limits);
     let mut large = reader.next().unwrap().unwrap();
@@ -425,7 +427,7 @@ fn records_of_more_than_4_gib() {
         middle: block,
         end: &end,
     };
-    let mut reader = WarcReader::new(source, Limits::default());
+    let mut reader = WarcReader::new(source, ReaderLimits::default());
     let record = reader.next().unwrap().unwrap();
     assert_eq!(record.declared_bytes(), Some(block));
     assert_eq!(

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 
 use common::{gzip, response, uri};
-use ecluse_warc::{Limits, WarcReader};
+use ecluse_warc::{ReaderLimits, WarcReader};
 
 /// A source made of parts, none of which is ever whole in memory.
 struct Parts<Next>(Option<Box<dyn Read>>, Next);
@@ -159,11 +159,11 @@ fn nothing_a_file_says_makes_the_reader_large() {
             ],
         ),
     ];
-    let limits = Limits {
+    let limits = ReaderLimits {
         member_bytes: 2 << 20,
         zstd_window_log: 21,
         zstd_dictionary_bytes: 1 << 20,
-        ..Limits::default()
+        ..ReaderLimits::default()
     };
     let before = peak_kibibytes();
     for (name, case) in cases {

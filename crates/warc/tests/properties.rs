@@ -8,7 +8,8 @@ use std::io::{self, Read};
 
 use common::{arc, arc_head, gzip, response, zstd};
 use ecluse_warc::{
-    Extent, HttpHead, Limits, NewRecord, Payload, RecordDate, RecordKind, WarcReader, WarcWriter,
+    Extent, HttpHead, NewRecord, Payload, ReaderLimits, RecordDate, RecordKind, WarcReader,
+    WarcWriter,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -27,18 +28,18 @@ impl Read for Pieces<'_> {
     }
 }
 
-fn small() -> Limits {
-    Limits {
+fn small() -> ReaderLimits {
+    ReaderLimits {
         member_bytes: 0,
         header_bytes: 0,
         prefix_bytes: 0,
         damages: 10,
-        ..Limits::default()
+        ..ReaderLimits::default()
     }
 }
 
 /// Reads all there is in every way, and checks what must hold of any file.
-fn survey(file: &[u8], limits: Limits) -> Vec<Extent> {
+fn survey(file: &[u8], limits: ReaderLimits) -> Vec<Extent> {
     let mut reader = WarcReader::new(Pieces(file, 1), limits);
     let mut extents = Vec::new();
     let mut behind = 0;
@@ -175,7 +176,7 @@ proptest! {
         Just(b"filedesc://a 0.0.0.0 20010203040506 text/plain 9\n".to_vec()),
     ], rest in vec(any::<u8>(), 0..600)) {
         let file = [start, rest].concat();
-        survey(&file, Limits::default());
+        survey(&file, ReaderLimits::default());
         survey(&file, small());
     }
 
@@ -185,14 +186,14 @@ proptest! {
         for blow in &blows {
             strike(&mut file, blow);
         }
-        survey(&file, Limits::default());
+        survey(&file, ReaderLimits::default());
         survey(&file, small());
     }
 
     #[test]
     fn the_window_does_not_change_what_is_read(packing in packing(), count in 0..40u32) {
         let file = file_of(packing, count);
-        prop_assert_eq!(survey(&file, Limits::default()), survey(&file, small()));
+        prop_assert_eq!(survey(&file, ReaderLimits::default()), survey(&file, small()));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use ecluse_holding::Proof;
-use ecluse_manifest::{CopyKind, Manifest, State};
+use ecluse_manifest::{CopyKind, FileState, Manifest};
 use ecluse_spool::digest;
 use ecluse_testkit::contract::Contract;
 use ecluse_testkit::machine::{empty, fill, inside, kill_at, mount, newcomer, sh};
@@ -158,7 +158,10 @@ fn every_target_gets_a_copy_and_gives_a_proof() {
         );
     }
     let manifest = Manifest::open(&root.path().join("manifest.sqlite")).unwrap();
-    assert_eq!(manifest.file(NAME).unwrap().unwrap().state, State::BackedUp);
+    assert_eq!(
+        manifest.file(NAME).unwrap().unwrap().state,
+        FileState::BackedUp
+    );
     let copies = manifest.copies(NAME).unwrap();
     assert_eq!(
         copies

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use ecluse_cdx::zipnum::{self, Shards};
 use ecluse_cdx::{
-    LineShape, MergeError, MergeOptions, MergeStats, ReadError, Source, check, merge, merge_into,
-    merge_pieces,
+    LineShape, LineSource, MergeError, MergeOptions, MergeStats, ReadError, check, merge,
+    merge_into, merge_pieces,
 };
 use ecluse_generation::{
     DESCRIPTION, FLAT, IndexDirectory, IndexFile, IndexGeneration, IndexMember, LastGeneration,
@@ -37,8 +37,8 @@ pub(crate) struct Building<'a> {
 }
 
 /// Opens a piece to be merged.
-pub(crate) fn open(piece: &IndexPiece<'_>) -> Result<Source, Failure> {
-    Ok(Source::new(piece.label(), piece.open()?))
+pub(crate) fn open(piece: &IndexPiece<'_>) -> Result<LineSource, Failure> {
+    Ok(LineSource::new(piece.label(), piece.open()?))
 }
 
 /// Returns what is noted of a parcel.
@@ -101,7 +101,7 @@ impl Building<'_> {
             .finish(name)
             .map_err(|error| cannot("sync", &path, &error))?;
         let counted = if self.settings.recheck {
-            let source = Source::open(&path).map_err(|error| self.blame(&error.into()))?;
+            let source = LineSource::open(&path).map_err(|error| self.blame(&error.into()))?;
             check(source, &options).map_err(|error| self.blame(&error))?
         } else {
             stats
@@ -125,13 +125,13 @@ impl Building<'_> {
         &self,
         last: &Path,
         known: Option<&IndexFile>,
-        new: Vec<Source>,
+        new: Vec<LineSource>,
         out: &mut SummedFile<'_>,
         options: &MergeOptions,
     ) -> Result<MergeStats, Failure> {
         let file = File::open(last).map_err(|error| cannot("open", last, &error))?;
         let (reader, sum) = SummedReader::new(file);
-        let big = Source::new(last.display().to_string(), reader);
+        let big = LineSource::new(last.display().to_string(), reader);
         let blame = |error| self.blame(&error);
         let Some(expected) = known else {
             let all = std::iter::once(big).chain(new).collect();
@@ -157,7 +157,7 @@ impl Building<'_> {
         &self,
         pieces: &[IndexPiece<'_>],
         options: &MergeOptions,
-    ) -> Result<Vec<Source>, Failure> {
+    ) -> Result<Vec<LineSource>, Failure> {
         if pieces.len() < options.open_files {
             return pieces.iter().map(open).collect();
         }
@@ -165,12 +165,12 @@ impl Building<'_> {
         let mut run = tempfile::tempfile_in(self.directory).map_err(failed)?;
         join(pieces, &mut run, self.directory, options, self.outbox)?;
         run.rewind().map_err(failed)?;
-        Ok(vec![Source::new("the new lines", run)])
+        Ok(vec![LineSource::new("the new lines", run)])
     }
 
     fn write_zipnum(&self, lines: u64) -> Result<Vec<IndexFile>, Failure> {
         let path = self.directory.join(FLAT);
-        let source = Source::open(&path).map_err(|error| self.blame(&error.into()))?;
+        let source = LineSource::open(&path).map_err(|error| self.blame(&error.into()))?;
         let options = zipnum::Options {
             lines_per_member: self.settings.zipnum_lines.get() as usize,
             shards: Shards::Bytes(self.settings.zipnum_shard.0),

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use ecluse_cdx::{KeyRange, Lookup};
 use ecluse_generation::{BY_HAND, DESCRIPTION, FLAT, IndexDirectory, PATHS, SUMMARY};
-use ecluse_manifest::{Manifest, State};
+use ecluse_manifest::{FileState, Manifest};
 use ecluse_testkit::contract::Contract;
 use ecluse_testkit::root::{Root, contents};
 
@@ -63,7 +63,7 @@ fn a_generation_is_the_last_one_and_the_new_lines() {
         let row = manifest.file(name).unwrap().unwrap();
         assert_eq!(
             (row.state, row.generation),
-            (State::Published, Some(generation))
+            (FileState::Published, Some(generation))
         );
     }
     let told: Vec<String> = contents(&root.part("sink", "ready"))

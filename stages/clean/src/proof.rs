@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
-use ecluse_cdx::{Lines, MAX_LINE_BYTES, ReadError, Source, cdxj, path};
+use ecluse_cdx::{LineSource, Lines, MAX_LINE_BYTES, ReadError, cdxj, path};
 use ecluse_generation::{FLAT, IndexDirectory, IndexError, PATHS};
 use ecluse_holding::{Going, is_same_file, open_plain, read_afresh};
 use ecluse_manifest::{CopyKind, CopyRow, FileRow};
@@ -93,7 +93,7 @@ fn count(
     going: Going<'_>,
     counted: impl Fn(&[u8]) -> Option<Counted<'_>>,
 ) -> Result<(), Failure> {
-    let source = match Source::open(list) {
+    let source = match LineSource::open(list) {
         Ok(source) => source,
         // An index put there by hand may have no PATH lines.
         Err(ReadError::Open { source, .. }) if source.kind() == io::ErrorKind::NotFound => {

@@ -5,7 +5,7 @@ use std::path::{Component, Path};
 
 use ecluse_config::Bytes;
 use ecluse_holding::{is_archive, is_same_file, must_not_be_frozen};
-use ecluse_manifest::{FileRow, Finding, State};
+use ecluse_manifest::{FileRow, FileState, Finding};
 use ecluse_stage::{Failure, Outbox};
 use ecluse_telemetry::printable;
 use walkdir::{DirEntry, WalkDir};
@@ -68,7 +68,7 @@ impl Clean {
     fn sweep_rows(&mut self, outbox: &Outbox, swept: &mut Swept) -> Result<(), Failure> {
         let mut after = String::new();
         loop {
-            let rows = self.manifest.in_state(State::Published, &after, ROWS);
+            let rows = self.manifest.in_state(FileState::Published, &after, ROWS);
             let rows = rows.map_err(Failure::halt)?;
             let Some(last) = rows.last() else {
                 return Ok(());
@@ -134,13 +134,17 @@ impl Clean {
             return Ok(None);
         };
         let is_leftover = match row.state {
-            State::Ingested | State::Indexed | State::Stored | State::BackedUp | State::Deleted => {
+            FileState::Ingested
+            | FileState::Indexed
+            | FileState::Stored
+            | FileState::BackedUp
+            | FileState::Deleted => {
                 if noted.is_some() {
                     self.forget(&original)?;
                 }
                 false
             }
-            State::Published => {
+            FileState::Published => {
                 let known = self.places_of(&row)?;
                 let is_there = |place: &String| {
                     Path::new(place) == path
@@ -148,7 +152,7 @@ impl Clean {
                 };
                 !known.iter().any(is_there)
             }
-            State::Cleaned => true,
+            FileState::Cleaned => true,
         };
         match is_leftover {
             true => Ok(Some(self.candidate(row, vec![original], true)?)),

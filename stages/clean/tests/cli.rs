@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ecluse_manifest::{Copy, Finding, Found, Manifest, NewFile, State};
+use ecluse_manifest::{CheckOutcome, Copy, FileState, Finding, Manifest, NewFile};
 use ecluse_testkit::contract::Contract;
 use ecluse_testkit::root::Root;
 use serde_json::json;
@@ -138,7 +138,10 @@ impl Archive {
         );
         assert_eq!(out, "", "{reason}");
         assert!(log.contains(reason), "{reason}: {log}");
-        assert_eq!(self.manifest().counts().unwrap(), [(State::Published, 1)]);
+        assert_eq!(
+            self.manifest().counts().unwrap(),
+            [(FileState::Published, 1)]
+        );
     }
 }
 
@@ -167,7 +170,10 @@ fn as_shipped_it_only_says_what_it_would_remove() {
     assert_eq!(out, format!("removed {}\n", archive.harvested.display()));
     assert!(!archive.harvested.exists());
     assert!(archive.stored.exists());
-    assert_eq!(archive.manifest().counts().unwrap(), [(State::Cleaned, 1)]);
+    assert_eq!(
+        archive.manifest().counts().unwrap(),
+        [(FileState::Cleaned, 1)]
+    );
     assert!(
         archive
             .manifest()
@@ -393,7 +399,7 @@ fn a_mismatch_found_by_verify_freezes_it() {
     let mut manifest = archive.manifest();
     let due = manifest.due(0).unwrap();
     manifest
-        .checked(&due[0], &Found::Bad("sha256 is 00".into()))
+        .checked(&due[0], &CheckOutcome::Bad("sha256 is 00".into()))
         .unwrap();
     let (code, out, log) = archive.clean();
     assert_eq!(code, 75, "{log}");
@@ -408,11 +414,13 @@ fn a_backup_found_bad_is_no_proof_after_the_release() {
     let mut manifest = archive.manifest();
     let due = manifest.due(u64::MAX).unwrap();
     let backup = due.iter().find(|copy| copy.place.contains("/backup/"));
-    let bad = Found::Bad("sha256 is x".into());
+    let bad = CheckOutcome::Bad("sha256 is x".into());
     manifest.checked(backup.unwrap(), &bad).unwrap();
     manifest.thaw().unwrap();
     archive.must_keep("0 backups are proved, 1 are needed");
-    manifest.checked(backup.unwrap(), &Found::Good).unwrap();
+    manifest
+        .checked(backup.unwrap(), &CheckOutcome::Good)
+        .unwrap();
     drop(manifest);
     archive.root.put("clean", "again", b"");
     let (code, _, log) = archive.clean();
@@ -430,7 +438,7 @@ fn a_file_found_twice_at_one_place_goes_once() {
     let (code, out, log) = archive.clean();
     assert_eq!((code, out.lines().count()), (0, 1), "{log}");
     let row = archive.manifest().file(NAME).unwrap().unwrap();
-    assert_eq!(row.state, State::Cleaned);
+    assert_eq!(row.state, FileState::Cleaned);
 }
 
 #[test]
@@ -502,7 +510,7 @@ fn what_may_not_be_removed_stays_and_the_others_go() {
     assert!(log.contains("may not be removed"), "{log}");
     assert!(source.exists() && !archive.harvested.exists(), "{log}");
     let counts = archive.manifest().counts().unwrap();
-    assert_eq!(counts, [(State::Published, 1), (State::Cleaned, 1)]);
+    assert_eq!(counts, [(FileState::Published, 1), (FileState::Cleaned, 1)]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ecluse_extract::Limits as ExtractLimits;
+use ecluse_extract::ExtractLimits;
 use ecluse_frontier::{Frontier, FrontierError, Item, Millis, Next, Precedence};
 use ecluse_http::{Client, Jar, Settings as ClientSettings};
 use ecluse_report::{Moment, Progress, SeedTally};

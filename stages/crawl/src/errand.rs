@@ -13,9 +13,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ecluse_frontier::Item;
 use ecluse_http::{
-    AddressPolicy, AnswerSource, Authority, CertificatePolicy, Client, DnsError, Exchange,
-    FetchError, Head, Jar, Limits, Place, Request, Resolved, Resolver, ResolverSettings, Scheme,
-    Servers, Tap, is_public,
+    AddressPolicy, AnswerSource, Authority, CertificatePolicy, Client, CookiePlace, DnsError,
+    Exchange, FetchError, FetchLimits, Head, Jar, Request, Resolved, Resolver, ResolverSettings,
+    Scheme, Servers, Tap, is_public,
 };
 use ecluse_report::Moment;
 use ecluse_scope::{Grouping, InvalidCertificates, Order, RobotsPolicy, RobotsReason};
@@ -345,7 +345,7 @@ fn request(
         request = request.with("Referer", referer(&item.via).as_ref());
     }
     if agent.cookies {
-        let place = Place {
+        let place = CookiePlace {
             scheme,
             host: &place_host,
             path: url.path(),
@@ -386,7 +386,7 @@ fn referer(via: &str) -> Cow<'_, str> {
     Cow::Owned(url.into())
 }
 
-fn limits(order: &Order) -> Limits {
+fn limits(order: &Order) -> FetchLimits {
     let limits = &order.limits;
     let bytes =
         |limit: ecluse_scope::Limit<ecluse_config::Bytes>| limit.get().map(|bytes| bytes.get());
@@ -395,7 +395,7 @@ fn limits(order: &Order) -> Limits {
         .get()
         .max(limits.connect.get())
         .saturating_mul(3);
-    Limits {
+    FetchLimits {
         connect: limits.connect.get(),
         tls: limits.connect.get(),
         first_byte: first_byte.min(limits.time.get()),
@@ -405,7 +405,7 @@ fn limits(order: &Order) -> Limits {
         bytes_per_second: bytes(limits.rate),
         head_bytes: usize::try_from(limits.head.get()).unwrap_or(usize::MAX),
         body_bytes: bytes(limits.size).unwrap_or(u64::MAX),
-        ..Limits::default()
+        ..FetchLimits::default()
     }
 }
 

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use ecluse_frontier::{Frontier, QueueState};
 use ecluse_report::{
-    Entry, HostTally, JobFacts, Moment, PACKING_LIST, Packed, Part, SeedTally, Source,
+    Entry, HostTally, JobFacts, Moment, PACKING_LIST, Packed, Part, ReportSource, SeedTally,
     archivefiles_report, metadata_name, write_metadata, write_reports,
 };
 use ecluse_scope::Order;
@@ -191,7 +191,7 @@ impl Notes<'_> {
     }
 }
 
-impl Source for Notes<'_> {
+impl ReportSource for Notes<'_> {
     fn hosts(&mut self, each: &mut dyn FnMut(HostTally)) -> io::Result<()> {
         let mut remaining = self.remaining().map_err(io::Error::other)?;
         let walked = self.frontier.notes(notes::HOST, |_, value| {

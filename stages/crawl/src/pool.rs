@@ -7,7 +7,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use ecluse_extract::{Context, Hop, Limits, Link, Url, extract, extract_headers, extract_inferred};
+use ecluse_extract::{
+    Context, ExtractLimits, Hop, Link, Url, extract, extract_headers, extract_inferred,
+};
 use ecluse_http::Shape;
 use ecluse_warc::{Packer, Packing};
 
@@ -18,7 +20,7 @@ use crate::warcs::Part;
 #[derive(Debug, Clone)]
 pub(crate) struct PoolOrder {
     pub(crate) packing: Packing,
-    pub(crate) limits: Limits,
+    pub(crate) limits: ExtractLimits,
     pub(crate) speculative: bool,
     pub(crate) sitemaps: bool,
     pub(crate) favicons: bool,

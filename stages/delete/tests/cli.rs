@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ecluse_manifest::{Copy, Found, Manifest, State};
+use ecluse_manifest::{CheckOutcome, Copy, FileState, Manifest};
 use ecluse_spool::digest;
 use ecluse_testkit::contract::Contract;
 use ecluse_testkit::root::{Root, until_so};
@@ -126,7 +126,7 @@ fn the_manifest_is_the_archives() {
     };
     manifest.stored("other.warc.gz", &copy).unwrap();
     let due = manifest.due(0).unwrap();
-    let bad = Found::Bad("sha256 is 00".into());
+    let bad = CheckOutcome::Bad("sha256 is 00".into());
     manifest.checked(&due[0], &bad).unwrap();
     case.put();
     let (code, said) = case.root.run(DELETE, &["--once"]);
@@ -150,7 +150,10 @@ fn two_proofs_that_agree_take_the_working_copy_out() {
     );
     assert_eq!(fs::read(case.stored()).unwrap(), b"bytes");
     let manifest = Manifest::open(&case.root.path().join("manifest.sqlite")).unwrap();
-    assert_eq!(manifest.file(NAME).unwrap().unwrap().state, State::Deleted);
+    assert_eq!(
+        manifest.file(NAME).unwrap().unwrap().state,
+        FileState::Deleted
+    );
 }
 
 #[test]
@@ -266,7 +269,7 @@ fn a_frozen_archive_loses_nothing_until_a_person_says_so() {
     manifest.stored(NAME, &copy).unwrap();
     let due = manifest.due(u64::MAX).unwrap();
     manifest
-        .checked(&due[0], &Found::Bad("it rots".to_owned()))
+        .checked(&due[0], &CheckOutcome::Bad("it rots".to_owned()))
         .unwrap();
     case.put();
     let mut program = case.root.start(DELETE, &[]);

@@ -25,7 +25,7 @@ use ecluse_holding::payload;
 use ecluse_manifest::{Damage, Manifest};
 use ecluse_stage::{Blame, Exit, Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
 use ecluse_telemetry::printable;
-use ecluse_warc::{Limits, WarcReader};
+use ecluse_warc::{ReaderLimits, WarcReader};
 
 pub use crate::index::{Taken, index};
 use crate::lines::{Lines, unsorted};
@@ -206,7 +206,7 @@ fn complain(path: &Path, damage: &DamageReport) -> Result<(), Failure> {
     Ok(())
 }
 
-fn open(path: &Path, limits: Limits) -> Result<WarcReader<File>, Failure> {
+fn open(path: &Path, limits: ReaderLimits) -> Result<WarcReader<File>, Failure> {
     if path == Path::new("-") {
         let stdin = io::stdin().as_fd().try_clone_to_owned()?;
         return Ok(WarcReader::new(File::from(stdin), limits));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ecluse_cdx::{Duplicates, SortOptions, cdx};
 use ecluse_config::Bytes;
-use ecluse_warc::Limits;
+use ecluse_warc::ReaderLimits;
 use serde::Deserialize;
 
 /// Which records have lines, in which layout, and how much memory a file may take.
@@ -49,14 +49,14 @@ pub enum Format {
 
 impl Settings {
     /// Returns the bounds of a reader.
-    pub(crate) fn limits(&self) -> Limits {
-        Limits {
+    pub(crate) fn limits(&self) -> ReaderLimits {
+        ReaderLimits {
             member_bytes: bytes(self.member),
             bomb_bytes: self.bomb.0,
             header_bytes: bytes(self.header),
             header_lines: self.header_lines,
             damages: self.damages,
-            ..Limits::default()
+            ..ReaderLimits::default()
         }
     }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use common::{assorted, gzip, members, response, run};
 use ecluse_cdx::{Capture, cdxj};
-use ecluse_warc::{Limits, WarcReader};
+use ecluse_warc::{ReaderLimits, WarcReader};
 
 const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/corpus");
 
@@ -47,7 +47,7 @@ fn inflate_one(bytes: &[u8], line: &str) -> Vec<u8> {
 }
 
 fn check_record(plain: &[u8], capture: &Capture<'_>, line: &str) {
-    let mut reader = WarcReader::new(plain, Limits::default());
+    let mut reader = WarcReader::new(plain, ReaderLimits::default());
     let record = reader.next().unwrap();
     let record = record.unwrap_or_else(|| panic!("no record: {line}"));
     assert_eq!(record.offset(), 0, "{line}");

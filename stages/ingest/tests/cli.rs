@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use ecluse_manifest::{Ingested, Manifest, NewFile, State};
+use ecluse_manifest::{FileState, Ingested, Manifest, NewFile};
 use ecluse_testkit::contract::Contract;
 use ecluse_testkit::root::{Root, until_so};
 use sha2::Digest;
@@ -111,7 +111,7 @@ fn a_file_at_rest_is_linked_and_stands_in_the_manifest() {
         ]
     );
     let row = manifest(&root).file(name).unwrap().unwrap();
-    assert_eq!(row.state, State::Ingested);
+    assert_eq!(row.state, FileState::Ingested);
     assert_eq!(
         (row.job.as_deref(), row.harvest.as_deref()),
         (Some("12"), Some("3"))
@@ -493,6 +493,9 @@ fn killed_at_any_moment_nothing_is_lost_or_taken_twice() {
         .map(|number| format!("{number:02}.warc.gz"))
         .collect();
     assert_eq!(waiting(&root, "index"), all);
-    assert_eq!(manifest(&root).counts().unwrap(), [(State::Ingested, 40)]);
+    assert_eq!(
+        manifest(&root).counts().unwrap(),
+        [(FileState::Ingested, 40)]
+    );
     assert_eq!(root.list("ingest", "claim"), [""; 0]);
 }

@@ -14,7 +14,7 @@ mod pieces;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use ecluse_cdx::{LineShape, MergeError, MergeOptions, ReadError, Source, merge_pieces};
+use ecluse_cdx::{LineShape, LineSource, MergeError, MergeOptions, ReadError, merge_pieces};
 use ecluse_config::Bytes;
 use ecluse_stage::{Exit, Failure, Home, Intake, Outbox, Parcel, SettingsCheck, Stage};
 use serde::Deserialize;
@@ -110,9 +110,9 @@ impl Stage for Merge {
     }
 }
 
-fn open(file: &Path) -> Result<Source, MergeError> {
+fn open(file: &Path) -> Result<LineSource, MergeError> {
     if file == Path::new("-") {
-        return Ok(Source::new("standard input", io::stdin()));
+        return Ok(LineSource::new("standard input", io::stdin()));
     }
-    Ok(Source::open(file)?)
+    Ok(LineSource::open(file)?)
 }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 use std::path::Path;
 
-use ecluse_cdx::{LineShape, MergeError, MergeStats, ReadError, Source, merge_pieces};
+use ecluse_cdx::{LineShape, LineSource, MergeError, MergeStats, ReadError, merge_pieces};
 use ecluse_holding::IndexPiece;
 use ecluse_stage::{Failure, OutFile, Outbox};
 
@@ -24,7 +24,7 @@ pub(crate) fn merge(
             return Err(Stopped::Asked);
         }
         let source = piece.open().map_err(Stopped::Open)?;
-        Ok(Source::new(piece.label(), source))
+        Ok(LineSource::new(piece.label(), source))
     };
     let options = settings.options(shape);
     let merged = merge_pieces(pieces, open, out, temporary, &options);

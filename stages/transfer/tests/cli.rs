@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use ecluse_manifest::{Manifest, State};
+use ecluse_manifest::{FileState, Manifest};
 use ecluse_spool::digest;
 use ecluse_testkit::contract::Contract;
 use ecluse_testkit::machine::{empty, fill, inside, kill_at, mount, newcomer, sh};
@@ -95,7 +95,10 @@ fn a_file_is_stored_with_its_path_and_its_row() {
     );
     assert!(root.part("sink", &format!("ready/p~0/{NAME}")).exists());
     let manifest = Manifest::open(&root.path().join("manifest.sqlite")).unwrap();
-    assert_eq!(manifest.file(NAME).unwrap().unwrap().state, State::Stored);
+    assert_eq!(
+        manifest.file(NAME).unwrap().unwrap().state,
+        FileState::Stored
+    );
     let copies = manifest.copies(NAME).unwrap();
     assert_eq!(copies.len(), 1);
     assert_eq!(copies[0].target, "repository");

@@ -8,11 +8,11 @@ use memchr::{memchr, memchr_iter, memrchr};
 use super::tree::Tree;
 use super::{Duplicates, MergeError, MergeOptions, MergeStats, Output};
 use crate::fault::excerpt;
-use crate::{Place, ReadError, Source};
+use crate::{LinePlace, LineSource, ReadError};
 
 pub(super) fn merge_into(
-    big: Source,
-    small: Vec<Source>,
+    big: LineSource,
+    small: Vec<LineSource>,
     out: &mut dyn Write,
     options: &MergeOptions,
 ) -> Result<MergeStats, MergeError> {
@@ -23,8 +23,8 @@ pub(super) fn merge_into(
 }
 
 fn merge_lines(
-    big: Source,
-    small: Vec<Source>,
+    big: LineSource,
+    small: Vec<LineSource>,
     output: &mut Output<'_>,
     buffer_bytes: usize,
     options: &MergeOptions,
@@ -72,7 +72,7 @@ struct Blocks {
 }
 
 impl Blocks {
-    fn new(source: Source, buffer_bytes: usize, line_bytes: usize) -> Self {
+    fn new(source: LineSource, buffer_bytes: usize, line_bytes: usize) -> Self {
         Self {
             name: source.name,
             reader: source.reader,
@@ -230,10 +230,10 @@ impl Blocks {
         }
     }
 
-    fn place(&self, at: usize) -> Place {
+    fn place(&self, at: usize) -> LinePlace {
         let lines_before =
             memchr_iter(b'\n', &self.buffer[self.done..at.max(self.done)]).count() as u64;
-        Place {
+        LinePlace {
             file: self.name.clone(),
             line: self.lines + lines_before + 1,
             offset: self.base + at as u64,

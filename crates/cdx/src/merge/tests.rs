@@ -16,11 +16,11 @@ fn text(lines: &[impl AsRef<[u8]>]) -> Vec<u8> {
     text
 }
 
-fn source(name: &str, text: Vec<u8>) -> Source {
-    Source::new(name, io::Cursor::new(text))
+fn source(name: &str, text: Vec<u8>) -> LineSource {
+    LineSource::new(name, io::Cursor::new(text))
 }
 
-fn sources(files: &[Vec<Vec<u8>>]) -> Vec<Source> {
+fn sources(files: &[Vec<Vec<u8>>]) -> Vec<LineSource> {
     (0..)
         .zip(files)
         .map(|(number, lines)| source(&format!("{number}.cdxj"), text(lines)))

@@ -9,7 +9,7 @@
 //! because it lost to it. So replaying that one path is enough.
 
 use crate::cursor::{Cursor, common_prefix};
-use crate::{LineFault, ReadError, Source};
+use crate::{LineFault, LineSource, ReadError};
 
 use super::{LineShape, MergeOptions};
 
@@ -29,7 +29,7 @@ const ENDED: isize = -1;
 
 impl Tree {
     pub(super) fn new(
-        sources: Vec<Source>,
+        sources: Vec<LineSource>,
         buffer_bytes: usize,
         options: &MergeOptions,
     ) -> Result<Self, ReadError> {

@@ -10,7 +10,7 @@ use memchr::memchr;
 
 use super::summary::{Summary, parse_summary_line};
 use crate::cursor::Cursor;
-use crate::{KeyRange, LookupError, Place, ReadError};
+use crate::{KeyRange, LinePlace, LookupError, ReadError};
 
 /// The largest member that is read, packed and unpacked: far above what 3,000 lines take, far below what harms.
 const MEMBER_BYTES: u64 = 256 << 20;
@@ -39,7 +39,7 @@ pub enum BlockError {
     )]
     Read {
         /// The line of the summary.
-        place: Place,
+        place: LinePlace,
         /// The shard.
         shard: String,
         /// Where the member begins.
@@ -55,7 +55,7 @@ pub enum BlockError {
     )]
     Damaged {
         /// The line of the summary.
-        place: Place,
+        place: LinePlace,
         /// The shard.
         shard: String,
         /// Where the member should begin.

@@ -10,7 +10,7 @@ use memchr::memchr;
 use super::BlockError;
 use super::blocks::Blocks;
 use crate::lookup::FlatFile;
-use crate::{LineFault, LookupError, ReadError, Source};
+use crate::{LineFault, LineSource, LookupError, ReadError};
 
 /// One line of a summary: where one gzip member is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,7 +130,7 @@ impl Summary {
 
 fn read_locations(path: &Path) -> Result<HashMap<String, ShardFile>, ReadError> {
     let directory = path.parent().unwrap_or(Path::new(""));
-    let mut lines = crate::Lines::new(Source::open(path)?, crate::MAX_LINE_BYTES);
+    let mut lines = crate::Lines::new(LineSource::open(path)?, crate::MAX_LINE_BYTES);
     let mut shards = HashMap::new();
     while let Some(line) = lines.next_line()? {
         let fields: Option<Vec<&str>> = str::from_utf8(line.bytes)

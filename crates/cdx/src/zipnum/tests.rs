@@ -8,11 +8,11 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{KeyRange, Lookup, LookupError, Source};
+use crate::{KeyRange, LineSource, Lookup, LookupError};
 
-fn source(lines: &[String]) -> Source {
+fn source(lines: &[String]) -> LineSource {
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    Source::new("index.cdxj", io::Cursor::new(text.into_bytes()))
+    LineSource::new("index.cdxj", io::Cursor::new(text.into_bytes()))
 }
 
 fn found(summary: &Path, range: &KeyRange) -> Vec<String> {

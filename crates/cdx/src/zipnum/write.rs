@@ -9,7 +9,7 @@ use memchr::memchr;
 
 use crate::cursor::Cursor;
 use crate::merge::LineShape;
-use crate::{MAX_LINE_BYTES, ReadError, Source, cdx};
+use crate::{LineSource, MAX_LINE_BYTES, ReadError, cdx};
 
 /// How to write ZipNum.
 #[derive(Debug, Clone)]
@@ -103,7 +103,7 @@ pub enum WriteError {
 ///
 /// The order is checked. Nothing is renamed: a directory in which this has failed is to be thrown away.
 pub fn write(
-    source: Source,
+    source: LineSource,
     directory: &Path,
     name: &str,
     options: &Options,

@@ -62,11 +62,11 @@ pub(super) struct Slot {
     len: u32,
     /// How long a value the arena has room for there.
     room: u32,
-    state: State,
+    state: EntryState,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum EntryState {
     Value,
     /// A value whose key is in no run.
     Fresh,
@@ -104,8 +104,8 @@ impl Memtable {
     pub(super) fn put(&mut self, key: Key, value: &[u8], fresh: bool) {
         let len = value.len() as u32;
         if let Some(slot) = self.map.get_mut(&key) {
-            if slot.state != State::Fresh {
-                slot.state = State::Value;
+            if slot.state != EntryState::Fresh {
+                slot.state = EntryState::Value;
             }
             if slot.room < len {
                 slot.at = self.arena.len() as u32;
@@ -122,7 +122,11 @@ impl Memtable {
             at: self.arena.len() as u32,
             len,
             room: len,
-            state: if fresh { State::Fresh } else { State::Value },
+            state: if fresh {
+                EntryState::Fresh
+            } else {
+                EntryState::Value
+            },
         };
         self.arena.extend_from_slice(value);
         self.map.insert(key, slot);
@@ -130,16 +134,16 @@ impl Memtable {
 
     pub(super) fn delete(&mut self, key: Key) {
         match self.map.get_mut(&key) {
-            Some(slot) if slot.state == State::Fresh => {
+            Some(slot) if slot.state == EntryState::Fresh => {
                 self.map.remove(&key);
             }
-            Some(slot) => slot.state = State::Deleted,
+            Some(slot) => slot.state = EntryState::Deleted,
             None => {
                 let slot = Slot {
                     at: 0,
                     len: 0,
                     room: 0,
-                    state: State::Deleted,
+                    state: EntryState::Deleted,
                 };
                 self.map.insert(key, slot);
             }
@@ -160,7 +164,7 @@ impl Memtable {
 
     fn value(&self, slot: &Slot) -> Option<&[u8]> {
         let at = slot.at as usize;
-        (slot.state != State::Deleted).then(|| &self.arena[at..at + slot.len as usize])
+        (slot.state != EntryState::Deleted).then(|| &self.arena[at..at + slot.len as usize])
     }
 }
 

@@ -6,23 +6,23 @@ use super::*;
 
 const NOW: i64 = 1_700_000_000;
 
-fn https<'a>(host: &'a str, path: &'a str) -> Place<'a> {
-    Place {
+fn https<'a>(host: &'a str, path: &'a str) -> CookiePlace<'a> {
+    CookiePlace {
         scheme: Scheme::Https,
         host,
         path,
     }
 }
 
-fn http<'a>(host: &'a str, path: &'a str) -> Place<'a> {
-    Place {
+fn http<'a>(host: &'a str, path: &'a str) -> CookiePlace<'a> {
+    CookiePlace {
         scheme: Scheme::Http,
         ..https(host, path)
     }
 }
 
 /// What is sent to `to` after `from` has set these.
-fn sent(from: Place<'_>, values: &[&str], to: Place<'_>) -> String {
+fn sent(from: CookiePlace<'_>, values: &[&str], to: CookiePlace<'_>) -> String {
     let mut jar = Jar::default();
     for value in values {
         jar.set(from, value.as_bytes(), NOW);

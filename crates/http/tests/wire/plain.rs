@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ecluse_http::{
-    AddressPolicy, Anomaly, Client, ConnectionUse, DecodedEnd, Exchange, FetchError, Framing,
-    Limit, Limits, Settings, Sha1Digest, Shape, Truncation,
+    AddressPolicy, Anomaly, Client, ConnectionUse, DecodedEnd, Exchange, FetchError, FetchLimits,
+    Framing, Limit, Settings, Sha1Digest, Shape, Truncation,
 };
 use flate2::Compression;
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use crate::script::{Act, LOOPBACK, Server, block, block_on, client, limits, payload, request};
 
 /// Fetches once from a server that plays `acts`.
-fn fetch(acts: Vec<Act>, limits: Limits) -> Result<Exchange, FetchError> {
+fn fetch(acts: Vec<Act>, limits: FetchLimits) -> Result<Exchange, FetchError> {
     let server = Server::once(acts);
     block_on(client().fetch(&request(&server, limits), &mut ()))
 }
@@ -335,7 +335,7 @@ fn private_addresses_are_refused_before_connecting() {
 
 #[test]
 fn silence_ends_at_the_first_byte_limit() {
-    let limits = Limits {
+    let limits = FetchLimits {
         first_byte: Duration::from_millis(100),
         ..limits()
     };
@@ -355,7 +355,7 @@ fn silence_ends_at_the_first_byte_limit() {
 
 #[test]
 fn a_stall_ends_at_the_idle_limit() {
-    let limits = Limits {
+    let limits = FetchLimits {
         idle: Duration::from_millis(100),
         ..limits()
     };
@@ -371,7 +371,7 @@ fn a_stall_ends_at_the_idle_limit() {
 
 #[test]
 fn a_drip_ends_at_the_total_limit() {
-    let limits = Limits {
+    let limits = FetchLimits {
         total: Duration::from_millis(300),
         ..limits()
     };
@@ -389,7 +389,7 @@ fn a_drip_ends_at_the_total_limit() {
 
 #[test]
 fn a_drip_ends_at_the_slowest_rate() {
-    let limits = Limits {
+    let limits = FetchLimits {
         slowest_bytes_per_second: 100_000,
         slow_grace: Duration::from_millis(100),
         ..limits()
@@ -406,7 +406,7 @@ fn a_drip_ends_at_the_slowest_rate() {
 
 #[test]
 fn endless_heads_end_at_the_limit() {
-    let limits = Limits {
+    let limits = FetchLimits {
         head_bytes: 10_000,
         ..limits()
     };
@@ -430,7 +430,7 @@ fn endless_heads_end_at_the_limit() {
 
 #[test]
 fn endless_bodies_end_at_the_limit() {
-    let limits = Limits {
+    let limits = FetchLimits {
         body_bytes: 1_000_000,
         ..limits()
     };
@@ -455,7 +455,7 @@ fn endless_bodies_end_at_the_limit() {
 
 #[test]
 fn a_rate_is_kept_to() {
-    let limits = Limits {
+    let limits = FetchLimits {
         bytes_per_second: Some(100_000),
         ..limits()
     };

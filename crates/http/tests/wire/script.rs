@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use ecluse_http::{AddressPolicy, Authority, Client, Exchange, Limits, Request, Scheme, Settings};
+use ecluse_http::{
+    AddressPolicy, Authority, Client, Exchange, FetchLimits, Request, Scheme, Settings,
+};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -200,18 +202,18 @@ pub(crate) fn client() -> Client {
 }
 
 /// Limits short enough for tests, and long enough for a busy machine.
-pub(crate) fn limits() -> Limits {
-    Limits {
+pub(crate) fn limits() -> FetchLimits {
+    FetchLimits {
         connect: Duration::from_secs(5),
         tls: Duration::from_secs(5),
         first_byte: Duration::from_secs(5),
         idle: Duration::from_secs(5),
         total: Duration::from_secs(20),
-        ..Limits::default()
+        ..FetchLimits::default()
     }
 }
 
-pub(crate) fn request(server: &Server, limits: Limits) -> Request {
+pub(crate) fn request(server: &Server, limits: FetchLimits) -> Request {
     let authority = Authority {
         scheme: Scheme::Http,
         host: "host.test".to_owned(),

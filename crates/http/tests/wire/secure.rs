@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ecluse_http::{
-    Anomaly, CertificateFault, CertificatePolicy, Client, ConnectionUse, FetchError, Limit, Limits,
-    Request, Roots, Scheme, Settings, TlsFault, Truncation,
+    Anomaly, CertificateFault, CertificatePolicy, Client, ConnectionUse, FetchError, FetchLimits,
+    Limit, Request, Roots, Scheme, Settings, TlsFault, Truncation,
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use rustls::pki_types::PrivateKeyDer;
@@ -226,7 +226,7 @@ fn handshakes_fail_in_their_ways() {
 fn a_handshake_that_never_ends_ends_at_its_limit() {
     let server = Server::raw(vec![Act::Hang]);
     let mut request = secure(&server);
-    request.limits = Limits {
+    request.limits = FetchLimits {
         tls: Duration::from_millis(100),
         ..limits()
     };

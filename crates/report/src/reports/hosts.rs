@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::Source;
+use super::ReportSource;
 use crate::escape::word;
 use crate::host_tally::HostTally;
 use crate::report_file::{JsonList, ReportFile};
@@ -35,7 +35,7 @@ pub(crate) struct HostsSummary {
 
 pub(crate) fn write(
     dir: &Path,
-    source: &mut dyn Source,
+    source: &mut dyn ReportSource,
     paths: &mut Vec<PathBuf>,
 ) -> io::Result<HostsSummary> {
     write_sorting(dir, source, SORTED_HOSTS, paths)
@@ -43,7 +43,7 @@ pub(crate) fn write(
 
 fn write_sorting(
     dir: &Path,
-    source: &mut dyn Source,
+    source: &mut dyn ReportSource,
     room: usize,
     paths: &mut Vec<PathBuf>,
 ) -> io::Result<HostsSummary> {
@@ -276,7 +276,7 @@ mod tests {
 
     struct Hosts(Vec<HostTally>);
 
-    impl Source for Hosts {
+    impl ReportSource for Hosts {
         fn hosts(&mut self, each: &mut dyn FnMut(HostTally)) -> io::Result<()> {
             self.0.iter().cloned().for_each(each);
             Ok(())

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::Source;
+use super::ReportSource;
 use super::hosts::{AS_KEPT, SORTED_HOSTS};
 use crate::escape::url;
 use crate::report_file::{JsonList, ReportFile};
@@ -24,7 +24,7 @@ pub(crate) struct SeedsSummary {
 
 pub(crate) fn write(
     dir: &Path,
-    source: &mut dyn Source,
+    source: &mut dyn ReportSource,
     paths: &mut Vec<PathBuf>,
 ) -> io::Result<SeedsSummary> {
     let mut out = Reports::create(dir)?;

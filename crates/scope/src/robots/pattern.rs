@@ -20,7 +20,7 @@ impl Pattern {
             [path @ .., b'$'] => (path, true),
             path => (path, false),
         };
-        let mut place = Place::Path;
+        let mut place = UrlPart::Path;
         let pieces: Vec<Box<[u8]>> = path
             .split(|byte| *byte == b'*')
             .map(|piece| normalise_from(&mut place, piece).into_boxed_slice())
@@ -66,17 +66,17 @@ impl Pattern {
 
 /// Brings a path with its query to the form in which paths are compared.
 pub(super) fn normalise(path: &[u8]) -> Vec<u8> {
-    normalise_from(&mut Place::Path, path)
+    normalise_from(&mut UrlPart::Path, path)
 }
 
 /// Where in a URL an octet stands: an escaped slash is a slash in a query, and not in a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum UrlPart {
     Path,
     Query,
 }
 
-fn normalise_from(place: &mut Place, path: &[u8]) -> Vec<u8> {
+fn normalise_from(place: &mut UrlPart, path: &[u8]) -> Vec<u8> {
     let mut normal = Vec::with_capacity(path.len());
     let mut rest = path;
     while let Some((&byte, after)) = rest.split_first() {
@@ -92,7 +92,7 @@ fn normalise_from(place: &mut Place, path: &[u8]) -> Vec<u8> {
             }
             (b'!'..=b'~', _) => {
                 if byte == b'?' {
-                    *place = Place::Query;
+                    *place = UrlPart::Query;
                 }
                 normal.push(byte);
             }
@@ -106,12 +106,12 @@ fn normalise_from(place: &mut Place, path: &[u8]) -> Vec<u8> {
 ///
 /// The RFC asks for this of unreserved characters, and its example of a query with `https://` in it for some reserved
 /// ones. Those that divide the URL where they stand are kept apart.
-fn means_itself(octet: u8, place: Place) -> bool {
+fn means_itself(octet: u8, place: UrlPart) -> bool {
     octet.is_ascii_graphic()
         && !matches!(octet, b'%' | b'#')
         && match place {
-            Place::Path => !matches!(octet, b'/' | b'?' | b';'),
-            Place::Query => !matches!(octet, b'&' | b'=' | b'+' | b';'),
+            UrlPart::Path => !matches!(octet, b'/' | b'?' | b';'),
+            UrlPart::Query => !matches!(octet, b'&' | b'=' | b'+' | b';'),
         }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use ecluse_config::Bytes;
 
-use crate::surts::Found;
+use crate::surts::SurtMatch;
 
 /// What a rule saw in a URL.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,7 +15,7 @@ pub enum Evidence<'a> {
     /// No rule spoke.
     Silence,
     /// It lies within what a SURT prefix means.
-    Surt(Found<'a>),
+    Surt(SurtMatch<'a>),
     /// An expression matches.
     Regex(&'a str),
     /// A named crawler trap.

@@ -4,7 +4,7 @@
 
 use std::io::{Read, Write};
 
-use ecluse_warc::{Damage, Extent, Limits, RecordKind, WarcReader};
+use ecluse_warc::{Damage, Extent, ReaderLimits, RecordKind, WarcReader};
 
 /// One record as a test sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,10 +17,10 @@ pub(crate) struct Seen {
 }
 
 pub(crate) fn read(source: impl Read) -> (Vec<Seen>, Vec<Damage>) {
-    read_within(source, Limits::default())
+    read_within(source, ReaderLimits::default())
 }
 
-pub(crate) fn read_within(source: impl Read, limits: Limits) -> (Vec<Seen>, Vec<Damage>) {
+pub(crate) fn read_within(source: impl Read, limits: ReaderLimits) -> (Vec<Seen>, Vec<Damage>) {
     let mut reader = WarcReader::new(source, limits);
     let mut seen = Vec::new();
     while let Some(mut record) = reader.next().unwrap() {

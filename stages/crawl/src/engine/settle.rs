@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use ecluse_extract::Hop;
 use ecluse_frontier::{Added, Disposition, Finished, Item, NoteKind, Outcome, Precedence};
-use ecluse_http::{Place, Shape};
+use ecluse_http::{CookiePlace, Shape};
 use ecluse_report::{Fetched, HostTally, Kept, Moment, SeedTally, UriError};
 use ecluse_scope::{Answer, Reach, RobotsPolicy, Seed};
 use ecluse_stage::Failure;
@@ -275,7 +275,7 @@ impl Engine<'_> {
         if self.order.agent.cookies
             && let Some(authority) = authority(&capture.url)
         {
-            let place = Place {
+            let place = CookiePlace {
                 scheme: authority.scheme,
                 host: &authority.host,
                 path: capture.url.path(),

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use ecluse_warc::{Limits, RecordKind, Sha1Digest, WarcReader};
+use ecluse_warc::{ReaderLimits, RecordKind, Sha1Digest, WarcReader};
 
 use super::Job;
 
@@ -148,7 +148,7 @@ pub(crate) fn files(job: &Job) -> Vec<PathBuf> {
 
 /// Reads the records of a file, which must be whole, with right digests.
 pub(crate) fn read_file(path: &Path, records: &mut Vec<Kept>) {
-    let mut reader = WarcReader::new(File::open(path).unwrap(), Limits::default());
+    let mut reader = WarcReader::new(File::open(path).unwrap(), ReaderLimits::default());
     while let Some(mut record) = reader.next().unwrap() {
         let header = String::from_utf8_lossy(record.header()).into_owned();
         let mut kept = Kept {

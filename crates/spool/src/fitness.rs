@@ -29,7 +29,7 @@ impl Yard {
 fn probe(fs: &dyn Fs, dir: &Path) -> io::Result<Vec<String>> {
     let mut faults = Vec::new();
     let file = dir.join("file");
-    fs.write_durable(&file, b"whole")?;
+    fs.write_new(&file, b"whole")?;
     if fs.read(&file, 100)? != b"whole" {
         faults.push(
             "what was written is not what is read: mount it without caches of its own".into(),
@@ -83,7 +83,7 @@ fn renames(fs: &dyn Fs, dir: &Path, faults: &mut Vec<String>) -> io::Result<()> 
     let (one, two, moved) = (dir.join("one"), dir.join("two"), dir.join("moved"));
     for parcel in [&one, &two] {
         fs.mkdir(parcel)?;
-        fs.write_durable(&parcel.join("inside"), b"x")?;
+        fs.write_new(&parcel.join("inside"), b"x")?;
     }
     if let Err(error) = fs.rename(&one, &moved) {
         faults.push(format!("a directory cannot be renamed ({error})"));
@@ -97,8 +97,8 @@ fn renames(fs: &dyn Fs, dir: &Path, faults: &mut Vec<String>) -> io::Result<()> 
         faults.push("a directory takes the place of another that is not empty".into());
     }
     let (old, new) = (dir.join("old"), dir.join("new"));
-    fs.write_durable(&old, b"old")?;
-    fs.write_durable(&new, b"new")?;
+    fs.write_new(&old, b"old")?;
+    fs.write_new(&new, b"new")?;
     match fs.rename(&new, &old) {
         Err(error) => faults.push(format!("a file cannot be replaced by a rename ({error})")),
         Ok(()) if fs.read(&old, 100)? != b"new" => {
@@ -163,7 +163,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
-    use crate::fs::{Inside, Lease, RealFs, Room, Sink, Source, Stat};
+    use crate::fs::{Inside, Lease, RealFs, Room, SeekRead, Sink, Stat};
 
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Lie {
@@ -224,7 +224,7 @@ mod tests {
         fn append(&self, path: &Path) -> io::Result<Box<dyn Sink>> {
             RealFs.append(path)
         }
-        fn open(&self, path: &Path) -> io::Result<Box<dyn Source>> {
+        fn open(&self, path: &Path) -> io::Result<Box<dyn SeekRead>> {
             RealFs.open(path)
         }
         fn truncate(&self, path: &Path, bytes: u64) -> io::Result<()> {

@@ -23,7 +23,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use ecluse_spool::{FileEntry, Manifest, ParcelId, Yard};
+use ecluse_spool::{FileEntry, ParcelId, ParcelManifest, Yard};
 use page::Page;
 
 const ECLUSE: &str = env!("CARGO_BIN_EXE_ecluse");
@@ -268,7 +268,7 @@ fn put(root: &Path, stage: &str, id: &str, files: &[(&str, &str)]) {
     let yard = Yard::open(&root.join("work"));
     let crib = yard.init(stage).unwrap().tmp().join(id);
     fs::create_dir(&crib).unwrap();
-    let mut manifest = Manifest::new(ParcelId::new(id).unwrap(), "bench", "0".into());
+    let mut manifest = ParcelManifest::new(ParcelId::new(id).unwrap(), "bench", "0".into());
     for (from, name) in files {
         fs::copy(from, crib.join(name)).unwrap();
         let (name, bytes, sha256) = ((*name).to_owned(), size(from), "00".repeat(32));

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ecluse_spool::{Limits, Worker, Yard};
+use ecluse_spool::{Worker, WorkerLimits, Yard};
 use page::Page;
 
 fn main() {
@@ -174,7 +174,7 @@ fn scan(page: &mut Page, dir: &Path) {
         fs::create_dir(ready.join(format!("BnF-145-412-20260312101500123-{number:05}-h~0")))
             .unwrap();
     }
-    let mut worker = Worker::open(&yard, "relay", &[], Limits::default(), "bench").unwrap();
+    let mut worker = Worker::open(&yard, "relay", &[], WorkerLimits::default(), "bench").unwrap();
     let times: Vec<f64> = (0..5)
         .map(|_| {
             let began = Instant::now();

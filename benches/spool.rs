@@ -29,8 +29,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ecluse_spool::{
-    Fs, Host, Inside, Kind, Lease, Limits, RealFs, Room, Sink, Source, Stat, Waiting, Work, Worker,
-    Yard,
+    Fs, Host, Inside, Kind, Lease, RealFs, Room, SeekRead, Sink, Stat, Waiting, Work, Worker,
+    WorkerLimits, Yard,
 };
 use page::Page;
 
@@ -334,7 +334,7 @@ impl Fs for Counted {
         self.time("append", path, |fs| fs.append(path))
     }
 
-    fn open(&self, path: &Path) -> io::Result<Box<dyn Source>> {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn SeekRead>> {
         self.time("open", path, |fs| fs.open(path))
     }
 
@@ -464,7 +464,9 @@ fn crew(yard: &Yard) -> Vec<Worker> {
     STAGES
         .iter()
         .enumerate()
-        .map(|(i, stage)| Worker::open(yard, stage, &next(i), Limits::default(), "bench").unwrap())
+        .map(|(i, stage)| {
+            Worker::open(yard, stage, &next(i), WorkerLimits::default(), "bench").unwrap()
+        })
         .collect()
 }
 

@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use ecluse_crawl::Crawl;
 use ecluse_index::Index;
 use ecluse_manifest::FileRow;
-use ecluse_spool::{Blocked, Gift, Place, State};
+use ecluse_spool::{Blocked, Gift, ParcelPlace, ParcelState};
 use ecluse_stage::{Exit, Stage, say_blocked};
 
 use serde_json::{Value, json};
 
 use crate::audit::{self, Line};
 use crate::cli::{Choice, GiveOptions, StageChoice};
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 use crate::door;
 use crate::show;
 use crate::stray;
@@ -37,7 +37,7 @@ impl Deed {
         }
     }
 
-    fn done(self, place: &Place) -> String {
+    fn done(self, place: &ParcelPlace) -> String {
         let stage = &place.stage;
         match self {
             Deed::Retry | Deed::Release => format!("waits to be tried again in {stage}"),
@@ -55,17 +55,21 @@ impl Deed {
     }
 
     /// The states in which it is legal.
-    pub(crate) fn states(self) -> &'static [State] {
+    pub(crate) fn states(self) -> &'static [ParcelState] {
         match self {
-            Deed::Retry => &[State::Deferred, State::Held],
-            Deed::Hold => &[State::Ready, State::Deferred],
-            Deed::Release => &[State::Held, State::Deferred, State::Discarded],
-            Deed::Discard => &[State::Held, State::Ready, State::Deferred],
+            Deed::Retry => &[ParcelState::Deferred, ParcelState::Held],
+            Deed::Hold => &[ParcelState::Ready, ParcelState::Deferred],
+            Deed::Release => &[
+                ParcelState::Held,
+                ParcelState::Deferred,
+                ParcelState::Discarded,
+            ],
+            Deed::Discard => &[ParcelState::Held, ParcelState::Ready, ParcelState::Deferred],
         }
     }
 }
 
-pub(crate) fn each(desk: &Desk, deed: Deed, choice: &Choice) -> Result<ExitCode, Trouble> {
+pub(crate) fn each(desk: &DriverContext, deed: Deed, choice: &Choice) -> Result<ExitCode, Trouble> {
     if !deed.reason().is_empty() && choice.act.why.is_none() {
         return Err(Trouble::usage(format!(
             "{} needs{}",
@@ -125,11 +129,16 @@ pub(crate) fn each(desk: &Desk, deed: Deed, choice: &Choice) -> Result<ExitCode,
     Ok(exit.into())
 }
 
-fn told(deed: Deed, place: &Place, outcome: &str) -> Value {
+fn told(deed: Deed, place: &ParcelPlace, outcome: &str) -> Value {
     json!({ "verb": deed.verb(), "stage": place.stage, "parcel": place.parcel, "outcome": outcome })
 }
 
-fn carry_out(desk: &Desk, deed: Deed, place: &Place, why: Option<&str>) -> Result<(), Trouble> {
+fn carry_out(
+    desk: &DriverContext,
+    deed: Deed,
+    place: &ParcelPlace,
+    why: Option<&str>,
+) -> Result<(), Trouble> {
     let reason = why.unwrap_or("by hand");
     match deed {
         Deed::Retry | Deed::Release => desk.yard.release(place)?,
@@ -140,7 +149,7 @@ fn carry_out(desk: &Desk, deed: Deed, place: &Place, why: Option<&str>) -> Resul
 }
 
 /// Finds the parcels meant: by name or number, or all of a stage that fit.
-fn chosen(desk: &Desk, deed: Deed, choice: &Choice) -> Result<Vec<Place>, Trouble> {
+fn chosen(desk: &DriverContext, deed: Deed, choice: &Choice) -> Result<Vec<ParcelPlace>, Trouble> {
     let mut chosen = Vec::new();
     for word in &choice.parcels {
         if let Ok(number) = word.parse()
@@ -162,7 +171,7 @@ fn chosen(desk: &Desk, deed: Deed, choice: &Choice) -> Result<Vec<Place>, Troubl
                 names.join(", ")
             )));
         }
-        let legal: Vec<Place> = places
+        let legal: Vec<ParcelPlace> = places
             .iter()
             .filter(|place| deed.states().contains(&place.state))
             .cloned()
@@ -188,7 +197,7 @@ fn chosen(desk: &Desk, deed: Deed, choice: &Choice) -> Result<Vec<Place>, Troubl
         }
         let mut places = Vec::new();
         desk.yard.each_place(stage, &mut |place| {
-            if deed.states().contains(&place.state) && place.state != State::Discarded {
+            if deed.states().contains(&place.state) && place.state != ParcelState::Discarded {
                 places.push(place);
             }
         })?;
@@ -213,7 +222,7 @@ fn chosen(desk: &Desk, deed: Deed, choice: &Choice) -> Result<Vec<Place>, Troubl
     Ok(chosen)
 }
 
-pub(crate) fn give(desk: &Desk, options: &GiveOptions) -> Result<ExitCode, Trouble> {
+pub(crate) fn give(desk: &DriverContext, options: &GiveOptions) -> Result<ExitCode, Trouble> {
     desk.must_be_archive()?;
     desk.known_stage(&options.stage)?;
     let mut exit = Exit::Done;
@@ -245,7 +254,7 @@ pub(crate) fn give(desk: &Desk, options: &GiveOptions) -> Result<ExitCode, Troub
     Ok(exit.into())
 }
 
-fn give_one(desk: &Desk, options: &GiveOptions, file: &Path) -> Result<(), Trouble> {
+fn give_one(desk: &DriverContext, options: &GiveOptions, file: &Path) -> Result<(), Trouble> {
     let shown = file.display().to_string();
     let row = door::must_fit(desk, &options.stage, file)?;
     if options.act.dry_run {
@@ -290,7 +299,7 @@ fn give_one(desk: &Desk, options: &GiveOptions, file: &Path) -> Result<(), Troub
     desk.tell(&line, value)
 }
 
-pub(crate) fn pause(desk: &Desk, options: &StageChoice) -> Result<ExitCode, Trouble> {
+pub(crate) fn pause(desk: &DriverContext, options: &StageChoice) -> Result<ExitCode, Trouble> {
     for stage in stages_of(desk, &options.stage)? {
         if options.act.dry_run {
             let value = json!({ "stage": stage, "outcome": "dry run" });
@@ -315,7 +324,7 @@ pub(crate) fn pause(desk: &Desk, options: &StageChoice) -> Result<ExitCode, Trou
     Ok(Exit::Done.into())
 }
 
-pub(crate) fn resume(desk: &Desk, options: &StageChoice) -> Result<ExitCode, Trouble> {
+pub(crate) fn resume(desk: &DriverContext, options: &StageChoice) -> Result<ExitCode, Trouble> {
     for stage in stages_of(desk, &options.stage)? {
         if options.act.dry_run {
             let value = json!({ "stage": stage, "outcome": "dry run" });
@@ -334,7 +343,12 @@ pub(crate) fn resume(desk: &Desk, options: &StageChoice) -> Result<ExitCode, Tro
     Ok(Exit::Done.into())
 }
 
-fn note(desk: &Desk, verb: &str, stage: &str, options: &StageChoice) -> Result<(), Trouble> {
+fn note(
+    desk: &DriverContext,
+    verb: &str,
+    stage: &str,
+    options: &StageChoice,
+) -> Result<(), Trouble> {
     audit::write(
         desk,
         &Line {
@@ -347,7 +361,7 @@ fn note(desk: &Desk, verb: &str, stage: &str, options: &StageChoice) -> Result<(
     )
 }
 
-fn stages_of(desk: &Desk, word: &str) -> Result<Vec<String>, Trouble> {
+fn stages_of(desk: &DriverContext, word: &str) -> Result<Vec<String>, Trouble> {
     desk.must_be_archive()?;
     if word == "all" {
         return desk.stages();

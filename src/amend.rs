@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use crate::audit::{self, Line};
 use crate::cli::AmendOptions;
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 use crate::job;
 
 /// Where a job leaves its answers, in its control directory.
@@ -33,7 +33,7 @@ struct Answer {
     warnings: Vec<String>,
 }
 
-pub(crate) fn amend(desk: &Desk, options: &AmendOptions) -> Result<ExitCode, Trouble> {
+pub(crate) fn amend(desk: &DriverContext, options: &AmendOptions) -> Result<ExitCode, Trouble> {
     let dir = desk.job_dir(&options.job)?;
     let job = dir.file_name().unwrap_or_default().to_string_lossy();
     if let Some(status) = JobStatus::read(&dir)?
@@ -99,7 +99,7 @@ fn await_answer(dir: &Path, name: &str, deadline: Instant) -> Option<Answer> {
     }
 }
 
-fn tell(desk: &Desk, job: &str, answer: Option<Answer>) -> Result<ExitCode, Trouble> {
+fn tell(desk: &DriverContext, job: &str, answer: Option<Answer>) -> Result<ExitCode, Trouble> {
     let Some(answer) = answer else {
         let line = format!(
             "job {job} has not answered; it reads its control directory when it runs, and answers in control/done/"

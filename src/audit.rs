@@ -5,7 +5,7 @@ use std::io::Write;
 
 use ecluse_stage::Exit;
 
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 
 /// Where it lies, under the root.
 pub(crate) const FILE: &str = "audit.jsonl";
@@ -28,7 +28,7 @@ pub(crate) fn who() -> String {
 }
 
 /// Writes one line, in one write, so that two operators never mix theirs.
-pub(crate) fn write(desk: &Desk, line: &Line<'_>) -> Result<(), Trouble> {
+pub(crate) fn write(desk: &DriverContext, line: &Line<'_>) -> Result<(), Trouble> {
     let value = serde_json::json!({
         "time": jiff::Timestamp::now().to_string(),
         "who": who(),

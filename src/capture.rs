@@ -17,7 +17,7 @@ use ecluse_warc::{HttpHead, ReaderLimits, Record, RecordKind, WarcReader};
 use serde_json::json;
 
 use crate::cli::ShowOptions;
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 use crate::lookup::{self, key_of};
 use crate::show;
 
@@ -35,7 +35,7 @@ struct Spot {
     digest: String,
 }
 
-pub(crate) fn show(desk: &Desk, options: &ShowOptions) -> Result<ExitCode, Trouble> {
+pub(crate) fn show(desk: &DriverContext, options: &ShowOptions) -> Result<ExitCode, Trouble> {
     let collection = options.collection.as_deref();
     let spots = spots(desk, &options.url, collection)?;
     let at = options.at.as_deref().map(until).transpose()?;
@@ -84,7 +84,7 @@ pub(crate) fn show(desk: &Desk, options: &ShowOptions) -> Result<ExitCode, Troub
 }
 
 /// Returns the captures of a URL, oldest first.
-fn spots(desk: &Desk, url: &str, collection: Option<&str>) -> Result<Vec<Spot>, Trouble> {
+fn spots(desk: &DriverContext, url: &str, collection: Option<&str>) -> Result<Vec<Spot>, Trouble> {
     let range = KeyRange::exact(key_of(url)?.as_bytes());
     let mut spots = Vec::new();
     lookup::each_line(desk, collection, range, &mut |line| {
@@ -133,7 +133,7 @@ fn chosen<'s>(spots: &'s [Spot], until: Option<&str>) -> Option<&'s Spot> {
 }
 
 /// Opens the file of a capture: a stored copy, a backup on this machine, or the file as it was harvested.
-fn open(desk: &Desk, spot: &Spot) -> Result<BufReader<File>, Trouble> {
+fn open(desk: &DriverContext, spot: &Spot) -> Result<BufReader<File>, Trouble> {
     let mut places = Vec::new();
     let manifest = crate::verify::manifest_path(desk);
     if manifest.exists() {
@@ -171,7 +171,7 @@ fn record_at<'r, Source: Read>(
 
 /// Finds what a revisit refers to: by what it says, else the first capture of the URL with the same payload.
 fn referred<Source: Read>(
-    desk: &Desk,
+    desk: &DriverContext,
     record: &Record<'_, Source>,
     own: &[Spot],
     spot: &Spot,
@@ -236,7 +236,7 @@ fn head_of<Source: Read>(record: &Record<'_, Source>) -> Option<Head> {
 }
 
 fn describe<Source: Read>(
-    desk: &Desk,
+    desk: &DriverContext,
     record: &Record<'_, Source>,
     spot: &Spot,
     referred: Option<&Spot>,
@@ -337,7 +337,7 @@ impl Out {
         Ok(())
     }
 
-    fn finish(mut self, desk: &Desk) -> Result<ExitCode, Trouble> {
+    fn finish(mut self, desk: &DriverContext) -> Result<ExitCode, Trouble> {
         self.flush()?;
         if let Some(trouble) = &self.trouble {
             eprintln!("ecluse: {trouble}");

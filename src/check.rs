@@ -10,7 +10,7 @@ use ecluse_spool::{Depths, Room};
 use ecluse_stage::{Intake, ManifestSharing, Stage, hosts_at_work};
 use ecluse_telemetry::printable;
 
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 use crate::show;
 use crate::survey::{Condition, StageView, Survey};
 
@@ -73,7 +73,7 @@ const NEEDS_TOLD: usize = 20;
 
 /// Looks and tells. A monitor knows no other codes than its four: whatever goes wrong on the way is one of them.
 pub(crate) fn check(
-    desk: Result<Desk, Trouble>,
+    desk: Result<DriverContext, Trouble>,
     offline: bool,
     json: bool,
 ) -> Result<ExitCode, Trouble> {
@@ -110,7 +110,7 @@ fn tell(text: &str, grade: Grade) -> Result<ExitCode, Trouble> {
 }
 
 /// Returns a summary and the figures.
-fn look(desk: &Desk, offline: bool, report: &mut Report) -> (String, String) {
+fn look(desk: &DriverContext, offline: bool, report: &mut Report) -> (String, String) {
     configuration(desk, report);
     if offline {
         let sound = match report.grade {
@@ -135,7 +135,7 @@ fn look(desk: &Desk, offline: bool, report: &mut Report) -> (String, String) {
     }
 }
 
-fn configuration(desk: &Desk, report: &mut Report) {
+fn configuration(desk: &DriverContext, report: &mut Report) {
     let mut problems = desk.pipeline.check();
     let names = desk.pipeline.stage_names();
     for entry in desk.entries {
@@ -165,7 +165,7 @@ fn configuration(desk: &Desk, report: &mut Report) {
     }
 }
 
-fn machine(desk: &Desk, survey: &Survey, report: &mut Report) {
+fn machine(desk: &DriverContext, survey: &Survey, report: &mut Report) {
     let alert = &desk.pipeline.alert;
     match &survey.room {
         Some(room) => {
@@ -252,7 +252,7 @@ fn machine(desk: &Desk, survey: &Survey, report: &mut Report) {
 }
 
 /// Several hosts may not write the manifest where each has caches of its own. The crawl never writes it.
-fn sharing(desk: &Desk, report: &mut Report) {
+fn sharing(desk: &DriverContext, report: &mut Report) {
     let stages = desk.stages().unwrap_or_default();
     let writers = stages.iter().map(String::as_str);
     let writers = writers.filter(|stage| ecluse_config::base_of(stage) != Crawl::NAME);
@@ -303,7 +303,7 @@ fn should_finish(stage: &str, depths: &Depths) -> bool {
 }
 
 /// Returns how long a stage lets parcels wait on purpose; nothing for one that gathers none.
-fn gathers(desk: &Desk, stage: &str) -> Duration {
+fn gathers(desk: &DriverContext, stage: &str) -> Duration {
     let base = ecluse_config::base_of(stage);
     let entry = desk.entries.iter().find(|entry| entry.name == base);
     match entry.map(|entry| entry.intake) {
@@ -319,7 +319,7 @@ fn inodes(room: &Room, report: &mut Report) {
 }
 
 /// Looks at how the work directories' file system is mounted, and tries what they need of it.
-fn file_system(desk: &Desk, report: &mut Report) {
+fn file_system(desk: &DriverContext, report: &mut Report) {
     let Ok(work) = desk.yard.work().canonicalize() else {
         return;
     };
@@ -422,7 +422,7 @@ impl<'a> Mount<'a> {
     }
 }
 
-fn figures(desk: &Desk, survey: &Survey) -> String {
+fn figures(desk: &DriverContext, survey: &Survey) -> String {
     let alert = &desk.pipeline.alert;
     let waiting: usize = live(survey).map(|stage| stage.depths.ready).sum();
     let held: usize = survey.stages.iter().map(|stage| stage.depths.held).sum();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ecluse_config::Pipeline;
-use ecluse_spool::{ParcelId, Place, SpoolError, Yard, safe_file_name};
+use ecluse_spool::{ParcelId, ParcelPlace, SpoolError, Yard, safe_file_name};
 use ecluse_stage::{Entry, Exit, Failure};
 use ecluse_telemetry::printable;
 use serde_json::Value;
@@ -16,7 +16,7 @@ use crate::cli::Cli;
 use crate::show;
 
 /// What a verb works at.
-pub(crate) struct Desk {
+pub(crate) struct DriverContext {
     pub(crate) root: PathBuf,
     pub(crate) config: Option<PathBuf>,
     pub(crate) pipeline: Pipeline,
@@ -86,7 +86,7 @@ impl From<io::Error> for Trouble {
     }
 }
 
-impl Desk {
+impl DriverContext {
     pub(crate) fn open(cli: &Cli, entries: &'static [Entry]) -> Result<Self, Trouble> {
         let root = cli.root();
         let config = Pipeline::locate(cli.config.as_deref(), &root);
@@ -202,7 +202,7 @@ impl Desk {
     }
 
     /// Finds the parcels that a word of an operator means: a number, a name or its beginning.
-    pub(crate) fn places(&self, word: &str) -> Result<Vec<Place>, Trouble> {
+    pub(crate) fn places(&self, word: &str) -> Result<Vec<ParcelPlace>, Trouble> {
         let Ok(number) = word.parse::<usize>() else {
             return self.named(word);
         };
@@ -217,7 +217,7 @@ impl Desk {
     }
 
     /// Finds the parcels whose name is this, or begins so.
-    pub(crate) fn named(&self, word: &str) -> Result<Vec<Place>, Trouble> {
+    pub(crate) fn named(&self, word: &str) -> Result<Vec<ParcelPlace>, Trouble> {
         let stages = self.stages()?;
         if let Ok(id) = ParcelId::new(word) {
             let exact = self.yard.locate(&stages, &id)?;

@@ -18,7 +18,7 @@ use ecluse_stage::Exit;
 use ecluse_telemetry::printable;
 
 use crate::cli::{DemoOptions, PORT, Unfinished};
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 use crate::harvest::{Draft, carry_out, seeds_of};
 
 use self::server::Server;
@@ -27,7 +27,7 @@ use self::web::Web;
 /// The job's name.
 const JOB: &str = "demo";
 
-pub(crate) fn demo(desk: &Desk, options: &DemoOptions) -> Result<ExitCode, Trouble> {
+pub(crate) fn demo(desk: &DriverContext, options: &DemoOptions) -> Result<ExitCode, Trouble> {
     let server = Server::start(Web::new(options.port), options.port).map_err(|error| {
         let line = format!(
             "cannot serve the small web on 127.0.0.1:{0}: {error}; `--port N` takes another port",
@@ -73,7 +73,7 @@ fn draft_of(port: u16) -> Draft {
     }
 }
 
-fn hint(desk: &Desk, port: u16) -> String {
+fn hint(desk: &DriverContext, port: u16) -> String {
     let web = format!("http://canal.localhost:{port}");
     let port = match port {
         PORT => String::new(),

@@ -9,13 +9,17 @@ use ecluse_manifest::{FileRow, Manifest};
 use ecluse_scope::Order;
 use ecluse_stage::Stage;
 
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 
 /// No order is longer.
 const ORDER_BYTES: u64 = 16 << 20;
 
 /// Fails if a stage could do nothing with a file; returns what the manifest knows of a file of the archive.
-pub(crate) fn must_fit(desk: &Desk, stage: &str, file: &Path) -> Result<Option<FileRow>, Trouble> {
+pub(crate) fn must_fit(
+    desk: &DriverContext,
+    stage: &str,
+    file: &Path,
+) -> Result<Option<FileRow>, Trouble> {
     let opened = must_be_plain(file)?;
     let base = ecluse_config::base_of(stage);
     if base == Crawl::NAME {
@@ -40,7 +44,7 @@ fn refused(file: &Path, why: &str) -> Trouble {
     Trouble::usage(format!("cannot give {}: {why}", file.display()))
 }
 
-fn new_files(desk: &Desk) -> String {
+fn new_files(desk: &DriverContext) -> String {
     let harvested = desk.root.join(desk.pipeline.archive.crawled());
     format!(
         "new files are taken in by ingest: put it into {}",
@@ -62,7 +66,7 @@ fn must_be_plain(file: &Path) -> Result<File, Trouble> {
 }
 
 /// An order must make sense, need no other file, and be the first or the same of its job and harvest.
-fn must_be_order(desk: &Desk, file: &Path, opened: File) -> Result<(), Trouble> {
+fn must_be_order(desk: &DriverContext, file: &Path, opened: File) -> Result<(), Trouble> {
     if file.extension().is_none_or(|end| end != "toml") {
         return Err(refused(file, "the crawl takes orders, *.toml"));
     }
@@ -94,7 +98,7 @@ fn must_be_order(desk: &Desk, file: &Path, opened: File) -> Result<(), Trouble> 
 }
 
 /// A file of the archive must be the one that ingest took in under its name: another would be held before anything is removed.
-fn must_be_known(desk: &Desk, file: &Path) -> Result<FileRow, Trouble> {
+fn must_be_known(desk: &DriverContext, file: &Path) -> Result<FileRow, Trouble> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let path = crate::verify::manifest_path(desk);
     let row = match path.exists() {

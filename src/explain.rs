@@ -7,12 +7,12 @@ use ecluse_crawl::Explanation;
 use ecluse_stage::Exit;
 use ecluse_telemetry::printable;
 
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 
 /// How long a running job may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(crate) fn explain(desk: &Desk, url: &str, job: &str) -> Result<ExitCode, Trouble> {
+pub(crate) fn explain(desk: &DriverContext, url: &str, job: &str) -> Result<ExitCode, Trouble> {
     let dir = desk.job_dir(job)?;
     let contact = &desk.pipeline.site.contact;
     let explanation =

@@ -7,14 +7,14 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use std::process::ExitCode;
 
 use ecluse_manifest::Term;
-use ecluse_spool::Manifest;
+use ecluse_spool::ParcelManifest;
 use ecluse_stage::Exit;
 use ecluse_telemetry::printable;
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 
-pub(crate) fn find(desk: &Desk, terms: &[String]) -> Result<ExitCode, Trouble> {
+pub(crate) fn find(desk: &DriverContext, terms: &[String]) -> Result<ExitCode, Trouble> {
     desk.must_be_archive()?;
     let mut list = List::begin(desk.json)?;
     let mut names = under_way(desk, terms, &mut list)?;
@@ -31,7 +31,11 @@ pub(crate) fn find(desk: &Desk, terms: &[String]) -> Result<ExitCode, Trouble> {
 }
 
 /// Lists the parcels in the stages and returns their names.
-fn under_way(desk: &Desk, terms: &[String], list: &mut List) -> Result<BTreeSet<String>, Trouble> {
+fn under_way(
+    desk: &DriverContext,
+    terms: &[String],
+    list: &mut List,
+) -> Result<BTreeSet<String>, Trouble> {
     let mut names = BTreeSet::new();
     let mut told = Ok(());
     for stage in desk.stages()? {
@@ -52,7 +56,7 @@ fn under_way(desk: &Desk, terms: &[String], list: &mut List) -> Result<BTreeSet<
 }
 
 /// Lists the files of the manifest that fit all terms, with their copies.
-fn archived(desk: &Desk, terms: &[String], list: &mut List) -> Result<(), Trouble> {
+fn archived(desk: &DriverContext, terms: &[String], list: &mut List) -> Result<(), Trouble> {
     let path = crate::verify::manifest_path(desk);
     if !path.exists() {
         return Ok(());
@@ -70,7 +74,7 @@ fn archived(desk: &Desk, terms: &[String], list: &mut List) -> Result<(), Troubl
 }
 
 fn jobs(
-    desk: &Desk,
+    desk: &DriverContext,
     terms: &[String],
     names: &mut BTreeSet<String>,
     list: &mut List,
@@ -95,7 +99,7 @@ fn jobs(
 
 /// Lists those that are in no stage. They are known by the names of their receipts: not by job or digest.
 fn finished(
-    desk: &Desk,
+    desk: &DriverContext,
     terms: &[String],
     names: &BTreeSet<String>,
     list: &mut List,
@@ -180,7 +184,7 @@ fn term_of(term: &str) -> Term<'_> {
 }
 
 /// Tells whether a parcel fits a term.
-fn fits(term: &str, name: &str, manifest: Option<&Manifest>) -> bool {
+fn fits(term: &str, name: &str, manifest: Option<&ParcelManifest>) -> bool {
     let is = |value: Option<&String>, wanted: &str| value.is_some_and(|value| value == wanted);
     match term_of(term) {
         Term::Job(job) => manifest.is_some_and(|m| is(m.job.as_ref(), job)),

@@ -23,12 +23,12 @@ use ecluse_stage::{
 };
 
 use crate::cli::HarvestOptions;
-use crate::desk::{Desk, Trouble, underscored};
+use crate::context::{DriverContext, Trouble, underscored};
 use crate::paint::Paint;
 
 use self::display::Display;
 pub(crate) use self::draft::{Draft, seeds_of};
-use self::errand::{Errand, REPORT};
+use self::errand::{HarvestRun, REPORT};
 use self::leavings::Leavings;
 use self::report::{Report, Run};
 
@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How often the chain is run again for files that nobody has taken in.
 const LOOKS: usize = 3;
 
-pub(crate) fn harvest(desk: &Desk, options: &HarvestOptions) -> Result<ExitCode, Trouble> {
+pub(crate) fn harvest(desk: &DriverContext, options: &HarvestOptions) -> Result<ExitCode, Trouble> {
     let draft = Draft::of(desk, options)?;
     if let Some(contact) = draft::contact_of(desk, options)
         && options.contact.is_none()
@@ -53,7 +53,7 @@ pub(crate) fn harvest(desk: &Desk, options: &HarvestOptions) -> Result<ExitCode,
 }
 
 /// Carries out an order and tells what came of it; says whether all of it is done.
-pub(crate) fn carry_out(desk: &Desk, draft: &Draft) -> Result<(Exit, bool), Trouble> {
+pub(crate) fn carry_out(desk: &DriverContext, draft: &Draft) -> Result<(Exit, bool), Trouble> {
     let entries = entries(desk)?;
     // A directory that is there when the crews start rings their bell.
     let harvested = desk.root.join(desk.pipeline.archive.crawled());
@@ -104,7 +104,7 @@ pub(crate) fn carry_out(desk: &Desk, draft: &Draft) -> Result<(Exit, bool), Trou
 }
 
 /// Tells something on the way, to whoever watches.
-fn note(desk: &Desk, line: &str) {
+fn note(desk: &DriverContext, line: &str) {
     if !desk.quiet && std::io::stderr().is_terminal() {
         let line = ecluse_telemetry::printable(line.as_bytes());
         let _ = writeln!(std::io::stderr(), "{line}");
@@ -113,8 +113,8 @@ fn note(desk: &Desk, line: &str) {
 
 /// Runs the chain until nothing moves, or until told to stop.
 fn run(
-    desk: &Desk,
-    errand: &Errand,
+    desk: &DriverContext,
+    errand: &HarvestRun,
     entries: &[Entry],
     stop: &Arc<AtomicBool>,
 ) -> Result<Ended, Trouble> {
@@ -137,7 +137,7 @@ fn run(
 /// Returns the settings. In an archive without any of its own nobody but the crawl puts files into `harvested/`, and it shows
 /// each whole: what was there before is at rest sooner. Somebody at a terminal may kill the command as often as they like; a job
 /// that kills its worker is known by the crawl itself.
-fn pipeline(desk: &Desk) -> Result<Pipeline, Trouble> {
+fn pipeline(desk: &DriverContext) -> Result<Pipeline, Trouble> {
     if desk.config.is_some() {
         return Ok(desk.pipeline.clone());
     }
@@ -167,7 +167,7 @@ fn patiently(mut progress: Progress, leavings: Leavings) -> Progress {
 }
 
 /// Returns the stages of the chain but for clean, which looks at the whole archive and not at one harvest.
-fn entries(desk: &Desk) -> Result<Vec<Entry>, Trouble> {
+fn entries(desk: &DriverContext) -> Result<Vec<Entry>, Trouble> {
     let mut entries = crate::run::chosen(desk, &[])?;
     entries.retain(|entry| entry.name != ecluse_clean::Clean::NAME);
     if !entries
@@ -186,7 +186,7 @@ fn entries(desk: &Desk) -> Result<Vec<Entry>, Trouble> {
 }
 
 /// Keeps the report beside the job's own: with it the harvest is done, and the same command begins another.
-fn keep(desk: &Desk, errand: &Errand, report: &Report) -> Result<(), Trouble> {
+fn keep(desk: &DriverContext, errand: &HarvestRun, report: &Report) -> Result<(), Trouble> {
     let path = errand.dir(desk)?.join(REPORT);
     let value = serde_json::to_value(report).map_err(std::io::Error::from)?;
     let text = serde_json::to_vec_pretty(&underscored(value)).map_err(std::io::Error::from)?;
@@ -196,7 +196,7 @@ fn keep(desk: &Desk, errand: &Errand, report: &Report) -> Result<(), Trouble> {
     })
 }
 
-fn tell(desk: &Desk, report: &Report) -> Result<(), Trouble> {
+fn tell(desk: &DriverContext, report: &Report) -> Result<(), Trouble> {
     if desk.json {
         let value = serde_json::to_value(report).map_err(std::io::Error::from)?;
         return desk.print_json(value);

@@ -5,7 +5,7 @@ use ecluse_manifest::{ArchiveHealth, CopyKind, CopyRow, Finding, Manifest, Manif
 use ecluse_stage::Stage;
 use serde::Serialize;
 
-use crate::desk::Desk;
+use crate::context::DriverContext;
 use crate::needs::Need;
 
 /// The archive's files at one moment.
@@ -32,7 +32,7 @@ pub(crate) struct Holdings {
 /// So many failing copies are looked at for one that is told.
 const LOOKED_AT: usize = 1000;
 
-impl Desk {
+impl DriverContext {
     /// Asks the manifest. One that cannot be read shows elsewhere: its stages are halted.
     pub(crate) fn holdings(&self) -> Holdings {
         let path = crate::verify::manifest_path(self);
@@ -58,7 +58,7 @@ impl Desk {
 
 impl Holdings {
     /// Returns what a person has to look at.
-    pub(crate) fn needs(&self, desk: &Desk) -> Vec<Need> {
+    pub(crate) fn needs(&self, desk: &DriverContext) -> Vec<Need> {
         let mut needs = Vec::new();
         if let Some(frozen) = &self.health.frozen {
             needs.push(Need::of_stage(
@@ -85,7 +85,7 @@ impl Holdings {
         needs
     }
 
-    fn need_of_stray(&self, desk: &Desk) -> Option<Need> {
+    fn need_of_stray(&self, desk: &DriverContext) -> Option<Need> {
         let files = match self.on_no_stage {
             0 => return None,
             1 => "1 file is on no stage and not in the index".to_owned(),
@@ -111,7 +111,7 @@ impl Holdings {
     /// Returns one entry for all copies of a kind, with the first of them.
     fn need(
         &self,
-        desk: &Desk,
+        desk: &DriverContext,
         count: u64,
         word: &str,
         is_meant: impl Fn(&CopyRow) -> bool,
@@ -147,7 +147,7 @@ impl Holdings {
     }
 
     /// Returns the line of `status` that tells of damaged files; nothing where there are none.
-    pub(crate) fn damage_line(&self, desk: &Desk) -> String {
+    pub(crate) fn damage_line(&self, desk: &DriverContext) -> String {
         let files = match self.health.damaged {
             0 => return String::new(),
             1 => "1 damaged file".to_owned(),

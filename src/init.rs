@@ -11,7 +11,7 @@ use ecluse_spool::Yard;
 use ecluse_stage::Exit;
 
 use crate::cli::Cli;
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 
 pub(crate) fn init(cli: &Cli) -> Result<ExitCode, Trouble> {
     let root = cli.root();
@@ -49,7 +49,7 @@ pub(crate) fn init(cli: &Cli) -> Result<ExitCode, Trouble> {
             ));
         }
     }
-    let desk = Desk::open(cli, &[])?;
+    let desk = DriverContext::open(cli, &[])?;
     let pipeline_toml = if made { "wrote" } else { "kept" };
     desk.say(&format!("{pipeline_toml} {}", path.display()))?;
     desk.say(&format!(

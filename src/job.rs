@@ -13,9 +13,9 @@ use ecluse_stage::{Exit, Stage};
 
 use crate::audit::{self, Line};
 use crate::cli::{JobChoice, JobVerb};
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 
-pub(crate) fn job(desk: &Desk, verb: &JobVerb) -> Result<ExitCode, Trouble> {
+pub(crate) fn job(desk: &DriverContext, verb: &JobVerb) -> Result<ExitCode, Trouble> {
     let (word, choice) = match verb {
         JobVerb::Pause(choice) => ("pause", choice),
         JobVerb::Resume(choice) => ("resume", choice),
@@ -69,7 +69,7 @@ fn pause(dir: &Path, choice: &JobChoice) -> io::Result<String> {
     ))
 }
 
-fn resume(desk: &Desk, dir: &Path) -> io::Result<String> {
+fn resume(desk: &DriverContext, dir: &Path) -> io::Result<String> {
     let file = dir.join(CONTROL).join(PAUSE_FILE);
     match RealFs.unlink(&file) {
         Ok(()) => {}

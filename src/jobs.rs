@@ -14,7 +14,7 @@ use ecluse_telemetry::printable;
 use serde::Serialize;
 
 use crate::cli::JobsOptions;
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 use crate::needs::Need;
 use crate::paint::Paint;
 use crate::show;
@@ -38,7 +38,7 @@ pub(crate) struct Job {
     pub(crate) reports: Vec<PathBuf>,
 }
 
-pub(crate) fn list(desk: &Desk, options: &JobsOptions) -> Result<ExitCode, Trouble> {
+pub(crate) fn list(desk: &DriverContext, options: &JobsOptions) -> Result<ExitCode, Trouble> {
     desk.must_be_archive()?;
     let mut jobs = desk.jobs()?;
     if let Some(word) = &options.job {
@@ -185,7 +185,7 @@ fn whole(job: &Job) -> String {
     text
 }
 
-impl Desk {
+impl DriverContext {
     /// Returns the directory of all jobs.
     pub(crate) fn jobs_dir(&self) -> Result<PathBuf, Trouble> {
         let settings: Settings = self
@@ -336,7 +336,7 @@ fn heed_pause(status: &mut JobStatus, dir: &Path) {
     }
 }
 
-impl Desk {
+impl DriverContext {
     /// Returns what paused jobs need of a person. Where the whole stage is paused, that is told once, of the stage.
     pub(crate) fn needs_of_jobs(&self, jobs: &[Job]) -> Result<Vec<Need>, Trouble> {
         if self.yard.paused(Crawl::NAME)?.is_some() {

@@ -9,8 +9,8 @@ mod audit;
 mod capture;
 mod check;
 mod cli;
+mod context;
 mod demo;
-mod desk;
 mod door;
 mod explain;
 mod find;
@@ -45,7 +45,7 @@ use clap::{CommandFactory, Parser};
 use ecluse_stage::{Entry, Exit};
 
 use crate::cli::{Cli, Verb};
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 
 /// Runs the driver with these stages.
 pub fn main(stages: &'static [Entry]) -> ExitCode {
@@ -87,8 +87,10 @@ pub fn main(stages: &'static [Entry]) -> ExitCode {
         }
         Verb::Man { out } => init::man(out.as_deref()),
         Verb::Init => init::init(&cli),
-        Verb::Check { offline } => check::check(Desk::open(&cli, stages), *offline, cli.json),
-        verb => Desk::open(&cli, stages).and_then(|desk| {
+        Verb::Check { offline } => {
+            check::check(DriverContext::open(&cli, stages), *offline, cli.json)
+        }
+        verb => DriverContext::open(&cli, stages).and_then(|desk| {
             let exit = dispatch(&desk, verb)?;
             desk.show_told()?;
             Ok(exit)
@@ -97,7 +99,7 @@ pub fn main(stages: &'static [Entry]) -> ExitCode {
     result.unwrap_or_else(|trouble: Trouble| trouble.tell())
 }
 
-fn dispatch(desk: &Desk, verb: &Verb) -> Result<ExitCode, Trouble> {
+fn dispatch(desk: &DriverContext, verb: &Verb) -> Result<ExitCode, Trouble> {
     match verb {
         Verb::Run(options) => run::run(desk, options),
         Verb::Status(options) => status::status(desk, options),

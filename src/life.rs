@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 use ecluse_spool::{Fate, Filed, ParcelId, Receipt, was_given};
 
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 
 /// More parcels than this are not followed back: a generation of the index is made from all there are.
 const ANCESTORS: usize = 1000;
 
-impl Desk {
+impl DriverContext {
     /// Collects the receipts of a parcel and of its ancestors, oldest first.
     ///
     /// A parcel carries its history with it; what it has left behind is found in `receipts/`, and

@@ -13,7 +13,7 @@ use ecluse_stage::Exit;
 use ecluse_telemetry::printable;
 
 use crate::cli::{LookupOptions, Match};
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 use crate::show;
 
 /// What the program ends with when nothing was found.
@@ -21,7 +21,7 @@ pub(crate) const NONE_FOUND: u8 = 1;
 /// More captures of a host than this are not counted.
 const COUNTED: u64 = 1_000_000;
 
-pub(crate) fn lookup(desk: &Desk, options: &LookupOptions) -> Result<ExitCode, Trouble> {
+pub(crate) fn lookup(desk: &DriverContext, options: &LookupOptions) -> Result<ExitCode, Trouble> {
     let range = range_of(&with_scheme(&options.url), options.matches)?;
     let collection = options.collection.as_deref();
     let on_terminal = io::stdout().is_terminal();
@@ -72,7 +72,7 @@ pub(crate) fn lookup(desk: &Desk, options: &LookupOptions) -> Result<ExitCode, T
 
 /// Calls `see` with each line of the current index in a range, until it says that it has seen enough.
 pub(crate) fn each_line(
-    desk: &Desk,
+    desk: &DriverContext,
     collection: Option<&str>,
     range: KeyRange,
     see: &mut dyn FnMut(&[u8]) -> bool,
@@ -90,7 +90,11 @@ pub(crate) fn each_line(
 }
 
 /// Says that nothing was found, and what there is of the host.
-pub(crate) fn tell_none(desk: &Desk, url: &str, collection: Option<&str>) -> Result<(), Trouble> {
+pub(crate) fn tell_none(
+    desk: &DriverContext,
+    url: &str,
+    collection: Option<&str>,
+) -> Result<(), Trouble> {
     let range = range_of(&with_scheme(url), Match::Host)?;
     let mut captures = 0u64;
     let mut urls = 0u64;

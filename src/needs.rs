@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 
-use ecluse_spool::{Place, State, Why, WorkerId};
+use ecluse_spool::{ParcelPlace, ParcelState, Why, WorkerId};
 use serde::{Deserialize, Serialize};
 
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 use crate::show;
 
 /// More held parcels of a stage than this are counted, and their reasons are not read.
@@ -50,12 +50,12 @@ impl Need {
 
 /// Held parcels of a stage with one cause.
 struct Alike {
-    first: Place,
+    first: ParcelPlace,
     why: Option<Why>,
     count: usize,
 }
 
-impl Desk {
+impl DriverContext {
     /// Adds what the parcels of a stage need; what goes on by itself goes to `waiting`.
     pub(crate) fn needs_of_parcels(
         &self,
@@ -63,12 +63,12 @@ impl Desk {
         needs: &mut Vec<Need>,
         waiting: &mut Vec<Need>,
     ) -> Result<(), Trouble> {
-        let mut held: Vec<Place> = Vec::new();
-        let mut deferred: (usize, Option<Place>) = (0, None);
+        let mut held: Vec<ParcelPlace> = Vec::new();
+        let mut deferred: (usize, Option<ParcelPlace>) = (0, None);
         self.yard
             .each_place(stage, &mut |place| match place.state {
-                State::Held => held.push(place),
-                State::Deferred => {
+                ParcelState::Held => held.push(place),
+                ParcelState::Deferred => {
                     deferred.0 += 1;
                     // The one that comes next tells what all wait for.
                     if deferred.1.as_ref().is_none_or(|next| place.due < next.due) {

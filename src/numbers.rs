@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::audit;
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 use crate::needs::Need;
 
 /// Where they lie, under the root.
@@ -23,7 +23,7 @@ struct Shown {
     needs: Vec<Need>,
 }
 
-impl Desk {
+impl DriverContext {
     /// Keeps what the numbers mean that are being shown, so that `why 1` is about the line that was shown as 1.
     pub(crate) fn remember(&self, needs: &[Need]) {
         let shown = Shown {

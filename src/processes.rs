@@ -12,7 +12,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cli::RunOptions;
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 
 /// The longest wait before a stage that keeps dying is started again.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -26,7 +26,7 @@ struct Keeper {
 }
 
 pub(crate) fn run(
-    desk: &Desk,
+    desk: &DriverContext,
     options: &RunOptions,
     entries: &[Entry],
 ) -> Result<ExitCode, Trouble> {
@@ -99,7 +99,7 @@ pub(crate) fn run(
 }
 
 impl Keeper {
-    fn start(&mut self, desk: &Desk, options: &RunOptions) -> Result<(), Trouble> {
+    fn start(&mut self, desk: &DriverContext, options: &RunOptions) -> Result<(), Trouble> {
         let mut command = program(&self.entry)?;
         // A Ctrl-C goes to everybody in the group: with the signal passed on from here it would be the second, which ends at once.
         command.process_group(0);
@@ -186,7 +186,7 @@ fn send_all_and_wait(keepers: &mut [Keeper]) {
 
 /// Tells whether nothing moves; a gathering stage with all still before it is told to take what
 /// there is.
-fn all_idle(desk: &Desk, keepers: &mut [Keeper]) -> Result<bool, Trouble> {
+fn all_idle(desk: &DriverContext, keepers: &mut [Keeper]) -> Result<bool, Trouble> {
     let mut still = true;
     for keeper in keepers {
         let name = keeper.entry.name;
@@ -218,7 +218,7 @@ fn since(before: &Ended, after: Ended, once: bool) -> Ended {
 }
 
 /// Counts what the stages hold and have done so far.
-fn ended(desk: &Desk, entries: &[Entry]) -> Result<Ended, Trouble> {
+fn ended(desk: &DriverContext, entries: &[Entry]) -> Result<Ended, Trouble> {
     let mut sums: HashMap<&str, u64> = HashMap::new();
     let mut blocked = None;
     for entry in entries {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::audit::{self, Line};
 use crate::cli::RebuildOptions;
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 
 /// The stages whose receipts tell of files, in the order of the chain.
 const TELLING: [&str; 7] = [
@@ -24,7 +24,7 @@ const TELLING: [&str; 7] = [
 /// Why nothing is removed after the old manifest could not be asked.
 const UNKNOWN: &str = "the manifest was rebuilt and the old one could not be read, so whether a copy was bad is not known: run `ecluse verify`, then release";
 
-pub(crate) fn rebuild(desk: &Desk, options: &RebuildOptions) -> Result<ExitCode, Trouble> {
+pub(crate) fn rebuild(desk: &DriverContext, options: &RebuildOptions) -> Result<ExitCode, Trouble> {
     desk.must_be_archive()?;
     must_be_stopped(desk)?;
     let path = crate::verify::manifest_path(desk);
@@ -77,7 +77,7 @@ pub(crate) fn rebuild(desk: &Desk, options: &RebuildOptions) -> Result<ExitCode,
 }
 
 /// Refuses while a stage runs: what it told the manifest meanwhile would be lost.
-pub(crate) fn must_be_stopped(desk: &Desk) -> Result<(), Trouble> {
+pub(crate) fn must_be_stopped(desk: &DriverContext) -> Result<(), Trouble> {
     for stage in desk.stages()? {
         let lease = desk.pipeline.shell(&stage).lease.0;
         if desk
@@ -109,7 +109,7 @@ fn is_gone(source: &str) -> bool {
 }
 
 /// Tells the new manifest every receipt, and returns how many there were.
-fn replay(desk: &Desk, rebuild: &mut Rebuild) -> Result<u64, Trouble> {
+fn replay(desk: &DriverContext, rebuild: &mut Rebuild) -> Result<u64, Trouble> {
     let mut count = 0;
     for telling in TELLING {
         for stage in desk.stages()? {
@@ -265,7 +265,7 @@ fn attached<'a>(receipt: &'a Receipt, ending: &str) -> Option<&'a str> {
 }
 
 /// Takes up what lies in the locations and no receipt tells of, with the digest it has now.
-fn stored_without_receipt(desk: &Desk, rebuild: &mut Rebuild) -> Result<u64, Trouble> {
+fn stored_without_receipt(desk: &DriverContext, rebuild: &mut Rebuild) -> Result<u64, Trouble> {
     let root = std::path::absolute(&desk.root)?;
     let at = jiff::Timestamp::now()
         .strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -14,13 +14,13 @@ use ecluse_cdx::{LineSource, Lines, MAX_LINE_BYTES};
 use ecluse_generation::{IndexDirectory, IndexError, PATHS};
 use ecluse_index::Index;
 use ecluse_manifest::{CopyKind, CopyRow, FileRow, Manifest, MovedPlace, MovedThing};
-use ecluse_spool::{Gift, State};
+use ecluse_spool::{Gift, ParcelState};
 use ecluse_stage::{Exit, Stage};
 use serde_json::json;
 
 use crate::audit::{self, Line};
 use crate::cli::RebuildOptions;
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 use crate::rebuild::must_be_stopped;
 use crate::repair::{CopyHome, homes, is_in_a_directory};
 use crate::verify;
@@ -45,7 +45,7 @@ struct Sums {
     days: u64,
 }
 
-pub(crate) fn rebuild(desk: &Desk, options: &RebuildOptions) -> Result<ExitCode, Trouble> {
+pub(crate) fn rebuild(desk: &DriverContext, options: &RebuildOptions) -> Result<ExitCode, Trouble> {
     desk.must_be_archive()?;
     must_be_stopped(desk)?;
     let is_dry = options.act.dry_run;
@@ -94,7 +94,7 @@ pub(crate) fn rebuild(desk: &Desk, options: &RebuildOptions) -> Result<ExitCode,
     Ok(Exit::Done.into())
 }
 
-impl Desk {
+impl DriverContext {
     /// Returns the place of a copy that is elsewhere now, where the archive seems to have been moved.
     pub(crate) fn moved_copy(
         &self,
@@ -150,7 +150,7 @@ fn is_gone(path: &Path) -> bool {
 }
 
 impl PlacesNow {
-    fn of(desk: &Desk) -> Result<Self, Trouble> {
+    fn of(desk: &DriverContext) -> Result<Self, Trouble> {
         let root = std::path::absolute(&desk.root)?;
         let harvested = &desk.pipeline.archive.harvested;
         Ok(Self {
@@ -346,7 +346,7 @@ impl PlacesNow {
 }
 
 /// Returns the big index and those of collections.
-fn indexes(desk: &Desk) -> Result<Vec<IndexDirectory>, Trouble> {
+fn indexes(desk: &DriverContext) -> Result<Vec<IndexDirectory>, Trouble> {
     let root = std::path::absolute(&desk.root)?.join(&desk.pipeline.archive.index);
     let mut indexes = Vec::new();
     if !root.is_dir() {
@@ -366,7 +366,7 @@ fn indexes(desk: &Desk) -> Result<Vec<IndexDirectory>, Trouble> {
 
 /// Parcels behind transfer name the old places of their one file: it is given to index again from where it is now.
 fn give_again(
-    desk: &Desk,
+    desk: &DriverContext,
     now: &PlacesNow,
     manifest: &Manifest,
     is_dry: bool,
@@ -379,7 +379,7 @@ fn give_again(
     for stage in desk.stages()? {
         let mut places = Vec::new();
         desk.yard.each_place(&stage, &mut |place| {
-            if matches!(place.state, State::Ready | State::Deferred) {
+            if matches!(place.state, ParcelState::Ready | ParcelState::Deferred) {
                 places.push(place);
             }
         })?;

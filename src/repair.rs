@@ -15,10 +15,10 @@ use serde_json::json;
 
 use crate::audit::{self, Line};
 use crate::cli::RepairOptions;
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 use crate::verify;
 
-pub(crate) fn repair(desk: &Desk, options: &RepairOptions) -> Result<ExitCode, Trouble> {
+pub(crate) fn repair(desk: &DriverContext, options: &RepairOptions) -> Result<ExitCode, Trouble> {
     let mut manifest = verify::open(desk)?;
     let mut names: Vec<String> = match options.all {
         true => {
@@ -65,7 +65,11 @@ pub(crate) fn repair(desk: &Desk, options: &RepairOptions) -> Result<ExitCode, T
 }
 
 /// Lets removals go on when nothing bad is left; tells whether they are still frozen.
-fn lift(desk: &Desk, manifest: &mut Manifest, options: &RepairOptions) -> Result<bool, Trouble> {
+fn lift(
+    desk: &DriverContext,
+    manifest: &mut Manifest,
+    options: &RepairOptions,
+) -> Result<bool, Trouble> {
     let health = manifest.health()?;
     let Some(frozen) = health.frozen else {
         return Ok(false);
@@ -111,7 +115,7 @@ pub(crate) struct CopyHome {
 }
 
 /// Returns the locations and the backup directories.
-pub(crate) fn homes(desk: &Desk) -> Result<Vec<CopyHome>, Trouble> {
+pub(crate) fn homes(desk: &DriverContext) -> Result<Vec<CopyHome>, Trouble> {
     let wrong = |error| Trouble::new(Exit::Config, error);
     let root = std::path::absolute(&desk.root)?;
     let mut homes = Vec::new();
@@ -146,7 +150,7 @@ pub(crate) fn homes(desk: &Desk) -> Result<Vec<CopyHome>, Trouble> {
 
 /// Mends the copies of one file.
 struct Mender<'a> {
-    desk: &'a Desk,
+    desk: &'a DriverContext,
     options: &'a RepairOptions,
     homes: &'a [CopyHome],
     manifest: &'a mut Manifest,

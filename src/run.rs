@@ -10,11 +10,11 @@ use ecluse_stage::{Control, Ended, Entry, Exit, Plan, Progress, start_log, super
 use ecluse_telemetry::FOOTER;
 
 use crate::cli::RunOptions;
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 use crate::processes;
 use crate::show;
 
-pub(crate) fn run(desk: &Desk, options: &RunOptions) -> Result<ExitCode, Trouble> {
+pub(crate) fn run(desk: &DriverContext, options: &RunOptions) -> Result<ExitCode, Trouble> {
     if !desk.root.is_dir() {
         // Made here, it would run and wait for work that goes elsewhere.
         let line = format!(
@@ -55,7 +55,7 @@ pub(crate) fn run(desk: &Desk, options: &RunOptions) -> Result<ExitCode, Trouble
 }
 
 /// Returns the stages to run: those asked for, else those of the chain that are programs.
-pub(crate) fn chosen(desk: &Desk, asked: &[String]) -> Result<Vec<Entry>, Trouble> {
+pub(crate) fn chosen(desk: &DriverContext, asked: &[String]) -> Result<Vec<Entry>, Trouble> {
     let find = |name: &str| {
         let (stage, machine) = match name.split_once('@') {
             Some((stage, machine)) => (stage, Some(machine)),
@@ -140,7 +140,7 @@ fn draw(line: String) {
     let _ = FOOTER.draw(&mut std::io::stderr(), "\r", line, start);
 }
 
-pub(crate) fn tell(desk: &Desk, ended: &Ended) -> Result<(), Trouble> {
+pub(crate) fn tell(desk: &DriverContext, ended: &Ended) -> Result<(), Trouble> {
     if desk.json {
         return desk.print_json(serde_json::json!({
             "done": ended.done,

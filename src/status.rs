@@ -11,7 +11,7 @@ use ecluse_telemetry::printable;
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios};
 
 use crate::cli::StatusOptions;
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 use crate::jobs;
 use crate::needs::Need;
 use crate::paint::Paint;
@@ -21,7 +21,7 @@ use crate::survey::{Condition, Survey};
 /// More needs than this are counted, not shown.
 const MOST_SHOWN: usize = 20;
 
-pub(crate) fn status(desk: &Desk, options: &StatusOptions) -> Result<ExitCode, Trouble> {
+pub(crate) fn status(desk: &DriverContext, options: &StatusOptions) -> Result<ExitCode, Trouble> {
     desk.must_be_archive()?;
     if let Some(stage) = &options.stage {
         desk.known_stage(stage)?;
@@ -41,7 +41,7 @@ pub(crate) fn status(desk: &Desk, options: &StatusOptions) -> Result<ExitCode, T
     Ok(Exit::Done.into())
 }
 
-fn watch(desk: &Desk, options: &StatusOptions) -> Result<ExitCode, Trouble> {
+fn watch(desk: &DriverContext, options: &StatusOptions) -> Result<ExitCode, Trouble> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
@@ -61,7 +61,7 @@ fn watch(desk: &Desk, options: &StatusOptions) -> Result<ExitCode, Trouble> {
 }
 
 fn draw_again(
-    desk: &Desk,
+    desk: &DriverContext,
     options: &StatusOptions,
     stop: &AtomicBool,
     terminal: bool,
@@ -150,7 +150,7 @@ pub(crate) fn brief(survey: &Survey) -> String {
     )
 }
 
-fn screen(desk: &Desk, survey: &Survey, height: usize) -> String {
+fn screen(desk: &DriverContext, survey: &Survey, height: usize) -> String {
     let paint = Paint { color: desk.color };
     let mut text = head(desk, survey, &paint);
     text.push_str(
@@ -230,7 +230,7 @@ fn clip(text: &str, height: usize) -> String {
     clipped
 }
 
-fn head(desk: &Desk, survey: &Survey, paint: &Paint) -> String {
+fn head(desk: &DriverContext, survey: &Survey, paint: &Paint) -> String {
     let now = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::system());
     let place = [
         &desk.pipeline.site.organization,
@@ -264,7 +264,7 @@ fn head(desk: &Desk, survey: &Survey, paint: &Paint) -> String {
 
 /// Adds what needs a person, as far as there is room: the reason first, then the name, then what to type.
 fn needs(
-    desk: &Desk,
+    desk: &DriverContext,
     text: &mut String,
     survey: &Survey,
     paint: &Paint,

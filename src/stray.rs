@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use ecluse_bigmerge::Bigmerge;
 use ecluse_holding::archive_file_of;
 use ecluse_manifest::{FileState, Manifest, ManifestError, UnfinishedFile};
-use ecluse_spool::{ParcelId, Place};
+use ecluse_spool::{ParcelId, ParcelPlace};
 use ecluse_stage::Stage;
 
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 
 /// So many unfinished files are looked for; with more of them on their way the rest has its turn later.
 const LOOKED_FOR: usize = 100_000;
 
-impl Desk {
+impl DriverContext {
     /// Returns the names of files that are not in the index and that no parcel carries.
     pub(crate) fn stray_files(&self, manifest: &Manifest) -> Result<BTreeSet<String>, Trouble> {
         let stages = self.pipeline.stage_names();
@@ -71,7 +71,7 @@ impl Desk {
     /// Takes out what a parcel says that it holds: a day's lists, or a file under another name.
     fn take_out_by_content(&self, missing: &mut BTreeSet<String>) -> Result<(), Trouble> {
         for stage in self.stages()? {
-            let mut places: Vec<Place> = Vec::new();
+            let mut places: Vec<ParcelPlace> = Vec::new();
             self.yard
                 .each_place(&stage, &mut |place| places.push(place))?;
             for place in places {

@@ -7,7 +7,7 @@ use ecluse_spool::{Blocked, Depths, Room, Throughput};
 use ecluse_stage::{Exit, Stage, marks_of, say_blocked};
 use serde::Serialize;
 
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 use crate::holdings::Holdings;
 use crate::jobs::Job;
 use crate::needs::{Need, one_for_all};
@@ -74,7 +74,7 @@ impl Condition {
     }
 }
 
-impl Desk {
+impl DriverContext {
     /// Looks at the chain, or at one of its stages.
     pub(crate) fn survey(&self, only: Option<&str>) -> Result<Survey, Trouble> {
         let mut survey = Survey {

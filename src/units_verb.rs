@@ -8,10 +8,10 @@ use ecluse_config::Pipeline;
 use ecluse_stage::{Entry, Exit};
 
 use crate::cli::UnitsOptions;
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 use crate::units::{self, NetworkAccess, Options, Start, UnitPath, UnitStage};
 
-pub(crate) fn units(desk: &Desk, asked: &UnitsOptions) -> Result<ExitCode, Trouble> {
+pub(crate) fn units(desk: &DriverContext, asked: &UnitsOptions) -> Result<ExitCode, Trouble> {
     let root = std::path::absolute(&desk.root)?;
     let options = Options {
         root: unit_path(&root)?,
@@ -58,7 +58,7 @@ pub(crate) fn units(desk: &Desk, asked: &UnitsOptions) -> Result<ExitCode, Troub
     Ok(Exit::Done.into())
 }
 
-fn write(desk: &Desk, to: &Path, content: &str, note: &str) -> Result<(), Trouble> {
+fn write(desk: &DriverContext, to: &Path, content: &str, note: &str) -> Result<(), Trouble> {
     let made = to.parent().map_or(Ok(()), fs::create_dir_all);
     made.and_then(|()| fs::write(to, content))
         .map_err(|e| Trouble::new(Exit::Machine, format!("cannot write {}: {e}", to.display())))?;

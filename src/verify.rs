@@ -12,9 +12,9 @@ use ecluse_stage::Exit;
 
 use crate::audit::{self, Line};
 use crate::cli::VerifyOptions;
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 
-pub(crate) fn verify(desk: &Desk, options: &VerifyOptions) -> Result<ExitCode, Trouble> {
+pub(crate) fn verify(desk: &DriverContext, options: &VerifyOptions) -> Result<ExitCode, Trouble> {
     let mut manifest = open(desk)?;
     if options.release {
         return release(desk, &mut manifest, options);
@@ -122,7 +122,7 @@ pub(crate) fn words(found: &CheckOutcome) -> String {
     }
 }
 
-fn tell_due(desk: &Desk, due: &[Due]) -> Result<ExitCode, Trouble> {
+fn tell_due(desk: &DriverContext, due: &[Due]) -> Result<ExitCode, Trouble> {
     if desk.json {
         desk.print_json(serde_json::json!({ "due": due }))?;
         return Ok(Exit::Done.into());
@@ -135,7 +135,7 @@ fn tell_due(desk: &Desk, due: &[Due]) -> Result<ExitCode, Trouble> {
 }
 
 fn release(
-    desk: &Desk,
+    desk: &DriverContext,
     manifest: &mut Manifest,
     options: &VerifyOptions,
 ) -> Result<ExitCode, Trouble> {
@@ -167,11 +167,11 @@ fn release(
 }
 
 /// Returns where the manifest of this chain lies.
-pub(crate) fn manifest_path(desk: &Desk) -> PathBuf {
+pub(crate) fn manifest_path(desk: &DriverContext) -> PathBuf {
     desk.root.join(&desk.pipeline.archive.manifest)
 }
 
-pub(crate) fn open(desk: &Desk) -> Result<Manifest, Trouble> {
+pub(crate) fn open(desk: &DriverContext) -> Result<Manifest, Trouble> {
     let path = manifest_path(desk);
     if !path.exists() {
         return Err(Trouble::usage(format!(

@@ -3,17 +3,17 @@
 use std::process::ExitCode;
 
 use ecluse_manifest::Damage;
-use ecluse_spool::{Filed, ParcelId, Place, State};
+use ecluse_spool::{Filed, ParcelId, ParcelPlace, ParcelState};
 use ecluse_stage::Exit;
 use ecluse_telemetry::printable;
 
 use crate::act::Deed;
-use crate::desk::{Desk, Trouble, stem_of};
+use crate::context::{DriverContext, Trouble, stem_of};
 use crate::life::deed;
 use crate::show;
 use crate::survey::Condition;
 
-pub(crate) fn why(desk: &Desk, what: &str) -> Result<ExitCode, Trouble> {
+pub(crate) fn why(desk: &DriverContext, what: &str) -> Result<ExitCode, Trouble> {
     desk.must_be_archive()?;
     let id = identify(desk, what)?;
     let stages = desk.stages()?;
@@ -74,7 +74,7 @@ pub(crate) fn why(desk: &Desk, what: &str) -> Result<ExitCode, Trouble> {
 }
 
 /// Returns the one parcel meant.
-fn identify(desk: &Desk, what: &str) -> Result<ParcelId, Trouble> {
+fn identify(desk: &DriverContext, what: &str) -> Result<ParcelId, Trouble> {
     let places = match desk.places(what) {
         Ok(places) => places,
         // No number that was shown: a name may begin with one. To look is no risk.
@@ -136,7 +136,7 @@ fn identify(desk: &Desk, what: &str) -> Result<ParcelId, Trouble> {
     }
 }
 
-fn describe(desk: &Desk, place: &Place, text: &mut String) -> Result<(), Trouble> {
+fn describe(desk: &DriverContext, place: &ParcelPlace, text: &mut String) -> Result<(), Trouble> {
     text.push_str(&format!("  is {} in {}", place.state.word(), place.stage));
     if let Some(worker) = &place.worker {
         text.push_str(&format!(", claimed by {worker}"));
@@ -201,7 +201,11 @@ fn damage(life: &[Filed], text: &mut String) {
     }
 }
 
-fn next_and_help(desk: &Desk, place: &Place, text: &mut String) -> Result<(), Trouble> {
+fn next_and_help(
+    desk: &DriverContext,
+    place: &ParcelPlace,
+    text: &mut String,
+) -> Result<(), Trouble> {
     if let Some(trouble) = desk.yard.trouble(place) {
         text.push_str(&format!(
             "\n  last trouble\n    {} (deferred {} since {})\n",
@@ -215,7 +219,7 @@ fn next_and_help(desk: &Desk, place: &Place, text: &mut String) -> Result<(), Tr
     }
     if let Some(why) = desk.yard.why(place)? {
         let state = match place.state {
-            State::Discarded => "discarded",
+            ParcelState::Discarded => "discarded",
             _ => "held since",
         };
         text.push_str(&format!(
@@ -230,15 +234,15 @@ fn next_and_help(desk: &Desk, place: &Place, text: &mut String) -> Result<(), Tr
         }
     }
     let next = match (place.state, place.due) {
-        (State::Ready, _) => what_waits_for(desk, &place.stage)?,
-        (State::Working, _) => {
+        (ParcelState::Ready, _) => what_waits_for(desk, &place.stage)?,
+        (ParcelState::Working, _) => {
             "it is handed over when the work is committed; if its worker dies, it is tried again"
                 .into()
         }
-        (State::Deferred, Some(due)) => format!("tried again at {}", show::clock(due)),
-        (State::Deferred, None) => "tried again when due".into(),
-        (State::Held, _) => "nothing until a person decides".into(),
-        (State::Discarded, _) => "nothing: a person took it out of the chain".into(),
+        (ParcelState::Deferred, Some(due)) => format!("tried again at {}", show::clock(due)),
+        (ParcelState::Deferred, None) => "tried again when due".into(),
+        (ParcelState::Held, _) => "nothing until a person decides".into(),
+        (ParcelState::Discarded, _) => "nothing: a person took it out of the chain".into(),
     };
     text.push_str(&format!("\n  what happens next\n    {next}\n"));
     let mut help = Vec::new();
@@ -259,7 +263,7 @@ fn next_and_help(desk: &Desk, place: &Place, text: &mut String) -> Result<(), Tr
 }
 
 /// Says what a waiting parcel of a stage waits for.
-fn what_waits_for(desk: &Desk, stage: &str) -> Result<String, Trouble> {
+fn what_waits_for(desk: &DriverContext, stage: &str) -> Result<String, Trouble> {
     let view = desk.view(stage)?;
     Ok(match view.state {
         _ if view.is_end => "somebody takes it from here: this is the end of the chain".to_owned(),

@@ -716,7 +716,7 @@ fn a_file_whose_claim_was_removed_by_hand_is_told_and_given_again() {
     assert!(!archive.status().contains("on no stage"));
     // A worker of backup has one of them, and somebody cleans up.
     let yard = ecluse_spool::Yard::open(&archive.path("work"));
-    let limits = ecluse_spool::Limits::default();
+    let limits = ecluse_spool::WorkerLimits::default();
     let mut worker = ecluse_spool::Worker::open(&yard, "backup", &[], limits, "test").unwrap();
     let scan = worker.scan().unwrap();
     assert!(worker.claim(&scan.waiting[0]).unwrap().is_some());

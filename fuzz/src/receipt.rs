@@ -1,6 +1,6 @@
 //! Any bytes are a sheet of receipts; one that can be read is written and read as the same.
 
-use ecluse_spool::{Manifest, parse_sheet};
+use ecluse_spool::{ParcelManifest, parse_sheet};
 
 /// Holds what the head of this file says of these bytes.
 pub fn run(bytes: &[u8]) {
@@ -10,9 +10,9 @@ pub fn run(bytes: &[u8]) {
         assert_eq!(again.len(), 1);
         assert_eq!(again[0].receipt.to_line(), line);
     }
-    if let Ok(manifest) = serde_json::from_slice::<Manifest>(bytes) {
+    if let Ok(manifest) = serde_json::from_slice::<ParcelManifest>(bytes) {
         let written = manifest.to_bytes();
-        let again: Manifest =
+        let again: ParcelManifest =
             serde_json::from_slice(&written).expect("what was written can be read");
         assert_eq!(again, manifest);
     }

@@ -16,7 +16,7 @@ use ecluse_spool::Yard;
 use ecluse_stage::{Progress, Stage, Tally};
 use ecluse_telemetry::{FOOTER, printable};
 
-use crate::desk::Desk;
+use crate::context::DriverContext;
 use crate::jobs;
 use crate::paint::Paint;
 use crate::show;
@@ -39,7 +39,7 @@ pub(crate) struct Display {
 impl Display {
     /// Begins to draw how a job goes, unless nobody would see it.
     pub(crate) fn begin(
-        desk: &Desk,
+        desk: &DriverContext,
         job_dir: &Path,
         stopping: &Arc<AtomicBool>,
     ) -> io::Result<Self> {

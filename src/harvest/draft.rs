@@ -7,7 +7,7 @@ use ecluse_scope::{Bare, Order, SeedList};
 
 use crate::audit;
 use crate::cli::{Around, HarvestOptions, Heed, Unfinished};
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 
 /// The seed file's name beside the order.
 pub(crate) const SEEDS: &str = "seeds.txt";
@@ -37,7 +37,7 @@ pub(crate) struct Draft {
 
 impl Draft {
     /// Writes the order that a command asks for.
-    pub(crate) fn of(desk: &Desk, options: &HarvestOptions) -> Result<Self, Trouble> {
+    pub(crate) fn of(desk: &DriverContext, options: &HarvestOptions) -> Result<Self, Trouble> {
         let seeds = match &options.seeds {
             Some(path) => Some(read_seeds(path)?),
             None => None,
@@ -84,7 +84,7 @@ impl Draft {
     }
 
     /// Finds what is wrong with it, before anything is written.
-    pub(crate) fn check(&self, desk: &Desk) -> Result<(), Trouble> {
+    pub(crate) fn check(&self, desk: &DriverContext) -> Result<(), Trouble> {
         let contact = &desk.pipeline.site.contact;
         Order::parse(&self.text("20260101000000"), "the order", contact)
             .map(drop)
@@ -123,7 +123,7 @@ pub(crate) fn job_of(host: &str) -> String {
 /// Returns whom to write to, unless the site's settings say it.
 ///
 /// Nobody else's page stands in for somebody who said nothing: the mail would go to a stranger. User and host are the truth.
-pub(crate) fn contact_of(desk: &Desk, options: &HarvestOptions) -> Option<String> {
+pub(crate) fn contact_of(desk: &DriverContext, options: &HarvestOptions) -> Option<String> {
     if let Some(contact) = &options.contact {
         return Some(contact.clone());
     }

@@ -8,28 +8,28 @@ use std::path::Path;
 
 use ecluse_crawl::{Crawl, END_FILE, JobStatus};
 use ecluse_scope::Order;
-use ecluse_spool::{Paused, Place, State};
+use ecluse_spool::{ParcelPlace, ParcelState, Paused};
 use ecluse_stage::{Exit, Stage};
 
 use super::draft::Draft;
-use super::errand::{Errand, harvest_of, take_up};
+use super::errand::{HarvestRun, harvest_of, take_up};
 use crate::audit;
 use crate::cli::Unfinished;
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 use crate::job;
 
 /// Where a job has its order as it came, and as it was changed.
 const ORDERS: [&str; 2] = ["order.toml", "order-given.toml"];
 
 /// Does with an earlier harvest what is asked for; returns it if it goes on.
-pub(crate) fn settle(desk: &Desk, draft: &Draft) -> Result<Option<Errand>, Trouble> {
-    let mut newest: Option<Place> = None;
+pub(crate) fn settle(desk: &DriverContext, draft: &Draft) -> Result<Option<HarvestRun>, Trouble> {
+    let mut newest: Option<ParcelPlace> = None;
     desk.yard.each_place(Crawl::NAME, &mut |place| {
         let is_of_job = harvest_of(draft, place.parcel.as_str()).is_some();
         let is_newer = newest
             .as_ref()
             .is_none_or(|newest| newest.parcel < place.parcel);
-        if is_of_job && place.state != State::Discarded && is_newer {
+        if is_of_job && place.state != ParcelState::Discarded && is_newer {
             newest = Some(place);
         }
     })?;
@@ -49,7 +49,7 @@ pub(crate) fn settle(desk: &Desk, draft: &Draft) -> Result<Option<Errand>, Troub
     }
     take_up(desk, &place)?;
     Ok(
-        harvest_of(draft, place.parcel.as_str()).map(|harvest| Errand {
+        harvest_of(draft, place.parcel.as_str()).map(|harvest| HarvestRun {
             job: draft.job.clone(),
             harvest: harvest.to_owned(),
             goes_on: true,
@@ -57,7 +57,7 @@ pub(crate) fn settle(desk: &Desk, draft: &Draft) -> Result<Option<Errand>, Troub
     )
 }
 
-fn must_not_be_at_work(desk: &Desk, place: &Place) -> Result<(), Trouble> {
+fn must_not_be_at_work(desk: &DriverContext, place: &ParcelPlace) -> Result<(), Trouble> {
     let lease = desk.pipeline.shell(Crawl::NAME).lease.0;
     let workers = desk.yard.workers(Crawl::NAME, lease)?;
     let lives = |worker: &String| workers.iter().any(|one| one.alive && one.id == *worker);
@@ -73,7 +73,7 @@ fn must_not_be_at_work(desk: &Desk, place: &Place) -> Result<(), Trouble> {
 }
 
 /// Asks whoever sits at a terminal; elsewhere the command must say it.
-fn ask(desk: &Desk, place: &Place, dir: &Path) -> Result<Unfinished, Trouble> {
+fn ask(desk: &DriverContext, place: &ParcelPlace, dir: &Path) -> Result<Unfinished, Trouble> {
     let status = JobStatus::read(dir).ok().flatten().unwrap_or_default();
     let how_far = format!("{} URLs done, {} queued", status.done, status.queued);
     let parcel = &place.parcel;
@@ -105,7 +105,12 @@ fn ask(desk: &Desk, place: &Place, dir: &Path) -> Result<Unfinished, Trouble> {
 }
 
 /// Gives the job the options of this command; its seeds stay.
-fn amend(desk: &Desk, draft: &Draft, place: &Place, dir: &Path) -> Result<(), Trouble> {
+fn amend(
+    desk: &DriverContext,
+    draft: &Draft,
+    place: &ParcelPlace,
+    dir: &Path,
+) -> Result<(), Trouble> {
     let text = ORDERS
         .iter()
         .find_map(|name| std::fs::read_to_string(dir.join(name)).ok());
@@ -125,7 +130,7 @@ fn amend(desk: &Desk, draft: &Draft, place: &Place, dir: &Path) -> Result<(), Tr
 }
 
 /// Ends a job that has begun, with its files and reports; takes out an order that has not.
-fn end(desk: &Desk, place: &Place, dir: &Path) -> Result<(), Trouble> {
+fn end(desk: &DriverContext, place: &ParcelPlace, dir: &Path) -> Result<(), Trouble> {
     let why = "another harvest of this site was asked for";
     if !ORDERS.iter().any(|name| dir.join(name).exists()) {
         desk.yard.discard(place, why, &audit::who())?;

@@ -7,12 +7,14 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use ecluse_crawl::Crawl;
-use ecluse_spool::{FileEntry, Fs, Manifest, ParcelId, Place, RealFs, State, WorkerId, digest};
+use ecluse_spool::{
+    FileEntry, Fs, ParcelId, ParcelManifest, ParcelPlace, ParcelState, RealFs, WorkerId, digest,
+};
 use ecluse_stage::{Exit, Stage};
 
 use super::draft::{Draft, ORDER, SEEDS};
 use super::earlier;
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 
 /// Where the report of a harvest is kept, in the job's directory.
 pub(crate) const REPORT: &str = "harvest.json";
@@ -21,26 +23,26 @@ const KIND: &str = "job-order";
 
 /// A harvest on its way.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Errand {
+pub(crate) struct HarvestRun {
     pub(crate) job: String,
     pub(crate) harvest: String,
     pub(crate) goes_on: bool,
 }
 
-impl Errand {
+impl HarvestRun {
     /// Returns the name of its parcel and of the job's directory.
     pub(crate) fn name(&self) -> String {
         format!("{}-{}", self.job, self.harvest)
     }
 
     /// Returns the directory of its job.
-    pub(crate) fn dir(&self, desk: &Desk) -> Result<PathBuf, Trouble> {
+    pub(crate) fn dir(&self, desk: &DriverContext) -> Result<PathBuf, Trouble> {
         Ok(desk.jobs_dir()?.join(self.name()))
     }
 }
 
 /// Finds the unfinished harvest of this order, or begins a new one.
-pub(crate) fn begin(desk: &Desk, draft: &Draft) -> Result<Errand, Trouble> {
+pub(crate) fn begin(desk: &DriverContext, draft: &Draft) -> Result<HarvestRun, Trouble> {
     if let Some(errand) = unfinished(desk, draft)? {
         return Ok(errand);
     }
@@ -50,7 +52,7 @@ pub(crate) fn begin(desk: &Desk, draft: &Draft) -> Result<Errand, Trouble> {
     let mut time = jiff::Timestamp::now();
     loop {
         let harvest = time.strftime("%Y%m%d%H%M%S").to_string();
-        let errand = Errand {
+        let errand = HarvestRun {
             job: draft.job.clone(),
             harvest,
             goes_on: false,
@@ -69,12 +71,12 @@ pub(crate) fn begin(desk: &Desk, draft: &Draft) -> Result<Errand, Trouble> {
 }
 
 /// Finds the newest harvest of this order that has no report yet.
-fn unfinished(desk: &Desk, draft: &Draft) -> Result<Option<Errand>, Trouble> {
-    let mut found: Vec<(String, Option<Place>)> = Vec::new();
+fn unfinished(desk: &DriverContext, draft: &Draft) -> Result<Option<HarvestRun>, Trouble> {
+    let mut found: Vec<(String, Option<ParcelPlace>)> = Vec::new();
     let mut places = Vec::new();
     desk.yard
         .each_place(Crawl::NAME, &mut |place| places.push(place))?;
-    places.retain(|place| place.state != State::Discarded);
+    places.retain(|place| place.state != ParcelState::Discarded);
     for place in places {
         if let Some(harvest) = harvest_of(draft, place.parcel.as_str())
             && let Ok(manifest) = desk.yard.manifest(&place)
@@ -105,7 +107,7 @@ fn unfinished(desk: &Desk, draft: &Draft) -> Result<Option<Errand>, Trouble> {
     if let Some(place) = place {
         take_up(desk, &place)?;
     }
-    Ok(Some(Errand {
+    Ok(Some(HarvestRun {
         job: draft.job.clone(),
         harvest,
         goes_on: true,
@@ -114,10 +116,10 @@ fn unfinished(desk: &Desk, draft: &Draft) -> Result<Option<Errand>, Trouble> {
 
 /// Sees to it that an unfinished order is tried at once. What a worker held is tried again, since somebody asks for it; what a
 /// person held stays.
-pub(crate) fn take_up(desk: &Desk, place: &Place) -> Result<(), Trouble> {
+pub(crate) fn take_up(desk: &DriverContext, place: &ParcelPlace) -> Result<(), Trouble> {
     match place.state {
-        State::Deferred => Ok(desk.yard.release(place)?),
-        State::Held => {
+        ParcelState::Deferred => Ok(desk.yard.release(place)?),
+        ParcelState::Held => {
             let why = desk.yard.why(place)?;
             let why = match why {
                 Some(why) if WorkerId::parse(OsStr::new(&why.by)).is_some() => {
@@ -137,7 +139,7 @@ pub(crate) fn take_up(desk: &Desk, place: &Place) -> Result<(), Trouble> {
             ))
         }
         // One whose worker died is put back by the next worker.
-        State::Ready | State::Working | State::Discarded => Ok(()),
+        ParcelState::Ready | ParcelState::Working | ParcelState::Discarded => Ok(()),
     }
 }
 
@@ -160,11 +162,11 @@ fn files_of(draft: &Draft, harvest: &str) -> Vec<(&'static str, Vec<u8>)> {
     files
 }
 
-fn manifest_of(draft: &Draft, harvest: &str) -> Result<Manifest, Trouble> {
+fn manifest_of(draft: &Draft, harvest: &str) -> Result<ParcelManifest, Trouble> {
     let id = id_of(&format!("{}-{harvest}", draft.job))?;
     let now = jiff::Timestamp::now().as_nanosecond() as u64;
     let born = format!("{:016x}", now ^ (u64::from(std::process::id()) << 40));
-    let mut manifest = Manifest::new(id, KIND, born);
+    let mut manifest = ParcelManifest::new(id, KIND, born);
     manifest.job = Some(draft.job.clone());
     manifest.harvest = Some(harvest.to_owned());
     for (name, bytes) in files_of(draft, harvest) {
@@ -178,7 +180,7 @@ fn manifest_of(draft: &Draft, harvest: &str) -> Result<Manifest, Trouble> {
 }
 
 /// Gives the order to the crawl: all of it is there at once.
-fn give(desk: &Desk, draft: &Draft, errand: &Errand) -> Result<(), Trouble> {
+fn give(desk: &DriverContext, draft: &Draft, errand: &HarvestRun) -> Result<(), Trouble> {
     let manifest = manifest_of(draft, &errand.harvest)?;
     let dir = desk.yard.init(Crawl::NAME)?;
     let crib = dir.tmp().join(format!("harvest-{}", manifest.born));

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use ecluse_manifest::Manifest;
 
-use super::errand::Errand;
-use crate::desk::{Desk, Trouble};
+use super::errand::HarvestRun;
+use crate::context::{DriverContext, Trouble};
 
 /// Where to look, and for what.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub(crate) struct Leavings {
 
 impl Leavings {
     /// Looks for files of a harvest.
-    pub(crate) fn of(desk: &Desk, errand: &Errand) -> Result<Self, Trouble> {
+    pub(crate) fn of(desk: &DriverContext, errand: &HarvestRun) -> Result<Self, Trouble> {
         Ok(Self {
             harvested: desk.root.join(desk.pipeline.archive.crawled()),
             manifest: crate::verify::manifest_path(desk),

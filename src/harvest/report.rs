@@ -11,9 +11,9 @@ use ecluse_stage::{Ended, Exit};
 use ecluse_telemetry::printable;
 use serde::Serialize;
 
-use super::errand::Errand;
+use super::errand::HarvestRun;
 use super::outcome::{Answers, Failed, FailedSeed, LOG, Outcomes};
-use crate::desk::{Desk, Trouble};
+use crate::context::{DriverContext, Trouble};
 use crate::needs::Need;
 use crate::paint::Paint;
 use crate::show;
@@ -97,7 +97,11 @@ pub(crate) struct Run<'a> {
 
 impl Report {
     /// Gathers what came of a harvest from the job's directory, the manifest and the index.
-    pub(crate) fn gather(desk: &Desk, errand: &Errand, run: &Run<'_>) -> Result<Self, Trouble> {
+    pub(crate) fn gather(
+        desk: &DriverContext,
+        errand: &HarvestRun,
+        run: &Run<'_>,
+    ) -> Result<Self, Trouble> {
         let dir = errand.dir(desk)?;
         let status = JobStatus::read(&dir)?.unwrap_or_default();
         let outcomes = Outcomes::read(&dir)?;
@@ -329,7 +333,7 @@ fn parent_of(place: &str) -> String {
 }
 
 /// Finds the files of a harvest by their names, whatever ingest could read from these.
-fn files_of(desk: &Desk, errand: &Errand) -> Result<Vec<Stored>, Trouble> {
+fn files_of(desk: &DriverContext, errand: &HarvestRun) -> Result<Vec<Stored>, Trouble> {
     let path = crate::verify::manifest_path(desk);
     if !path.exists() {
         return Ok(Vec::new());
@@ -363,7 +367,7 @@ fn below(root: &Path, place: &str) -> String {
     }
 }
 
-fn index_of(desk: &Desk) -> Result<Option<Index>, Trouble> {
+fn index_of(desk: &DriverContext) -> Result<Option<Index>, Trouble> {
     let machine = |error| Trouble::new(Exit::Machine, error);
     let shelf =
         IndexDirectory::of(&desk.root.join(&desk.pipeline.archive.index), None).map_err(machine)?;

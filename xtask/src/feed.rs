@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use ecluse_spool::{FileEntry, Fs, Gift, Manifest, ParcelId, RealFs, Yard, digest};
+use ecluse_spool::{FileEntry, Fs, Gift, ParcelId, ParcelManifest, RealFs, Yard, digest};
 use ecluse_testkit::checker::{Given, GivenLog};
 
 use crate::dice::Dice;
@@ -168,7 +168,7 @@ impl Feeder {
         fs::write(crib.join(&given.name), &given.text)?;
         let id = ParcelId::new(&given.id())?;
         let born = format!("giver-{}", given.name);
-        let mut manifest = Manifest::new(id, "file", born);
+        let mut manifest = ParcelManifest::new(id, "file", born);
         manifest.put(FileEntry {
             name: given.name.clone(),
             bytes: given.text.len() as u64,

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use ecluse_spool::{FileEntry, Manifest};
+use ecluse_spool::{FileEntry, ParcelManifest};
 use ecluse_stage::{Failure, Parcel};
 
 use crate::digest::{Fixity, Going, ReadFault, digest_of, open_plain, read_afresh};
@@ -24,7 +24,7 @@ pub fn archive_file_of(name: &str) -> &str {
 ///
 /// # Errors
 /// Holds a parcel with none, or with several.
-pub fn payload(manifest: &Manifest) -> Result<&FileEntry, Failure> {
+pub fn payload(manifest: &ParcelManifest) -> Result<&FileEntry, Failure> {
     let is_beside = |name: &str| {
         let stems = BESIDE.iter().filter_map(|suffix| name.strip_suffix(suffix));
         stems.into_iter().any(|stem| manifest.file(stem).is_some())
@@ -165,8 +165,8 @@ mod tests {
 
     use super::*;
 
-    fn manifest(names: &[&str]) -> Manifest {
-        let mut manifest = Manifest::new(ParcelId::new("p").unwrap(), "warc", String::new());
+    fn manifest(names: &[&str]) -> ParcelManifest {
+        let mut manifest = ParcelManifest::new(ParcelId::new("p").unwrap(), "warc", String::new());
         for name in names {
             manifest.put(FileEntry {
                 name: (*name).to_owned(),

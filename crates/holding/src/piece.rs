@@ -1,6 +1,6 @@
 //! Pieces of an index: the sorted files that many parcels bring to one list.
 
-use ecluse_spool::Source;
+use ecluse_spool::SeekRead;
 use ecluse_stage::{Failure, Parcel};
 
 /// One sorted file of one parcel.
@@ -36,7 +36,7 @@ impl IndexPiece<'_> {
     ///
     /// # Errors
     /// As [`Parcel::open`], in the name of its parcel: the batch goes on without it.
-    pub fn open(&self) -> Result<Box<dyn Source>, Failure> {
+    pub fn open(&self) -> Result<Box<dyn SeekRead>, Failure> {
         let opened = self.parcel.open(self.name);
         opened.map_err(|error| Failure::from(error).of_member(self.parcel.id()))
     }

@@ -15,7 +15,7 @@ use crate::error::{At, Result};
 use crate::fs::{Fs, Kind, gone};
 use crate::name::{Entry, ParcelId, hex, safe_file_name};
 use crate::outbox::NEW_MANIFEST;
-use crate::parcel::{FileEntry, HISTORY, MANIFEST, MANIFEST_BYTES, Manifest, given_mark};
+use crate::parcel::{FileEntry, HISTORY, MANIFEST, MANIFEST_BYTES, ParcelManifest, given_mark};
 use crate::place::Placed;
 use crate::worker::{Signs, Worker, read_manifest};
 
@@ -108,7 +108,12 @@ impl Worker {
         self.show(&draft, &manifest)
     }
 
-    fn write_parcel(&mut self, draft: &Path, taken: &Path, manifest: &Manifest) -> Result<()> {
+    fn write_parcel(
+        &mut self,
+        draft: &Path,
+        taken: &Path,
+        manifest: &ParcelManifest,
+    ) -> Result<()> {
         let path = draft.join(MANIFEST);
         self.fs
             .write_new(&path, &manifest.to_bytes())
@@ -123,7 +128,7 @@ impl Worker {
     }
 
     /// Makes a described parcel whole and durable, from wherever a crash left it.
-    fn complete_parcel(&mut self, draft: &Path, manifest: &Manifest) -> Result<()> {
+    fn complete_parcel(&mut self, draft: &Path, manifest: &ParcelManifest) -> Result<()> {
         for file in &manifest.files {
             let path = draft.join(&file.name);
             self.fs.sync_file(&path).at("sync", &path)?;
@@ -142,7 +147,7 @@ impl Worker {
     }
 
     /// Shows a described parcel in `ready/`, unless the same content waits there already.
-    fn show(&mut self, draft: &Path, manifest: &Manifest) -> Result<Option<ParcelId>> {
+    fn show(&mut self, draft: &Path, manifest: &ParcelManifest) -> Result<Option<ParcelId>> {
         let entry = Entry {
             id: manifest.id.clone(),
             attempts: 0,
@@ -174,7 +179,7 @@ impl Worker {
     pub(crate) fn settle_adoptions(&mut self, adopt: &Path) -> Result<()> {
         for (name, _) in self.list_if_there(adopt)? {
             let draft = adopt.join(&name);
-            let manifest: Option<Manifest> = self
+            let manifest: Option<ParcelManifest> = self
                 .fs
                 .read(&draft.join(MANIFEST), MANIFEST_BYTES)
                 .ok()
@@ -254,11 +259,11 @@ fn describe(
     name: &OsStr,
     born: String,
     signs: &Signs,
-) -> Result<Manifest> {
+) -> Result<ParcelManifest> {
     let (bytes, sha256) = hash(fs, path, signs).at("read", path)?;
     let id = ParcelId::for_file(name, &sha256);
     let safe = safe_file_name(name);
-    let mut manifest = Manifest::new(id, "file", born);
+    let mut manifest = ParcelManifest::new(id, "file", born);
     if name != safe.as_str() {
         manifest.original = Some(name.as_bytes().escape_ascii().to_string());
     }
@@ -302,7 +307,7 @@ mod tests {
     use std::time::{Duration, Instant, SystemTime};
 
     use super::*;
-    use crate::worker::Limits;
+    use crate::worker::WorkerLimits;
     use crate::yard::Yard;
 
     /// A file server's clock tells nothing: only that the file looks the same, and for how long.
@@ -315,7 +320,7 @@ mod tests {
             let clock = Arc::clone(&passed);
             let yard = Yard::open(&root.path().join("work"))
                 .with_monotonic(Arc::new(move || start + *clock.lock().unwrap()));
-            let limits = Limits::default();
+            let limits = WorkerLimits::default();
             let settle = limits.settle;
             let mut worker = Worker::open(&yard, "stage", &[], limits, "0").unwrap();
             let path = yard.stage("stage").drop().join("a.warc");
@@ -341,7 +346,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let yard = Yard::open(&root.path().join("work"));
         let next = ["next".to_owned()];
-        let worker = Worker::open(&yard, "stage", &next, Limits::default(), "0").unwrap();
+        let worker = Worker::open(&yard, "stage", &next, WorkerLimits::default(), "0").unwrap();
         // Died after the file was moved beside its description, before its taken_dir was removed.
         let draft = worker.home.join("adopt/cafe");
         std::fs::create_dir_all(draft.join(TAKEN)).unwrap();
@@ -356,7 +361,7 @@ mod tests {
         std::fs::write(draft.join(MANIFEST), manifest.unwrap().to_bytes()).unwrap();
         drop(worker);
 
-        let mut heir = Worker::open(&yard, "stage", &next, Limits::default(), "0").unwrap();
+        let mut heir = Worker::open(&yard, "stage", &next, WorkerLimits::default(), "0").unwrap();
         heir.recover().unwrap();
         let scan = heir.scan().unwrap();
         assert_eq!(scan.total, 1);

@@ -83,7 +83,7 @@ pub enum Blocked {
 /// What a worker says of itself, in `claim/<W>/.status`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
-pub struct Note {
+pub struct WorkerNote {
     /// `working`, `idle`, `blocked` or `halted`.
     pub state: String,
     /// What blocks it or made it halt.
@@ -104,7 +104,7 @@ pub struct WorkerView {
     /// How long ago its heartbeat was, by the file system's clock: to be shown, never to be acted on.
     pub silent: std::time::Duration,
     /// What it says of itself.
-    pub note: Note,
+    pub note: WorkerNote,
 }
 
 /// What a stage finished lately.
@@ -124,7 +124,7 @@ const NOTE_BYTES: usize = 4096;
 
 impl crate::Worker {
     /// Says what this worker is doing, for `status`. Best effort: a full disk does not matter.
-    pub fn note(&self, note: &Note) {
+    pub fn note(&self, note: &WorkerNote) {
         let mut bytes = serde_json::to_vec(note).unwrap_or_default();
         bytes.truncate(NOTE_BYTES);
         bytes.resize(NOTE_BYTES, b' ');
@@ -216,7 +216,7 @@ impl Yard {
     }
 
     /// Reads what the living workers of a stage say of themselves.
-    pub fn notes(&self, stage: &str) -> Result<Vec<(String, Note)>> {
+    pub fn notes(&self, stage: &str) -> Result<Vec<(String, WorkerNote)>> {
         let claim = self.stage(stage).claim();
         let mut notes = Vec::new();
         for (name, _) in self.list(&claim)? {

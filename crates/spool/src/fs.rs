@@ -62,8 +62,8 @@ pub struct Room {
 }
 
 /// A file of a parcel opened for reading.
-pub trait Source: Read + Seek + Send {}
-impl<Any: Read + Seek + Send> Source for Any {}
+pub trait SeekRead: Read + Seek + Send {}
+impl<Any: Read + Seek + Send> SeekRead for Any {}
 
 /// A file being written.
 pub trait Sink: Write + Send {}
@@ -105,7 +105,7 @@ pub trait Fs: Send + Sync + 'static {
     /// Cuts a file off after so many bytes.
     fn truncate(&self, path: &Path, bytes: u64) -> io::Result<()>;
     /// Opens a file for reading, refusing symbolic links.
-    fn open(&self, path: &Path) -> io::Result<Box<dyn Source>>;
+    fn open(&self, path: &Path) -> io::Result<Box<dyn SeekRead>>;
     /// Looks at a path without following links.
     fn stat(&self, path: &Path) -> io::Result<Stat>;
     /// Calls `visit` for each entry, in the order the directory gives them, without a stat.
@@ -342,7 +342,7 @@ impl Fs for RealFs {
         OpenOptions::new().write(true).open(path)?.set_len(bytes)
     }
 
-    fn open(&self, path: &Path) -> io::Result<Box<dyn Source>> {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn SeekRead>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let fd = rustix::fs::open(path, flags, Mode::empty())?;
         Ok(Box::new(File::from(fd)))

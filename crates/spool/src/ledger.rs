@@ -22,7 +22,7 @@ use flate2::read::{GzDecoder, MultiGzDecoder};
 use flate2::write::GzEncoder;
 
 use crate::error::{At, Result, SpoolError};
-use crate::fs::{Fs, Source, gone};
+use crate::fs::{Fs, SeekRead, gone};
 use crate::name::{Entry, ParcelId};
 use crate::receipt::{Filed, find_in_sheet, parse_sheet};
 use crate::worker::{Signs, filed_as, is_committed};
@@ -508,7 +508,7 @@ fn in_hand(yard: &Yard, stage: &StageDir) -> Result<HashSet<ParcelId>> {
 }
 
 /// Finds the line of `name` in a sorted file of lines.
-fn bisect(index: &mut dyn Source, name: &str) -> io::Result<Option<IndexLine>> {
+fn bisect(index: &mut dyn SeekRead, name: &str) -> io::Result<Option<IndexLine>> {
     let mut low = 0;
     let mut high = index.seek(SeekFrom::End(0))?;
     // Invariant: the line, if any, starts at or after `low` and before `high`.
@@ -537,7 +537,7 @@ fn bisect(index: &mut dyn Source, name: &str) -> io::Result<Option<IndexLine>> {
 }
 
 /// Returns the first whole line that starts after `position`, and where it starts.
-fn line_after(index: &mut dyn Source, position: u64) -> io::Result<(u64, String)> {
+fn line_after(index: &mut dyn SeekRead, position: u64) -> io::Result<(u64, String)> {
     index.seek(SeekFrom::Start(position))?;
     let mut reader = BufReader::with_capacity(1024, index);
     let mut skipped = Vec::new();

@@ -38,19 +38,21 @@ mod yard;
 pub use adopt::Adopted;
 pub use clock::CLOCK_SKEW_LIMIT;
 pub use commit::{Finish, Work};
-pub use depths::{Blocked, Depths, Floor, Marks, Note, Paused, Throughput, WorkerView};
+pub use depths::{Blocked, Depths, Floor, Marks, Paused, Throughput, WorkerNote, WorkerView};
 pub use error::{Result, SpoolError};
-pub use fs::{Fs, Inside, InsideByPath, Kind, Lease, RealFs, Room, Sink, Source, Stat};
+pub use fs::{Fs, Inside, InsideByPath, Kind, Lease, RealFs, Room, SeekRead, Sink, Stat};
 pub use ledger::{fold, fold_shard};
 pub use name::{BadName, Deferred, Entry, ParcelId, WorkerId, safe_file_name};
-pub use operator::{Gift, Place, State};
+pub use operator::{Gift, ParcelPlace, ParcelState};
 pub use outbox::{NewParcel, OutFile, Outbox, Parcel};
-pub use parcel::{FileEntry, HISTORY, MANIFEST, Manifest, TROUBLE, Trouble, digest, was_given};
+pub use parcel::{
+    FileEntry, HISTORY, MANIFEST, ParcelManifest, TROUBLE, Trouble, digest, was_given,
+};
 pub use reap::Recovered;
 pub use receipt::{Fate, Filed, Input, Output, Receipt, find_in_sheet, parse_sheet};
 pub use rest::RestWatch;
 pub use scan::{Scan, Urgency};
 pub use setback::{Setback, Verdict, Why};
 pub use spool::{Spool, open};
-pub use worker::{LeaseNote, Limits, Pulse, Signs, Waiting, Worker};
+pub use worker::{LeaseNote, Pulse, Signs, Waiting, Worker, WorkerLimits};
 pub use yard::{Dice, Host, Monotonic, StageDir, Wall, Yard};

@@ -14,7 +14,7 @@ use crate::error::{At, Result, SpoolError};
 use crate::fs::{Kind, gone};
 use crate::name::{Deferred, Entry, ParcelId, safe_file_name};
 use crate::outbox::is_at_fault;
-use crate::parcel::{FileEntry, HISTORY, MANIFEST, Manifest, Trouble, given_mark};
+use crate::parcel::{FileEntry, HISTORY, MANIFEST, ParcelManifest, Trouble, given_mark};
 use crate::place::Placed;
 use crate::receipt::{Filed, parse_makers, parse_sheet};
 use crate::setback::{Why, beside};
@@ -24,7 +24,7 @@ use crate::yard::Yard;
 /// Where in a stage a parcel is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
+pub enum ParcelState {
     /// Waiting to be claimed.
     Ready,
     /// Claimed.
@@ -37,15 +37,15 @@ pub enum State {
     Discarded,
 }
 
-impl State {
+impl ParcelState {
     /// Returns the word an operator reads.
     pub fn word(self) -> &'static str {
         match self {
-            State::Ready => "waiting",
-            State::Working => "working",
-            State::Deferred => "deferred",
-            State::Held => "held",
-            State::Discarded => "discarded",
+            ParcelState::Ready => "waiting",
+            ParcelState::Working => "working",
+            ParcelState::Deferred => "deferred",
+            ParcelState::Held => "held",
+            ParcelState::Discarded => "discarded",
         }
     }
 }
@@ -53,11 +53,11 @@ impl State {
 /// One place where a parcel was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Place {
+pub struct ParcelPlace {
     /// The stage.
     pub stage: String,
     /// Where in the stage.
-    pub state: State,
+    pub state: ParcelState,
     /// The parcel.
     pub parcel: ParcelId,
     /// Attempts begun.
@@ -87,7 +87,7 @@ pub struct Gift {
 
 impl Yard {
     /// Finds where a parcel is, in the order of the stages given.
-    pub fn locate(&self, stages: &[String], id: &ParcelId) -> Result<Vec<Place>> {
+    pub fn locate(&self, stages: &[String], id: &ParcelId) -> Result<Vec<ParcelPlace>> {
         let mut places = Vec::new();
         for stage in stages {
             self.each_place(stage, &mut |place| {
@@ -100,9 +100,9 @@ impl Yard {
     }
 
     /// Calls `see` for every parcel of a stage.
-    pub fn each_place(&self, stage: &str, see: &mut dyn FnMut(Place)) -> Result<()> {
+    pub fn each_place(&self, stage: &str, see: &mut dyn FnMut(ParcelPlace)) -> Result<()> {
         let dir = self.stage(stage);
-        let place = |state, entry: Entry, path: PathBuf| Place {
+        let place = |state, entry: Entry, path: PathBuf| ParcelPlace {
             stage: stage.to_owned(),
             state,
             parcel: entry.id,
@@ -112,9 +112,9 @@ impl Yard {
             path,
         };
         for (parent, state) in [
-            (dir.ready(), State::Ready),
-            (dir.held(), State::Held),
-            (self.discarded(stage), State::Discarded),
+            (dir.ready(), ParcelState::Ready),
+            (dir.held(), ParcelState::Held),
+            (self.discarded(stage), ParcelState::Discarded),
         ] {
             for (name, _) in self.list(&parent)? {
                 if let Some(entry) = Entry::parse(&name) {
@@ -125,9 +125,9 @@ impl Yard {
         for (name, _) in self.list(&dir.deferred())? {
             if let Some(deferred) = Deferred::parse(&name) {
                 let path = dir.deferred().join(&name);
-                see(Place {
+                see(ParcelPlace {
                     due: Some(deferred.due),
-                    ..place(State::Deferred, deferred.entry, path)
+                    ..place(ParcelState::Deferred, deferred.entry, path)
                 });
             }
         }
@@ -136,9 +136,9 @@ impl Yard {
                 let inputs = parent.join(&worker).join("in");
                 for (name, _) in self.list(&inputs)? {
                     if let Some(entry) = Entry::parse(&name) {
-                        see(Place {
+                        see(ParcelPlace {
                             worker: Some(worker.to_string_lossy().into_owned()),
-                            ..place(State::Working, entry, inputs.join(&name))
+                            ..place(ParcelState::Working, entry, inputs.join(&name))
                         });
                     }
                 }
@@ -148,19 +148,19 @@ impl Yard {
     }
 
     /// Reads the manifest of a parcel where it was found.
-    pub fn manifest(&self, place: &Place) -> Result<Manifest> {
+    pub fn manifest(&self, place: &ParcelPlace) -> Result<ParcelManifest> {
         read_manifest(&*self.fs, &place.path, &place.parcel).map(|(manifest, _)| manifest)
     }
 
     /// Reads what went wrong with a parcel lately.
-    pub fn trouble(&self, place: &Place) -> Option<Trouble> {
+    pub fn trouble(&self, place: &ParcelPlace) -> Option<Trouble> {
         let trouble = read_trouble(&*self.fs, &place.path, &place.stage);
         (trouble.deferrals > 0 && trouble.held.is_none()).then_some(trouble)
     }
 
     /// Reads why a parcel is held or was discarded. `None`: it is not, or somebody moved it there by hand.
-    pub fn why(&self, place: &Place) -> Result<Option<Why>> {
-        let (State::Held | State::Discarded) = place.state else {
+    pub fn why(&self, place: &ParcelPlace) -> Result<Option<Why>> {
+        let (ParcelState::Held | ParcelState::Discarded) = place.state else {
             return Ok(None);
         };
         let stat = match self.fs.stat(&place.path) {
@@ -181,7 +181,7 @@ impl Yard {
         }
     }
 
-    fn beside(&self, place: &Place) -> PathBuf {
+    fn beside(&self, place: &ParcelPlace) -> PathBuf {
         let dir = place.path.parent().expect("a parcel lies in a directory");
         beside(dir, place.parcel.as_str())
     }
@@ -192,7 +192,7 @@ impl Yard {
     }
 
     /// Reads the receipts a parcel carries with it, in order.
-    pub fn history(&self, place: &Place) -> Result<Vec<Filed>> {
+    pub fn history(&self, place: &ParcelPlace) -> Result<Vec<Filed>> {
         let dir = place.path.join(HISTORY);
         let mut pages = self.list(&dir)?;
         pages.sort_by(|a, b| a.0.cmp(&b.0));
@@ -308,7 +308,7 @@ impl Yard {
         } else {
             &gift.kind
         };
-        let mut manifest = Manifest::new(id.clone(), kind, given_mark((self.dice)()));
+        let mut manifest = ParcelManifest::new(id.clone(), kind, given_mark((self.dice)()));
         manifest.harvest.clone_from(&gift.harvest);
         manifest.job.clone_from(&gift.job);
         manifest.collection.clone_from(&gift.collection);
@@ -338,7 +338,7 @@ impl Yard {
         let draft = dir.tmp().join(format!("ticket-{:016x}", (self.dice)()));
         self.fs.mkdir(&draft).at("make", &draft)?;
         let path = draft.join(name);
-        let mut manifest = Manifest::new(id.clone(), kind, given_mark((self.dice)()));
+        let mut manifest = ParcelManifest::new(id.clone(), kind, given_mark((self.dice)()));
         manifest.put(FileEntry {
             name: name.to_owned(),
             bytes: bytes.len() as u64,
@@ -362,7 +362,7 @@ impl Yard {
     }
 
     /// Shows a parcel whose files lie in `draft`, on the stage's file system, in its `ready/`.
-    pub fn birth(&self, draft: &Path, stage: &str, manifest: &Manifest) -> Result<()> {
+    pub fn birth(&self, draft: &Path, stage: &str, manifest: &ParcelManifest) -> Result<()> {
         let dir = self.stage(stage);
         let path = draft.join(MANIFEST);
         self.fs
@@ -396,8 +396,8 @@ impl Yard {
     }
 
     /// Holds a waiting or deferred parcel.
-    pub fn hold(&self, place: &Place, reason: &str, by: &str) -> Result<()> {
-        self.must_be(place, &[State::Ready, State::Deferred], "hold")?;
+    pub fn hold(&self, place: &ParcelPlace, reason: &str, by: &str) -> Result<()> {
+        self.must_be(place, &[ParcelState::Ready, ParcelState::Deferred], "hold")?;
         self.give_reason(place, &place.path, reason, by)?;
         let held = self.stage(&place.stage).held();
         self.set_aside(place, &held).map(drop)
@@ -407,10 +407,14 @@ impl Yard {
     ///
     /// One rename. The reason goes with it and no longer counts: removed before or after, it might
     /// be that of somebody who holds the parcel at the same time.
-    pub fn release(&self, place: &Place) -> Result<()> {
+    pub fn release(&self, place: &ParcelPlace) -> Result<()> {
         self.must_be(
             place,
-            &[State::Held, State::Deferred, State::Discarded],
+            &[
+                ParcelState::Held,
+                ParcelState::Deferred,
+                ParcelState::Discarded,
+            ],
             "release",
         )?;
         let dir = self.stage(&place.stage);
@@ -423,15 +427,15 @@ impl Yard {
     }
 
     /// Sets a parcel aside, out of the chain but still on disk, in `discarded/` of its stage.
-    pub fn discard(&self, place: &Place, reason: &str, by: &str) -> Result<PathBuf> {
+    pub fn discard(&self, place: &ParcelPlace, reason: &str, by: &str) -> Result<PathBuf> {
         self.must_be(
             place,
-            &[State::Held, State::Ready, State::Deferred],
+            &[ParcelState::Held, ParcelState::Ready, ParcelState::Deferred],
             "discard",
         )?;
         let bin = self.discarded(&place.stage);
         self.fs.ensure_dir(&bin).at("make", &bin)?;
-        if place.state != State::Held {
+        if place.state != ParcelState::Held {
             self.give_reason(place, &place.path, reason, by)?;
             return self.set_aside(place, &bin);
         }
@@ -447,9 +451,9 @@ impl Yard {
     }
 
     /// Writes into a parcel, which lies at `path` now, why a person takes it out.
-    fn give_reason(&self, place: &Place, path: &Path, reason: &str, by: &str) -> Result<()> {
+    fn give_reason(&self, place: &ParcelPlace, path: &Path, reason: &str, by: &str) -> Result<()> {
         self.must_be_dir(path)?;
-        let is_held = place.state == State::Held;
+        let is_held = place.state == ParcelState::Held;
         let before = read_trouble(&*self.fs, path, &place.stage).held;
         let why = Why {
             parcel: place.parcel.to_string(),
@@ -476,8 +480,8 @@ impl Yard {
 
     /// Removes a reason that an earlier version put beside the parcel. This one writes none there
     /// for what can be moved.
-    fn forget_beside(&self, place: &Place) -> Result<()> {
-        if place.state == State::Deferred {
+    fn forget_beside(&self, place: &ParcelPlace) -> Result<()> {
+        if place.state == ParcelState::Deferred {
             return Ok(());
         }
         let path = self.beside(place);
@@ -485,7 +489,7 @@ impl Yard {
     }
 
     /// Moves a parcel into a directory where it stays until a person moves it on.
-    fn set_aside(&self, place: &Place, to: &Path) -> Result<PathBuf> {
+    fn set_aside(&self, place: &ParcelPlace, to: &Path) -> Result<PathBuf> {
         let entry = Entry {
             id: place.parcel.clone(),
             attempts: place.attempts,
@@ -525,7 +529,7 @@ impl Yard {
         self.stage(stage).root().join("discarded")
     }
 
-    fn must_be(&self, place: &Place, states: &[State], verb: &str) -> Result<()> {
+    fn must_be(&self, place: &ParcelPlace, states: &[ParcelState], verb: &str) -> Result<()> {
         if states.contains(&place.state) {
             return Ok(());
         }
@@ -538,7 +542,7 @@ impl Yard {
     }
 
     /// Moves a parcel from where it was seen; fails when it is no longer there.
-    fn shift(&self, place: &Place, to: &Path) -> Result<()> {
+    fn shift(&self, place: &ParcelPlace, to: &Path) -> Result<()> {
         self.must_be_dir(&place.path)?;
         match self.place(&place.path, &self.stage(&place.stage), to)? {
             Placed::There => {}
@@ -577,7 +581,7 @@ impl Yard {
     }
 }
 
-fn no_longer(place: &Place) -> SpoolError {
+fn no_longer(place: &ParcelPlace) -> SpoolError {
     SpoolError::Refused(format!(
         "{} is no longer {} in {}",
         place.parcel,

@@ -12,16 +12,16 @@ use sha2::{Digest, Sha256};
 
 use crate::adopt::hash;
 use crate::error::{At, Result, SpoolError};
-use crate::fs::{Fs, Sink, Source};
+use crate::fs::{Fs, SeekRead, Sink};
 use crate::name::{ParcelId, hex, is_payload_name};
-use crate::parcel::{FileEntry, HISTORY, MANIFEST, Manifest, birth_mark};
+use crate::parcel::{FileEntry, HISTORY, MANIFEST, ParcelManifest, birth_mark};
 use crate::worker::{Seen, Signs};
 
 /// A claimed parcel, as a stage sees it.
 pub struct Parcel {
     pub(crate) fs: Arc<dyn Fs>,
     pub(crate) path: PathBuf,
-    pub(crate) manifest: Manifest,
+    pub(crate) manifest: ParcelManifest,
     pub(crate) digest: String,
     pub(crate) attempt: u32,
     pub(crate) claimed: String,
@@ -36,7 +36,7 @@ impl Parcel {
     }
 
     /// Returns what `parcel.json` says of it.
-    pub fn manifest(&self) -> &Manifest {
+    pub fn manifest(&self) -> &ParcelManifest {
         &self.manifest
     }
 
@@ -46,7 +46,7 @@ impl Parcel {
     }
 
     /// Opens one of its files for reading.
-    pub fn open(&self, name: &str) -> Result<Box<dyn Source>> {
+    pub fn open(&self, name: &str) -> Result<Box<dyn SeekRead>> {
         if self.manifest.file(name).is_none() {
             return Err(self.damaged(format!("it has no file {name:?}")));
         }
@@ -76,12 +76,12 @@ impl Parcel {
 
 /// A source that tells the watchdog of every read.
 pub(crate) struct Ticking {
-    source: Box<dyn Source>,
+    source: Box<dyn SeekRead>,
     signs: Signs,
 }
 
 impl Ticking {
-    pub(crate) fn new(source: Box<dyn Source>, signs: &Signs) -> Self {
+    pub(crate) fn new(source: Box<dyn SeekRead>, signs: &Signs) -> Self {
         Self {
             source,
             signs: signs.clone(),
@@ -213,7 +213,7 @@ impl Outbox {
         Ok(NewParcel {
             fs: Arc::clone(&self.fs),
             dir,
-            manifest: Manifest::new(id, kind, born),
+            manifest: ParcelManifest::new(id, kind, born),
             signs: self.signs.clone(),
         })
     }
@@ -268,13 +268,13 @@ impl Outbox {
 pub struct NewParcel {
     fs: Arc<dyn Fs>,
     pub(crate) dir: PathBuf,
-    pub(crate) manifest: Manifest,
+    pub(crate) manifest: ParcelManifest,
     signs: Signs,
 }
 
 impl NewParcel {
     /// Returns its manifest, to set harvest, job and the like.
-    pub fn manifest(&mut self) -> &mut Manifest {
+    pub fn manifest(&mut self) -> &mut ParcelManifest {
         &mut self.manifest
     }
 

@@ -22,7 +22,7 @@ pub(crate) const MANIFEST_BYTES: u64 = 64 << 20;
 /// The content of `parcel.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Manifest {
+pub struct ParcelManifest {
     /// Version of this format.
     pub schema: u32,
     /// The parcel's name.
@@ -62,7 +62,7 @@ pub struct FileEntry {
     pub sha256: String,
 }
 
-impl Manifest {
+impl ParcelManifest {
     /// Returns a manifest without files.
     pub fn new(id: ParcelId, kind: &str, born: String) -> Self {
         Self {

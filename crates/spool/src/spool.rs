@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use crate::adopt::Adopted;
 use crate::commit::{Finish, Work};
-use crate::depths::{Depths, Note};
+use crate::depths::{Depths, WorkerNote};
 use crate::error::Result;
 use crate::name::ParcelId;
 use crate::outbox::{Outbox, Parcel};
 use crate::reap::Recovered;
 use crate::scan::{Scan, Urgency};
 use crate::setback::{Setback, Verdict};
-use crate::worker::{Limits, Pulse, Signs, Waiting, Worker};
+use crate::worker::{Pulse, Signs, Waiting, Worker, WorkerLimits};
 use crate::yard::Yard;
 
 /// One worker's view of a stage's parcels.
@@ -58,9 +58,9 @@ pub trait Spool: Send {
     /// Returns this worker's name.
     fn name(&self) -> &crate::WorkerId;
     /// Says what this worker is doing.
-    fn note(&self, note: &Note);
+    fn note(&self, note: &WorkerNote);
     /// Changes how patient the worker is.
-    fn set_limits(&mut self, limits: Limits);
+    fn set_limits(&mut self, limits: WorkerLimits);
     /// Changes where results go.
     fn set_next(&mut self, next: &[String]);
     /// Counts what the stage holds.
@@ -74,7 +74,7 @@ pub fn open(
     yard: &Yard,
     stage: &str,
     next: &[String],
-    limits: Limits,
+    limits: WorkerLimits,
     version: &str,
 ) -> Result<Box<dyn Spool>> {
     Ok(Box::new(Worker::open(yard, stage, next, limits, version)?))
@@ -153,11 +153,11 @@ impl Spool for Worker {
         Worker::id(self)
     }
 
-    fn note(&self, note: &Note) {
+    fn note(&self, note: &WorkerNote) {
         Worker::note(self, note);
     }
 
-    fn set_limits(&mut self, limits: Limits) {
+    fn set_limits(&mut self, limits: WorkerLimits) {
         Worker::set_limits(self, limits);
     }
 

@@ -16,14 +16,14 @@ use crate::fs::{Fs, Inside, Lease, gone};
 use crate::ledger;
 use crate::name::{Deferred, Entry, ParcelId, WorkerId, is_payload_name};
 use crate::outbox::{Outbox, Parcel, is_at_fault};
-use crate::parcel::{HISTORY, MANIFEST, MANIFEST_BYTES, Manifest, TROUBLE, Trouble, digest};
+use crate::parcel::{HISTORY, MANIFEST, MANIFEST_BYTES, ParcelManifest, TROUBLE, Trouble, digest};
 use crate::receipt::{Filed, Receipt, find_in_sheet};
 use crate::rest::RestWatch;
 use crate::yard::{StageDir, Yard, receipt_name};
 
 /// How patient a stage is.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Limits {
+pub struct WorkerLimits {
     /// Deaths of workers over one parcel before it is held.
     pub attempts: u32,
     /// The first wait of a deferred parcel.
@@ -44,7 +44,7 @@ pub struct Limits {
     pub tmp_age: Duration,
 }
 
-impl Default for Limits {
+impl Default for WorkerLimits {
     fn default() -> Self {
         Self {
             attempts: 5,
@@ -83,7 +83,7 @@ pub struct Worker {
     pub(crate) fs: Arc<dyn Fs>,
     pub(crate) yard: Yard,
     pub(crate) stage: StageDir,
-    pub(crate) limits: Limits,
+    pub(crate) limits: WorkerLimits,
     pub(crate) next: Vec<String>,
     pub(crate) id: WorkerId,
     pub(crate) home: PathBuf,
@@ -140,7 +140,7 @@ impl Worker {
         yard: &Yard,
         stage: &str,
         next: &[String],
-        limits: Limits,
+        limits: WorkerLimits,
         version: &str,
     ) -> Result<Self> {
         let dir = yard.init(stage)?;
@@ -219,7 +219,7 @@ impl Worker {
     }
 
     /// Changes how patient the worker is.
-    pub fn set_limits(&mut self, limits: Limits) {
+    pub fn set_limits(&mut self, limits: WorkerLimits) {
         self.limits = limits;
     }
 
@@ -318,7 +318,7 @@ impl Worker {
     }
 
     /// Looks up what this stage already did with a parcel of this name.
-    pub(crate) fn standing(&self, manifest: &Manifest) -> Result<Standing> {
+    pub(crate) fn standing(&self, manifest: &ParcelManifest) -> Result<Standing> {
         let id = &manifest.id;
         let shelf = self.stage.receipts().join(id.shard());
         let sheet = match self.fs.look_inside(&shelf) {
@@ -481,7 +481,11 @@ pub(crate) struct Seen {
 }
 
 /// Reads and checks `parcel.json`; returns it with the digest of its bytes.
-pub(crate) fn read_manifest(fs: &dyn Fs, path: &Path, id: &ParcelId) -> Result<(Manifest, String)> {
+pub(crate) fn read_manifest(
+    fs: &dyn Fs,
+    path: &Path,
+    id: &ParcelId,
+) -> Result<(ParcelManifest, String)> {
     let (inside, _) = open_parcel(fs, path, id, "")?;
     check_manifest(&*inside, path, id)
 }
@@ -492,7 +496,7 @@ fn inspect(
     path: &Path,
     id: &ParcelId,
     stage: &str,
-) -> Result<(Manifest, String, Seen)> {
+) -> Result<(ParcelManifest, String, Seen)> {
     let (inside, mut seen) = open_parcel(fs, path, id, stage)?;
     let trouble = path.join(TROUBLE);
     seen.in_trouble = inside.is_there(TROUBLE).at("look at", &trouble)?;
@@ -546,7 +550,11 @@ pub(crate) fn is_page_of(name: &OsStr, stage: &str) -> bool {
         .is_some_and(|number| number.ends_with('-'))
 }
 
-fn check_manifest(inside: &dyn Inside, path: &Path, id: &ParcelId) -> Result<(Manifest, String)> {
+fn check_manifest(
+    inside: &dyn Inside,
+    path: &Path,
+    id: &ParcelId,
+) -> Result<(ParcelManifest, String)> {
     let damaged = |reason: String| SpoolError::Damaged {
         parcel: id.clone(),
         reason,
@@ -556,7 +564,7 @@ fn check_manifest(inside: &dyn Inside, path: &Path, id: &ParcelId) -> Result<(Ma
         Err(e) if is_at_fault(&e) => return Err(damaged(format!("cannot read {MANIFEST}: {e}"))),
         Err(e) => return Err(e).at("read", &path.join(MANIFEST)),
     };
-    let manifest: Manifest =
+    let manifest: ParcelManifest =
         serde_json::from_slice(&bytes).map_err(|e| damaged(format!("bad {MANIFEST}: {e}")))?;
     if &manifest.id != id {
         return Err(damaged(format!(
@@ -648,7 +656,7 @@ mod tests {
         std::fs::create_dir(receipt.parent().unwrap()).unwrap();
         std::fs::write(&receipt, "").unwrap();
 
-        let mut worker = Worker::open(&yard, "stage", &[], Limits::default(), "0").unwrap();
+        let mut worker = Worker::open(&yard, "stage", &[], WorkerLimits::default(), "0").unwrap();
         let waiting = worker.scan().unwrap().waiting.remove(0);
         assert!(worker.claim(&waiting).unwrap().is_none());
         let depths = yard.depths("stage").unwrap();

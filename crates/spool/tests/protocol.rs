@@ -15,14 +15,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ecluse_spool::{
-    Blocked, Entry, Finish, Floor, Gift, Host, Limits, Marks, Outbox, Parcel, ParcelId, RealFs,
-    SpoolError, State, Waiting, Why, Work, Worker, Yard,
+    Blocked, Entry, Finish, Floor, Gift, Host, Marks, Outbox, Parcel, ParcelId, ParcelState,
+    RealFs, SpoolError, Waiting, Why, Work, Worker, WorkerLimits, Yard,
 };
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> WorkerLimits {
+    WorkerLimits {
         settle: Duration::ZERO,
-        ..Limits::default()
+        ..WorkerLimits::default()
     }
 }
 
@@ -570,7 +570,7 @@ fn a_scan_counts_all_and_names_the_most_urgent_of_all() {
     let ids: Vec<ParcelId> = (0..40)
         .map(|i| give(&yard, "one", root.path(), &format!("p{i}"), "x"))
         .collect();
-    let few = Limits {
+    let few = WorkerLimits {
         names: 3,
         ..limits()
     };
@@ -796,7 +796,7 @@ fn what_a_dead_worker_has_still_to_hand_over_is_not_folded() {
         0
     );
     drop((alone, outbox));
-    heir.set_limits(Limits {
+    heir.set_limits(WorkerLimits {
         lease: Duration::ZERO,
         ..limits()
     });
@@ -872,20 +872,20 @@ fn an_operator_moves_parcels_by_verb_or_by_hand() {
     let stages = ["one".to_owned()];
     let place = || yard.locate(&stages, &id).unwrap().remove(0);
     yard.hold(&place(), "looks odd", "amel").unwrap();
-    assert_eq!(place().state, State::Held);
+    assert_eq!(place().state, ParcelState::Held);
     assert!(yard.hold(&place(), "again", "amel").is_err());
     yard.release(&place()).unwrap();
-    assert_eq!(place().state, State::Ready);
+    assert_eq!(place().state, ParcelState::Ready);
     assert!(why(&yard, "one", &id).is_none());
     fs::rename(
         place().path,
         yard.stage("one").held().join(format!("{id}~0")),
     )
     .unwrap();
-    assert_eq!(place().state, State::Held);
+    assert_eq!(place().state, ParcelState::Held);
     let to = yard.discard(&place(), "not ours", "amel").unwrap();
     assert!(to.join("parcel.json").exists());
-    assert_eq!(place().state, State::Discarded);
+    assert_eq!(place().state, ParcelState::Discarded);
     let reason = yard.why(&place()).unwrap().unwrap();
     assert_eq!((&*reason.reason, &*reason.by), ("not ours", "amel"));
     yard.release(&place()).unwrap();
@@ -905,7 +905,9 @@ fn a_copy_set_aside_again_takes_nothing_from_the_first() {
     for _ in 0..3 {
         let id = give(&yard, "one", root.path(), "a.txt", "hello");
         let places = yard.locate(&["one".to_owned()], &id).unwrap();
-        let waiting = places.iter().find(|place| place.state == State::Ready);
+        let waiting = places
+            .iter()
+            .find(|place| place.state == ParcelState::Ready);
         bins.push(yard.discard(waiting.unwrap(), "again", "amel").unwrap());
     }
     bins.sort();
@@ -915,7 +917,9 @@ fn a_copy_set_aside_again_takes_nothing_from_the_first() {
     // Only one can be let back at a time, and the other says why it cannot.
     let id = give(&yard, "one", root.path(), "a.txt", "hello");
     let places = yard.locate(&["one".to_owned()], &id).unwrap();
-    let discarded = places.iter().find(|place| place.state == State::Discarded);
+    let discarded = places
+        .iter()
+        .find(|place| place.state == ParcelState::Discarded);
     let refused = yard.release(discarded.unwrap()).unwrap_err().to_string();
     assert!(refused.contains("is there already"), "{refused}");
 }

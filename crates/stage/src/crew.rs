@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ecluse_config::{Free, Pipeline, ShellSettings};
-use ecluse_spool::{Floor, Limits, Marks, Signs, Worker, WorkerId, Yard};
+use ecluse_spool::{Floor, Marks, Signs, Worker, WorkerId, WorkerLimits, Yard};
 use ecluse_telemetry::Metrics;
 
 use crate::bell;
@@ -27,7 +27,7 @@ use crate::worker_loop::WorkerLoop;
 
 /// Where a crew works and for whom.
 #[derive(Clone)]
-pub struct Post {
+pub struct StageContext {
     /// The stage, or one of several machines' copies of it: `index`, `index@alpha`.
     pub name: &'static str,
     /// Everything lies under here.
@@ -44,7 +44,7 @@ pub struct Post {
     pub host: Option<String>,
 }
 
-impl Post {
+impl StageContext {
     /// Opens the yard of this post.
     pub fn yard(&self) -> Yard {
         let mut yard = Yard::open(&self.root.join("work"));
@@ -133,8 +133,8 @@ pub struct Crew {
     pub intake: Intake,
     /// What became of its parcels.
     pub tally: Arc<Tally>,
-    post: Post,
-    watched: fn(&Post) -> Vec<PathBuf>,
+    post: StageContext,
+    watched: fn(&StageContext) -> Vec<PathBuf>,
     spawn: fn(WorkerContext, Option<Birth>) -> io::Result<JoinHandle<()>>,
     /// The threads of the workers, by number.
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -163,7 +163,7 @@ fn must_be_fit(yard: &Yard, stage: &str) -> Result<(), Failure> {
 }
 
 /// Says in the log when this stage writes the manifest and other hosts do so too, where that does not go well.
-fn warn_if_manifest_is_shared<Kind: Stage>(post: &Post, yard: &Yard) {
+fn warn_if_manifest_is_shared<Kind: Stage>(post: &StageContext, yard: &Yard) {
     let pipeline = post.control.pipeline();
     let manifest = Home::of(&pipeline, post.name, &post.root).manifest_directory();
     if writes::<Kind>(&pipeline, &post.root).contains(&manifest) {
@@ -173,7 +173,7 @@ fn warn_if_manifest_is_shared<Kind: Stage>(post: &Post, yard: &Yard) {
 
 impl Crew {
     /// Starts the workers of a stage: each is born and has scanned once when this returns.
-    pub fn start<Kind: Stage + 'static>(post: Post) -> Result<Self, Failure> {
+    pub fn start<Kind: Stage + 'static>(post: StageContext) -> Result<Self, Failure> {
         must_be_sound(check_settings::<Kind>(&post.control.pipeline(), &post.root))?;
         let yard = post.yard();
         // No parcel is at fault yet: a work directory that is refused is the machine's.
@@ -421,7 +421,7 @@ fn lock<Value>(mutex: &Mutex<Value>) -> MutexGuard<'_, Value> {
 
 /// What one worker's thread starts with.
 pub(crate) struct WorkerContext {
-    pub(crate) post: Post,
+    pub(crate) post: StageContext,
     pub(crate) yard: Yard,
     pub(crate) bell: Arc<Bell>,
     pub(crate) has_bell: Arc<AtomicBool>,
@@ -432,7 +432,7 @@ pub(crate) struct WorkerContext {
 }
 
 /// Returns the surroundings of a stage at its post.
-pub(crate) fn home(post: &Post, pipeline: &Pipeline) -> Home {
+pub(crate) fn home(post: &StageContext, pipeline: &Pipeline) -> Home {
     Home {
         yard: post.yard(),
         metrics: post.metrics.clone(),
@@ -440,7 +440,7 @@ pub(crate) fn home(post: &Post, pipeline: &Pipeline) -> Home {
     }
 }
 
-fn watched<Kind: Stage>(post: &Post) -> Vec<PathBuf> {
+fn watched<Kind: Stage>(post: &StageContext) -> Vec<PathBuf> {
     let pipeline = post.control.pipeline();
     match pipeline.stage_settings::<Kind::Settings>(Kind::NAME) {
         Ok(settings) => Kind::watched(&settings, &home(post, &pipeline)),
@@ -456,9 +456,9 @@ pub(crate) fn nexts(pipeline: &Pipeline, stage: &str) -> Vec<String> {
     next.into_iter().map(str::to_owned).collect()
 }
 
-pub(crate) fn limits_of(settings: &ShellSettings) -> Limits {
-    let limits = Limits::default();
-    Limits {
+pub(crate) fn limits_of(settings: &ShellSettings) -> WorkerLimits {
+    let limits = WorkerLimits::default();
+    WorkerLimits {
         attempts: settings.attempts,
         retry_first: settings.retry.first.0,
         retry_factor: settings.retry.factor,

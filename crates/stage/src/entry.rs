@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use ecluse_config::{Pipeline, Problem};
 
 use crate::check::{check_settings, must_be_sound};
-use crate::crew::{Crew, Post};
+use crate::crew::{Crew, StageContext};
 use crate::failure::Failure;
 use crate::home::Home;
 use crate::stage::{Intake, Stage};
@@ -31,7 +31,7 @@ pub struct Entry {
     /// Reads its settings and says what is wrong with them under this root.
     pub check: fn(&Pipeline, &Path) -> Vec<Problem>,
     /// Starts its workers.
-    pub start: fn(Post) -> Result<Crew, Failure>,
+    pub start: fn(StageContext) -> Result<Crew, Failure>,
     /// Its own program, with these arguments: its name, then options.
     pub main_with: fn(Vec<String>) -> ExitCode,
 }

@@ -22,11 +22,11 @@ mod worker_loop;
 
 pub use check::SettingsCheck;
 pub use control::Control;
-pub use crew::{Crew, Post, Tally, marks_of};
+pub use crew::{Crew, StageContext, Tally, marks_of};
 pub use doorstep::{Collected, Doorstep, News, Ticket};
 pub use ecluse_config::Site;
 pub use ecluse_spool::{
-    FileEntry, NewParcel, OutFile, Outbox, Parcel, ParcelId, Paused, RestWatch, State,
+    FileEntry, NewParcel, OutFile, Outbox, Parcel, ParcelId, ParcelState, Paused, RestWatch,
 };
 pub use ecluse_telemetry::{CrawlFigures, Metrics};
 pub use entry::Entry;

@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::control::Control;
-use crate::crew::{Crew, Post};
+use crate::crew::{Crew, StageContext};
 use crate::exit::Exit;
 use crate::failure::{Blame, Failure};
 use crate::stage::Intake;
@@ -106,7 +106,7 @@ pub fn supervise(
     let mut crews: Vec<Crew> = Vec::new();
     let mut yard = None;
     for entry in starts {
-        let post = Post {
+        let post = StageContext {
             name: entry.name,
             root: plan.root.clone(),
             control: Arc::clone(control),

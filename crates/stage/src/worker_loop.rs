@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use ecluse_config::{Pipeline, ShellSettings};
 use ecluse_spool::{
-    Blocked, Finish, Marks, Note, Outbox, Parcel, ParcelId, Pulse, Setback, Spool, SpoolError,
-    Verdict, Waiting, Work,
+    Blocked, Finish, Marks, Outbox, Parcel, ParcelId, Pulse, Setback, Spool, SpoolError, Verdict,
+    Waiting, Work, WorkerNote,
 };
 use ecluse_telemetry::{Cause, ResultKind};
 
@@ -75,7 +75,7 @@ pub(crate) struct WorkerLoop<Kind: Stage> {
     blocked: Option<Blocked>,
     /// How often the machine was tried since something was finished.
     tries: u32,
-    noted: Note,
+    noted: WorkerNote,
     beating: Arc<AtomicBool>,
 }
 
@@ -228,7 +228,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
             pressure_at: now,
             blocked: None,
             tries: 0,
-            noted: Note::default(),
+            noted: WorkerNote::default(),
             beating,
         })
     }
@@ -739,7 +739,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
             return;
         }
         let since = self.context.yard.now_seconds(self.context.post.name);
-        self.noted = Note {
+        self.noted = WorkerNote {
             state: state.to_owned(),
             why: why.to_owned(),
             since,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ecluse_config::Pipeline;
-use ecluse_spool::{FileEntry, Manifest, Yard, digest};
+use ecluse_spool::{FileEntry, ParcelManifest, Yard, digest};
 use ecluse_stage::{
     Control, Ended, Entry, Exit, Failure, Home, Intake, Outbox, Parcel, ParcelId, Plan, Progress,
     Stage, supervise,
@@ -65,7 +65,7 @@ fn put(yard: &Yard, id: &str, bytes: &[u8]) {
     std::fs::create_dir(&crib).unwrap();
     std::fs::write(crib.join("data"), bytes).unwrap();
     let id = ParcelId::new(id).unwrap();
-    let mut manifest = Manifest::new(id, "test", "0".into());
+    let mut manifest = ParcelManifest::new(id, "test", "0".into());
     manifest.put(FileEntry {
         name: "data".into(),
         bytes: bytes.len() as u64,

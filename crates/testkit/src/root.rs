@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ecluse_spool::{FileEntry, Manifest, Note, ParcelId, Yard, digest};
+use ecluse_spool::{FileEntry, ParcelId, ParcelManifest, WorkerNote, Yard, digest};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -111,7 +111,7 @@ impl Root {
             .join(format!("crib-{id}"));
         fs::create_dir(&crib).expect("a crib can be made");
         let id = ParcelId::new(id).expect("a test names its parcels well");
-        let mut manifest = Manifest::new(id, "test", "0000000000000000".into());
+        let mut manifest = ParcelManifest::new(id, "test", "0000000000000000".into());
         for (name, bytes) in files {
             fs::write(crib.join(name), bytes).expect("a crib takes files");
             manifest.put(FileEntry {
@@ -197,7 +197,7 @@ impl Root {
     }
 
     /// Returns what the workers of a stage say of themselves.
-    pub fn notes(&self, stage: &str) -> Vec<Note> {
+    pub fn notes(&self, stage: &str) -> Vec<WorkerNote> {
         let notes = self.yard().notes(stage).unwrap_or_default();
         notes.into_iter().map(|(_, note)| note).collect()
     }

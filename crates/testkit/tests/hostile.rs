@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use ecluse_spool::{Manifest, ParcelId};
+use ecluse_spool::{ParcelId, ParcelManifest};
 use ecluse_testkit::root::{Root, contents, snapshot};
 use tempfile::TempDir;
 
@@ -85,7 +85,7 @@ fn a_hostile_name_is_adopted_under_a_safe_one() {
         ParcelId::new(id).unwrap();
         assert!(!id.starts_with('-'), "{id}");
         let dir = root.part("sink", "ready").join(entry);
-        let manifest: Manifest =
+        let manifest: ParcelManifest =
             serde_json::from_slice(&fs::read(dir.join("parcel.json")).unwrap()).unwrap();
         assert_eq!(fs::read(dir.join("relayed")).unwrap().last(), Some(&b'\n'));
         let file = manifest
@@ -432,7 +432,7 @@ fn a_return_of_a_long_name_that_is_taken_finds_room() {
     root.drop_file("relay", &name, b"first");
     // A worker died with the file in hand, before it was described; meanwhile the name came again.
     let yard = root.yard();
-    let limits = ecluse_spool::Limits::default();
+    let limits = ecluse_spool::WorkerLimits::default();
     let dead = ecluse_spool::Worker::open(&yard, "relay", &[], limits, "test").unwrap();
     let nest = yard
         .stage("relay")

@@ -455,7 +455,7 @@ fn a_large_dropped_file_shows_that_it_goes_forward() {
     let root = relay_root("");
     root.drop_file("relay", "large", &vec![b'x'; 8 << 20]);
     let yard = root.yard();
-    let limits = ecluse_spool::Limits::default();
+    let limits = ecluse_spool::WorkerLimits::default();
     let mut worker = ecluse_spool::Worker::open(&yard, "relay", &[], limits, "test").unwrap();
     let before = worker.signs().ticks();
     let adopted = worker.adopt(&["large".into()]).unwrap();

@@ -12,7 +12,7 @@ use ecluse_stage::Failure;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::settings::Command;
-use crate::{Errand, Made};
+use crate::{BackupTask, Made};
 
 /// So much of what a command says is kept, from the end.
 const TAIL_BYTES: usize = 4 << 10;
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Runs the command for a file whose stored copy was read from the disk just before.
-pub(crate) fn run(command: &Command, errand: &Errand<'_>) -> Result<Made, Failure> {
+pub(crate) fn run(command: &Command, errand: &BackupTask<'_>) -> Result<Made, Failure> {
     let PayloadSource::Stored(path) = errand.source else {
         return Err(Failure::hold(format!(
             "a command needs the stored copy of {0}, and {0}.path names none",
@@ -70,14 +70,18 @@ pub(crate) fn run(command: &Command, errand: &Errand<'_>) -> Result<Made, Failur
     })
 }
 
-fn fill(word: &str, path: &str, errand: &Errand<'_>) -> String {
+fn fill(word: &str, path: &str, errand: &BackupTask<'_>) -> String {
     // Names and digests hold no braces, and a path that does is put in last.
     word.replace("{sha256}", &errand.wanted.sha256)
         .replace("{name}", errand.name)
         .replace("{path}", path)
 }
 
-fn wait(child: &mut Child, timeout: Duration, errand: &Errand<'_>) -> Result<ExitStatus, Failure> {
+fn wait(
+    child: &mut Child,
+    timeout: Duration,
+    errand: &BackupTask<'_>,
+) -> Result<ExitStatus, Failure> {
     let began = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {

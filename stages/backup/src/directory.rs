@@ -7,7 +7,7 @@ use ecluse_holding::{CopyDirectory, CopyFault, PayloadSource, is_same_file};
 use ecluse_stage::{Failure, Stage};
 
 use crate::settings::Directory;
-use crate::{Backup, Errand, Made};
+use crate::{Backup, BackupTask, Made};
 
 /// A directory, and whether this worker has swept it.
 pub(crate) struct Vault {
@@ -24,7 +24,7 @@ impl Vault {
     }
 
     /// Copies the file here and reads it back, unless it is here already; then it is read.
-    pub(crate) fn keep(&mut self, root: &Path, errand: &Errand<'_>) -> Result<Made, Failure> {
+    pub(crate) fn keep(&mut self, root: &Path, errand: &BackupTask<'_>) -> Result<Made, Failure> {
         let kept = self.open(root).and_then(|shelf| {
             let leave = self.settings.leave_free.bytes_of(shelf.room()?.total);
             let mut open = || errand.source.open().map_err(io::Error::other);
@@ -55,7 +55,7 @@ impl Vault {
     }
 }
 
-fn blame(fault: CopyFault, errand: &Errand<'_>) -> Failure {
+fn blame(fault: CopyFault, errand: &BackupTask<'_>) -> Failure {
     match &fault {
         CopyFault::Stopped => Failure::give_back(),
         CopyFault::Taken { .. } | CopyFault::Obstructed { .. } => Failure::hold(fault),

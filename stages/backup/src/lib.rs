@@ -38,7 +38,7 @@ enum Open {
 }
 
 /// One file on its way to a target.
-pub(crate) struct Errand<'a> {
+pub(crate) struct BackupTask<'a> {
     name: &'a str,
     wanted: &'a Fixity,
     source: &'a PayloadSource<'a>,
@@ -130,7 +130,7 @@ impl Stage for Backup {
             outbox.tick();
             !outbox.stop_asked()
         };
-        let errand = Errand {
+        let errand = BackupTask {
             name: &file.name,
             wanted: &wanted,
             source: &source,
@@ -155,7 +155,7 @@ impl Stage for Backup {
 
 impl Backup {
     /// Makes every copy it can: one target that fails does not keep the others waiting.
-    fn back_up(&mut self, errand: &Errand<'_>) -> Result<Vec<Proof>, Failure> {
+    fn back_up(&mut self, errand: &BackupTask<'_>) -> Result<Vec<Proof>, Failure> {
         let mut proofs = Vec::new();
         let mut reasons = Vec::new();
         let mut blame = Blame::World;
@@ -185,7 +185,7 @@ impl Backup {
         })
     }
 
-    fn back_up_to(&mut self, number: usize, errand: &Errand<'_>) -> Result<Proof, Failure> {
+    fn back_up_to(&mut self, number: usize, errand: &BackupTask<'_>) -> Result<Proof, Failure> {
         let (target, open) = &mut self.targets[number];
         let (kind, made) = match open {
             Open::Directory(vault) => ("directory", vault.keep(&self.root, errand)?),
@@ -224,7 +224,7 @@ impl Backup {
 fn known_proof(
     manifest: &Manifest,
     target: &str,
-    errand: &Errand<'_>,
+    errand: &BackupTask<'_>,
 ) -> Result<Option<Proof>, Failure> {
     let copies = manifest.copies(errand.name).map_err(Failure::halt)?;
     let proof = copies

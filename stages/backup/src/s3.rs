@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::settings::S3;
-use crate::{Errand, Made};
+use crate::{BackupTask, Made};
 
 mod client;
 mod words;
@@ -55,7 +55,7 @@ impl Bucket {
     }
 
     /// Puts the file under its key and proves it, unless it is there already; then that is proved.
-    pub(crate) fn keep(&self, errand: &Errand<'_>) -> Result<Made, Failure> {
+    pub(crate) fn keep(&self, errand: &BackupTask<'_>) -> Result<Made, Failure> {
         let key = format!("{}{}", self.settings.prefix, errand.name);
         let key = Key::parse(&key)
             .map_err(|error| Failure::hold(format!("{key} is no key of an object: {error}")))?;
@@ -76,7 +76,7 @@ struct Upload<'a> {
     client: &'a Client,
     part_bytes: u64,
     key: Key,
-    errand: &'a Errand<'a>,
+    errand: &'a BackupTask<'a>,
 }
 
 impl Upload<'_> {
@@ -249,7 +249,7 @@ impl Upload<'_> {
 }
 
 /// The source is not what ingest took: it is read once more to say what it is.
-fn differs(errand: &Errand<'_>) -> Failure {
+fn differs(errand: &BackupTask<'_>) -> Failure {
     match errand.source.verify(errand.wanted, errand.going) {
         Ok(()) => Failure::halt(format!("{} was read in two ways", errand.name)),
         Err(failure) => failure,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use ecluse_scope::Priority;
-use ecluse_stage::{Home, State};
+use ecluse_stage::{Home, ParcelState};
 
 use crate::job::priority_of;
 
@@ -98,11 +98,11 @@ impl<'a> Way<'a> {
             .home
             .yard
             .each_place(self.stage, &mut |place| match place.state {
-                State::Ready => {
+                ParcelState::Ready => {
                     let theirs = self.known.of(place.parcel.as_str(), &place.path);
                     waits = waits || theirs > self.priority;
                 }
-                State::Working if place.parcel.as_str() != self.name => {
+                ParcelState::Working if place.parcel.as_str() != self.name => {
                     let priority = self.known.of(place.parcel.as_str(), &place.path);
                     let theirs = (priority, place.parcel.as_str());
                     another = another || theirs < (self.priority, self.name.as_str());

@@ -287,7 +287,7 @@ fn what_it_writes_in_any_layout_is_known_to_stand_beside_the_file() {
         let (code, root) = process("a.warc.gz", &bytes, &format!("format = \"{format}\""));
         assert_eq!(code, 0, "{format}");
         let left = contents(&root.part("sink", "ready/parcel~0"));
-        let mut manifest = ecluse_spool::Manifest::new(
+        let mut manifest = ecluse_spool::ParcelManifest::new(
             ecluse_spool::ParcelId::new("parcel").unwrap(),
             "warc",
             String::new(),

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use ecluse_manifest::{Manifest as EcluseManifest, NewFile};
-use ecluse_spool::{FileEntry, Manifest, ParcelId, digest};
+use ecluse_manifest::{Manifest, NewFile};
+use ecluse_spool::{FileEntry, ParcelId, ParcelManifest, digest};
 use ecluse_testkit::contract::Contract;
 use ecluse_testkit::root::{Root, contents, settle_environment, until_so};
 use proptest::collection::vec;
@@ -44,7 +44,7 @@ fn root(more: &str) -> Root {
 fn put(root: &Root, name: &str, collection: Option<&str>, cdxj: &str, sha256: &str) {
     let crib = root.yard().init("merge").unwrap().tmp().join(name);
     fs::create_dir(&crib).unwrap();
-    let mut manifest = Manifest::new(ParcelId::new(name).unwrap(), "warc", "0".into());
+    let mut manifest = ParcelManifest::new(ParcelId::new(name).unwrap(), "warc", "0".into());
     manifest.collection = collection.map(str::to_owned);
     let proof = format!("[{{\"target\": \"vault\", \"sha256\": \"{sha256}\"}}]\n");
     let path = format!("{name}\t/repository/{name}\n");
@@ -72,7 +72,7 @@ fn days(root: &Root) -> BTreeMap<Option<String>, BTreeMap<String, String>> {
     }
     let mut named = BTreeMap::new();
     for mut files in days.into_values() {
-        let manifest: Manifest =
+        let manifest: ParcelManifest =
             serde_json::from_str(&files.remove("parcel.json").unwrap()).unwrap();
         assert_eq!(manifest.kind, "day");
         assert!(
@@ -215,7 +215,7 @@ fn as_many_as_make_a_batch_are_taken_though_none_has_waited() {
     let ready = root.yard().init("merge").unwrap().ready();
     for number in 0..5_100 {
         let name = format!("p{number}");
-        let mut manifest = Manifest::new(ParcelId::new(&name).unwrap(), "warc", "0".into());
+        let mut manifest = ParcelManifest::new(ParcelId::new(&name).unwrap(), "warc", "0".into());
         manifest.put(FileEntry {
             name: "a.cdxj".into(),
             bytes: LINE.len() as u64,
@@ -306,7 +306,7 @@ fn without_a_stage_after_it_nothing_is_touched() {
 #[test]
 fn a_digest_that_no_proof_tells_is_taken_from_the_manifest() {
     let root = root("");
-    let mut manifest = EcluseManifest::open(&root.path().join("manifest.sqlite")).unwrap();
+    let mut manifest = Manifest::open(&root.path().join("manifest.sqlite")).unwrap();
     let file = NewFile {
         name: "a.warc.gz",
         bytes: 1,

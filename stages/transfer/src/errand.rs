@@ -26,14 +26,14 @@ pub(crate) struct Stored {
 }
 
 /// One file on its way.
-pub(crate) struct Errand<'a> {
+pub(crate) struct TransferTask<'a> {
     pub(crate) name: &'a str,
     pub(crate) folder: &'a str,
     pub(crate) wanted: &'a Fixity,
     pub(crate) source: PayloadSource<'a>,
 }
 
-impl Errand<'_> {
+impl TransferTask<'_> {
     /// Returns the copies that are there, each read from the disk; the one at `known` was read just
     /// now.
     ///

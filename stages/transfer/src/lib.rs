@@ -22,7 +22,7 @@ use ecluse_manifest::{Copy, Manifest};
 use ecluse_stage::{Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
 use serde_json::{Value, json};
 
-use errand::{Errand, Open, Stored, order};
+use errand::{Open, Stored, TransferTask, order};
 pub use layout::{Layout, Words};
 pub use settings::{Choose, Settings};
 
@@ -78,7 +78,7 @@ impl Stage for Transfer {
             harvest: manifest.harvest.as_deref(),
             collection: manifest.collection.as_deref(),
         })?;
-        let errand = Errand {
+        let errand = TransferTask {
             name: &file.name,
             folder: &folder,
             wanted: &wanted,

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use ecluse_http::Exchange;
-use ecluse_warc::{FetchLimits, NewRecord, Payload, RecordKind, WarcReader, WarcWriter};
+use ecluse_warc::{NewRecord, Payload, ReaderLimits, RecordKind, WarcReader, WarcWriter};
 
 use crate::script::{Act, Server, block_on, client, limits, request};
 
@@ -43,7 +43,7 @@ fn blocks_and_digests_survive_the_file() {
     let exchange = block_on(client().fetch(&request(&server, limits()), &mut ())).unwrap();
     let file = write(&exchange);
 
-    let mut reader = WarcReader::new(&file[..], FetchLimits::default());
+    let mut reader = WarcReader::new(&file[..], ReaderLimits::default());
     let mut record = reader.next().unwrap().unwrap();
     assert_eq!(
         record.text("WARC-Block-Digest").unwrap(),

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::fs::{Fs, Inside, Kind, Lease, Room, Sink, Source, Stat, gone};
+use crate::fs::{Fs, Inside, Kind, Lease, Room, SeekRead, Sink, Stat, gone};
 
 use super::Call;
 
@@ -185,7 +185,7 @@ impl Fs for FaultyFs {
         Ok(())
     }
 
-    fn open(&self, path: &Path) -> io::Result<Box<dyn Source>> {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn SeekRead>> {
         self.inner.open(path)
     }
 

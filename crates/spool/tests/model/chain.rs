@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ecluse_spool::{
-    FileEntry, Fs, Host, Limits, Manifest, NewParcel, Outbox, Parcel, ParcelId, Result, Signs,
-    SpoolError, Verdict, Work, Worker, Yard, digest, failpoint, fold_shard,
+    FileEntry, Fs, Host, NewParcel, Outbox, Parcel, ParcelId, ParcelManifest, Result, Signs,
+    SpoolError, Verdict, Work, Worker, WorkerLimits, Yard, digest, failpoint, fold_shard,
 };
 
 use super::disk::{Dice, Disk};
@@ -380,7 +380,7 @@ impl<'scenario> Life<'scenario> {
             process: process.clone(),
             yard: yard(process, host),
             temper,
-            lease: Limits::default().lease,
+            lease: WorkerLimits::default().lease,
             errors: 0,
             recovered: 0,
             met: BTreeSet::new(),
@@ -409,10 +409,10 @@ impl<'scenario> Life<'scenario> {
         for stage in &scenario.stages {
             let worker = self.attempt(|life| {
                 let next: Vec<String> = stage.next.iter().map(|s| (*s).to_owned()).collect();
-                let limits = Limits {
+                let limits = WorkerLimits {
                     settle: Duration::ZERO,
                     lease: life.lease,
-                    ..Limits::default()
+                    ..WorkerLimits::default()
                 };
                 Worker::open(&life.yard, stage.name, &next, limits, "model")
             })?;
@@ -542,7 +542,7 @@ impl<'scenario> Life<'scenario> {
         let crib = stage.tmp().join(format!("give-{tick}"));
         let lives = self.process.disk().lives;
         let born = format!("{id}-of-life-{lives}-{tick}");
-        let mut manifest = Manifest::new(ParcelId::new(id).unwrap(), "text", born);
+        let mut manifest = ParcelManifest::new(ParcelId::new(id).unwrap(), "text", born);
         manifest.put(FileEntry {
             name: "text".into(),
             bytes: text.len() as u64,

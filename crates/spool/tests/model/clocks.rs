@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ecluse_spool::{Limits, ParcelId, Setback, State, Verdict, Worker, Yard};
+use ecluse_spool::{ParcelId, ParcelState, Setback, Verdict, Worker, WorkerLimits, Yard};
 use proptest::prelude::*;
 
 use super::chain::{yard, yard_ahead};
@@ -21,9 +21,9 @@ fn seconds(process: &Process) -> u64 {
 }
 
 fn worker(yard: &Yard) -> Worker {
-    let limits = Limits {
+    let limits = WorkerLimits {
         settle: Duration::ZERO,
-        ..Limits::default()
+        ..WorkerLimits::default()
     };
     Worker::open(yard, STAGE, &[], limits, "test").unwrap()
 }
@@ -123,10 +123,10 @@ fn a_deferral_waits_longer_each_time_and_is_held_in_the_end() {
     assert!((45..=75).contains(&second), "{second}");
 
     // Deferred for longer than the limit: a person must look.
-    pass(&process, Limits::default().retry_limit);
+    pass(&process, WorkerLimits::default().retry_limit);
     assert_eq!(attempt(&mut one), Some(Setback::Held));
     let places = yard.locate(&[STAGE.into()], &id).unwrap();
-    assert_eq!(places[0].state, State::Held);
+    assert_eq!(places[0].state, ParcelState::Held);
 }
 
 /// A clock that was wrong is set right: nothing waits for the day it named.
@@ -141,7 +141,7 @@ fn a_parcel_deferred_by_a_wrong_clock_waits_the_longest_wait_and_no_more() {
 
     let mut one = worker(&yard(&process, "beta"));
     assert!(one.undefer().unwrap().is_some());
-    pass(&process, Limits::default().retry_longest);
+    pass(&process, WorkerLimits::default().retry_longest);
     assert_eq!(one.undefer().unwrap(), None);
     assert!(attempt(&mut one).is_some());
 }
@@ -192,7 +192,7 @@ fn a_living_worker_of_a_host_of_the_same_name_is_not_reaped() {
         let waiting = one.scan().unwrap().waiting.pop().unwrap();
         let parcel = one.claim(&waiting).unwrap().unwrap();
         let mut other = worker(&theirs);
-        let lease = Limits::default().lease;
+        let lease = WorkerLimits::default().lease;
         for _ in 0..30 {
             assert_eq!(
                 other.recover().unwrap().workers,

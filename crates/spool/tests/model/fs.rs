@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use ecluse_spool::{Fs, Inside, InsideByPath, Kind, Lease, Room, Sink, Source, Stat};
+use ecluse_spool::{Fs, Inside, InsideByPath, Kind, Lease, Room, SeekRead, Sink, Stat};
 use rustix::io::Errno;
 
 use super::disk::{Disk, Inode};
@@ -238,7 +238,7 @@ impl Fs for Process {
         self.enter("truncate", path, Changes)?.truncate(path, bytes)
     }
 
-    fn open(&self, path: &Path) -> io::Result<Box<dyn Source>> {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn SeekRead>> {
         let bytes = self.enter("open", path, Reads)?.bytes(path)?;
         Ok(Box::new(Cursor::new(bytes.to_vec())))
     }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ecluse_spool::{
-    Fate, Filed, MANIFEST, Manifest, ParcelId, Receipt, TROUBLE, Trouble, parse_sheet,
+    Fate, Filed, MANIFEST, ParcelId, ParcelManifest, Receipt, TROUBLE, Trouble, parse_sheet,
 };
 use sha2::{Digest, Sha256};
 
@@ -253,7 +253,7 @@ impl Case {
             return;
         }
         let bytes = self.bytes(&dir.join(MANIFEST)).unwrap_or_default();
-        let Ok(manifest) = serde_json::from_slice::<Manifest>(&bytes) else {
+        let Ok(manifest) = serde_json::from_slice::<ParcelManifest>(&bytes) else {
             return self.complain(format!("{} has no manifest", end.id));
         };
         let key = (end.stage.to_owned(), end.id.clone());

@@ -3,7 +3,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use ecluse_spool::{Limits, ParcelId, Place, Result, SpoolError, State, Verdict, Worker, Yard};
+use ecluse_spool::{
+    ParcelId, ParcelPlace, ParcelState, Result, SpoolError, Verdict, Worker, WorkerLimits, Yard,
+};
 
 use super::chain::yard;
 use super::disk::Disk;
@@ -24,19 +26,19 @@ fn id() -> ParcelId {
     ParcelId::new("a").unwrap()
 }
 
-fn place(yard: &Yard) -> Place {
+fn place(yard: &Yard) -> ParcelPlace {
     let places = yard.locate(&[STAGE.to_owned()], &id()).unwrap();
     assert_eq!(places.len(), 1, "{places:?}");
     places.into_iter().next().unwrap()
 }
 
-fn act(yard: &Yard, place: &Place, act: Act) -> Result<()> {
+fn act(yard: &Yard, place: &ParcelPlace, act: Act) -> Result<()> {
     match act {
         Act::Hold => yard.hold(place, "a person holds", "amel"),
         Act::Release => yard.release(place),
         Act::Discard => yard.discard(place, "a person discards", "amel").map(drop),
         Act::Work => {
-            let mut worker = Worker::open(yard, STAGE, &[], Limits::default(), "test")?;
+            let mut worker = Worker::open(yard, STAGE, &[], WorkerLimits::default(), "test")?;
             worker.undefer()?;
             for waiting in worker.scan()?.waiting {
                 if let Some(parcel) = worker.claim(&waiting)? {
@@ -50,15 +52,16 @@ fn act(yard: &Yard, place: &Place, act: Act) -> Result<()> {
 }
 
 /// Returns a disk with a parcel in one of the states.
-fn disk(state: State) -> Disk {
+fn disk(state: ParcelState) -> Disk {
     let process = Process::new(Disk::new(None));
     let yard = yard(&process, "setup");
     yard.init(STAGE).unwrap();
     assert!(yard.ticket(STAGE, &id(), "text", ("text", b"a")).unwrap());
     match state {
-        State::Held => act(&yard, &place(&yard), Act::Work).unwrap(),
-        State::Deferred => {
-            let mut worker = Worker::open(&yard, STAGE, &[], Limits::default(), "test").unwrap();
+        ParcelState::Held => act(&yard, &place(&yard), Act::Work).unwrap(),
+        ParcelState::Deferred => {
+            let mut worker =
+                Worker::open(&yard, STAGE, &[], WorkerLimits::default(), "test").unwrap();
             let waiting = worker.scan().unwrap().waiting.remove(0);
             let parcel = worker.claim(&waiting).unwrap().unwrap();
             let reason = "503".into();
@@ -95,15 +98,17 @@ fn race(before: &Disk, acts: [Act; 2], stops: [Option<usize>; 2]) {
     let why = yard.why(&place).unwrap();
     let told = format!("{acts:?} {stops:?} {} {why:?}", place.state.word());
     match place.state {
-        State::Held | State::Discarded => assert!(why.is_some(), "without a reason: {told}"),
+        ParcelState::Held | ParcelState::Discarded => {
+            assert!(why.is_some(), "without a reason: {told}")
+        }
         _ => assert_eq!(why, None, "{told}"),
     }
     let reason = why.map(|why| (why.reason, why.held_for));
-    if acts == [Act::Release, Act::Work] && place.state == State::Held {
+    if acts == [Act::Release, Act::Work] && place.state == ParcelState::Held {
         assert_eq!(reason, Some(("a worker holds".into(), None)), "{told}");
     }
-    if acts == [Act::Discard, Act::Work] && place.state == State::Discarded {
-        let held_for = (seen.state == State::Held).then(|| "a worker holds".to_owned());
+    if acts == [Act::Discard, Act::Work] && place.state == ParcelState::Discarded {
+        let held_for = (seen.state == ParcelState::Held).then(|| "a worker holds".to_owned());
         assert_eq!(
             reason,
             Some(("a person discards".into(), held_for)),
@@ -115,14 +120,14 @@ fn race(before: &Disk, acts: [Act; 2], stops: [Option<usize>; 2]) {
 #[test]
 fn no_two_acts_leave_a_parcel_aside_without_its_reason() {
     for (state, acts) in [
-        (State::Held, [Act::Release, Act::Work]),
-        (State::Held, [Act::Discard, Act::Work]),
-        (State::Held, [Act::Release, Act::Discard]),
-        (State::Held, [Act::Release, Act::Release]),
-        (State::Ready, [Act::Hold, Act::Work]),
-        (State::Ready, [Act::Discard, Act::Work]),
-        (State::Ready, [Act::Hold, Act::Discard]),
-        (State::Deferred, [Act::Hold, Act::Release]),
+        (ParcelState::Held, [Act::Release, Act::Work]),
+        (ParcelState::Held, [Act::Discard, Act::Work]),
+        (ParcelState::Held, [Act::Release, Act::Discard]),
+        (ParcelState::Held, [Act::Release, Act::Release]),
+        (ParcelState::Ready, [Act::Hold, Act::Work]),
+        (ParcelState::Ready, [Act::Discard, Act::Work]),
+        (ParcelState::Ready, [Act::Hold, Act::Discard]),
+        (ParcelState::Deferred, [Act::Hold, Act::Release]),
     ] {
         let before = disk(state);
         for first in 0..30 {

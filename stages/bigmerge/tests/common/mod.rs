@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ecluse_spool::{FileEntry, Manifest, ParcelId, digest};
+use ecluse_spool::{FileEntry, ParcelId, ParcelManifest, digest};
 use ecluse_testkit::root::Root;
 
 pub(crate) const BIGMERGE: &str = env!("CARGO_BIN_EXE_ecluse-bigmerge");
@@ -31,7 +31,7 @@ pub(crate) fn run(root: &Root, expected: i32) -> String {
 pub(crate) fn put(root: &Root, name: &str, collection: Option<&str>, cdxj: &str) {
     let crib = root.yard().init("bigmerge").unwrap().tmp().join(name);
     fs::create_dir(&crib).unwrap();
-    let mut manifest = Manifest::new(ParcelId::new(name).unwrap(), "day", "0".into());
+    let mut manifest = ParcelManifest::new(ParcelId::new(name).unwrap(), "day", "0".into());
     manifest.collection = collection.map(str::to_owned);
     let path = format!("{name}\t/repository/{name}\n");
     let files = format!("{name}\t00\n");

@@ -270,6 +270,9 @@ fn sharing(desk: &DriverContext, report: &mut Report) {
 
 /// What is wrong with archived bytes cannot wait.
 fn holdings(survey: &Survey, report: &mut Report) {
+    for lost in &survey.holdings.lost {
+        report.add(Grade::Critical, lost.clone());
+    }
     let health = &survey.holdings.health;
     if let Some(frozen) = &health.frozen {
         let line = format!("nothing is removed since {}: {}", frozen.since, frozen.why);

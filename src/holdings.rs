@@ -1,5 +1,6 @@
 //! What the archive's files are like, as the manifest knows it: what `status` and `check` tell of them.
 
+use ecluse_generation::IndexDirectory;
 use ecluse_index::Index;
 use ecluse_manifest::{ArchiveHealth, CopyKind, CopyRow, Finding, Manifest, ManifestError};
 use ecluse_stage::Stage;
@@ -22,6 +23,8 @@ pub(crate) struct Holdings {
     /// The first of them.
     #[serde(skip)]
     first_unaccounted: Option<String>,
+    /// What is lost of the archive's own lists: its manifest, an index.
+    pub(crate) lost: Vec<String>,
     /// A copy whose place is that of before the archive was moved.
     pub(crate) moved: Option<String>,
     /// The first copies that were not found good.
@@ -36,14 +39,23 @@ impl DriverContext {
     /// Asks the manifest. One that cannot be read shows elsewhere: its stages are halted.
     pub(crate) fn holdings(&self) -> Holdings {
         let path = crate::verify::manifest_path(self);
+        let mut lost: Vec<String> = Manifest::lost(&path)
+            .map(|lost| lost.to_string())
+            .into_iter()
+            .collect();
+        lost.extend(self.lost_index());
         if !path.exists() {
-            return Holdings::default();
+            return Holdings {
+                lost,
+                ..Holdings::default()
+            };
         }
         let ask = || -> Result<Holdings, ManifestError> {
             let manifest = Manifest::open_to_read(&path)?;
             let failing = manifest.failing(LOOKED_AT)?;
             // What these two cannot see, because of a setting or a directory, must not hide a bad copy.
             Ok(Holdings {
+                lost: lost.clone(),
                 moved: self.moved_copy(&manifest, &failing).unwrap_or_default(),
                 health: manifest.health()?,
                 unaccounted: manifest.harvested_count(Finding::Unaccounted)?.files,
@@ -54,12 +66,29 @@ impl DriverContext {
         };
         ask().unwrap_or_default()
     }
+
+    /// Says what is wrong with the current generation of the index, by a look at its files.
+    fn lost_index(&self) -> Option<String> {
+        let index = self.root.join(&self.pipeline.archive.index);
+        let look = || {
+            let directory = IndexDirectory::of(&index, None)?;
+            match directory.current_number()? {
+                Some(number) => directory.whole(number).map(drop),
+                None => Ok(()),
+            }
+        };
+        look().err().map(|error| error.to_string())
+    }
 }
 
 impl Holdings {
     /// Returns what a person has to look at.
     pub(crate) fn needs(&self, desk: &DriverContext) -> Vec<Need> {
         let mut needs = Vec::new();
+        for lost in &self.lost {
+            let advice = "stop the stages; docs/formats/index-generation.md and the runbook say how it comes back";
+            needs.push(Need::of_stage("bigmerge", lost.clone(), advice.to_owned()));
+        }
         if let Some(frozen) = &self.health.frozen {
             needs.push(Need::of_stage(
                 "delete",

@@ -173,6 +173,9 @@ pub(crate) fn manifest_path(desk: &DriverContext) -> PathBuf {
 
 pub(crate) fn open(desk: &DriverContext) -> Result<Manifest, Trouble> {
     let path = manifest_path(desk);
+    if let Some(lost) = Manifest::lost(&path) {
+        return Err(lost.into());
+    }
     if !path.exists() {
         return Err(Trouble::usage(format!(
             "there is no manifest {} yet: nothing was taken in",

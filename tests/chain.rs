@@ -886,3 +886,45 @@ fn a_harvested_file_that_nothing_accounts_for_is_told() {
     });
     assert!(told, "{}", archive.status());
 }
+
+#[test]
+fn a_lost_manifest_or_index_is_told_and_nothing_goes_on_without_it() {
+    let archive = Archive::new("[stage.clean]\nremove = true\n");
+    let late = "1-3-20261116120000000-00002-h.warc.gz";
+    archive.harvest("1-3-20261116120000000-00001-h.warc.gz", &warc(2, 3));
+    let (code, said) = archive.once(&CHAIN);
+    assert_eq!(code, 0, "{said}");
+
+    let index = archive.path("index/current/index.cdxj");
+    let aside = archive.path("aside.cdxj");
+    fs::copy(&index, &aside).unwrap();
+    fs::remove_file(&index).unwrap();
+    let status = archive.status();
+    assert!(status.contains("index.cdxj is not there"), "{status}");
+    assert_eq!(archive.ecluse(&["check"]).status.code(), Some(2));
+    fs::copy(&aside, &index).unwrap();
+
+    for name in [
+        "manifest.sqlite",
+        "manifest.sqlite-wal",
+        "manifest.sqlite-shm",
+    ] {
+        let _ = fs::remove_file(archive.path(name));
+    }
+    archive.harvest(late, &warc(3, 3));
+    let status = archive.status();
+    assert!(status.contains("is not there any more"), "{status}");
+    assert_eq!(archive.ecluse(&["check"]).status.code(), Some(2));
+    let verified = archive.ecluse(&["verify"]);
+    assert_eq!(verified.status.code(), Some(74), "{}", said_of(&verified));
+    let (code, said) = archive.once(&CHAIN);
+    assert_eq!(code, 74, "{said}");
+    assert!(said.contains("rebuild manifest"), "{said}");
+    assert!(archive.path("harvested").join(late).exists());
+
+    let rebuilt = archive.ecluse(&["rebuild", "manifest", "--why", "lost"]);
+    assert_eq!(rebuilt.status.code(), Some(0), "{}", said_of(&rebuilt));
+    let (code, said) = archive.once(&CHAIN);
+    assert!([0, 75].contains(&code), "{said}");
+    assert!(archive.path("repository").join(late).exists(), "{said}");
+}

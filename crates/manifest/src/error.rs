@@ -14,6 +14,17 @@ pub enum ManifestError {
         /// Why.
         source: rusqlite::Error,
     },
+    /// It was there once and is not any more.
+    #[error(
+        "the manifest {} is not there any more: put it back, or make it again with `ecluse rebuild manifest` (where the archive shall begin anew, remove {})",
+        path.display(), mark.display()
+    )]
+    Lost {
+        /// The database.
+        path: PathBuf,
+        /// What tells that there was one.
+        mark: PathBuf,
+    },
     /// It was made by a later version.
     #[error("the manifest {} has version {found}; this program reads version {known}", path.display())]
     Version {

@@ -15,7 +15,7 @@ mod rebuild;
 mod row;
 mod schema;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
@@ -30,6 +30,13 @@ pub use row::{
     Copy, CopyKind, CopyRow, Damage, FileRow, FileState, Ingested, NewFile, Term, UnfinishedFile,
 };
 
+/// Returns the file beside a database that tells that there is one; not named so that who removes the database by its
+/// name and what follows removes it too.
+fn mark_of(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.made"))
+}
+
 /// How long another process may hold the database before a call gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -39,11 +46,15 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Opens the database, making it if there is none.
+    /// Opens the database, making it if there never was one: an empty one in place of one that was lost would know of no
+    /// freeze and of no file.
     ///
     /// # Errors
-    /// When it cannot be opened, or was made by a later version.
+    /// When it cannot be opened, was lost, or was made by a later version.
     pub fn open(path: &Path) -> Result<Self> {
+        if let Some(lost) = Self::lost(path) {
+            return Err(lost);
+        }
         let at = |source| ManifestError::Open {
             path: path.to_owned(),
             source,
@@ -53,7 +64,26 @@ impl Manifest {
         journal::choose(&connection, path, PATIENCE).map_err(at)?;
         let mut manifest = Self { connection };
         schema::prepare(&mut manifest.connection, path)?;
+        let mark = mark_of(path);
+        if !mark.exists() {
+            std::fs::write(&mark, "").map_err(|error| ManifestError::File {
+                step: "mark",
+                path: mark,
+                error,
+            })?;
+        }
         Ok(manifest)
+    }
+
+    /// Says so if there was a database here and is none any more.
+    #[must_use]
+    pub fn lost(path: &Path) -> Option<ManifestError> {
+        let mark = mark_of(path);
+        let is_lost = !path.exists() && mark.exists();
+        is_lost.then(|| ManifestError::Lost {
+            path: path.to_owned(),
+            mark,
+        })
     }
 
     /// Opens the database to ask it only, which whoever may read it can: a curator, a monitor.

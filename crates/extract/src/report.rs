@@ -50,9 +50,9 @@ pub struct Counts {
 pub enum Ended {
     /// The document did.
     Complete,
-    /// [`ExtractLimits::document_bytes`](crate::Limits::document_bytes) were read.
+    /// [`ExtractLimits::document_bytes`](crate::ExtractLimits::document_bytes) were read.
     Bytes,
-    /// [`ExtractLimits::links`](crate::Limits::links) were found.
+    /// [`ExtractLimits::links`](crate::ExtractLimits::links) were found.
     Links,
 }
 

@@ -2,6 +2,8 @@
 //!
 //! The peers are Python packages, `cdxj-indexer` and `pywb`, which are installed when they are not there.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot unwrap has failed")]
+
 use std::collections::BTreeSet;
 use std::env;
 use std::fs;

@@ -1,7 +1,5 @@
 //! Old receipts go into the ledger while a stage works, and are known from there.
 
-#![expect(clippy::unwrap_used, reason = "a test")]
-
 use std::time::{Duration, SystemTime};
 
 use ecluse_spool::ParcelId;

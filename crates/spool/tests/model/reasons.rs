@@ -99,7 +99,7 @@ fn race(before: &Disk, acts: [Act; 2], stops: [Option<usize>; 2]) {
     let told = format!("{acts:?} {stops:?} {} {why:?}", place.state.word());
     match place.state {
         ParcelState::Held | ParcelState::Discarded => {
-            assert!(why.is_some(), "without a reason: {told}")
+            assert!(why.is_some(), "without a reason: {told}");
         }
         _ => assert_eq!(why, None, "{told}"),
     }

@@ -49,6 +49,10 @@ pub(crate) fn init(cli: &Cli) -> Result<ExitCode, Trouble> {
             ));
         }
     }
+    for harvested in &pipeline.archive.harvested {
+        let harvested = root.join(harvested);
+        fs::create_dir_all(&harvested).map_err(machine(&harvested))?;
+    }
     let desk = DriverContext::open(cli, &[])?;
     let pipeline_toml = if made { "wrote" } else { "kept" };
     desk.say(&format!("{pipeline_toml} {}", path.display()))?;

@@ -26,6 +26,11 @@ pub(crate) fn status(desk: &DriverContext, options: &StatusOptions) -> Result<Ex
     if let Some(stage) = &options.stage {
         desk.known_stage(stage)?;
     }
+    if options.watch && desk.json {
+        return Err(Trouble::usage(
+            "a screen that is drawn again has no answer in JSON: ask `status --json` as often as you like",
+        ));
+    }
     if options.watch {
         return watch(desk, options);
     }

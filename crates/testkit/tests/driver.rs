@@ -285,6 +285,14 @@ fn json_is_an_answer_of_every_verb_or_is_refused() {
         );
         assert!(output.stdout.is_empty(), "{words:?}");
     }
+    for words in [
+        ["status", "--watch", "--json"],
+        ["--json", "status", "--watch"],
+    ] {
+        let output = ecluse(root, &words);
+        assert_eq!(output.status.code(), Some(64), "{words:?}");
+        assert!(output.stdout.is_empty(), "{words:?}");
+    }
 }
 
 #[test]

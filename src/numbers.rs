@@ -113,8 +113,16 @@ fn session() -> Option<i32> {
     if std::env::var_os("SUDO_USER").is_some() {
         return None;
     }
-    let session = rustix::process::getsid(None).ok()?;
-    Some(session.as_raw_nonzero().get())
+    session_in(&std::fs::read_to_string("/proc/self/stat").ok()?)
+}
+
+/// Returns the session that a line of `/proc/PID/stat` names. In a container it may have begun outside: then it is 0,
+/// and nothing is known of it.
+fn session_in(stat: &str) -> Option<i32> {
+    // The second field is a program's name, which may hold spaces and brackets.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let session = rest.split_whitespace().nth(3)?.parse().ok()?;
+    (session > 0).then_some(session)
 }
 
 #[cfg(test)]
@@ -126,5 +134,11 @@ mod tests {
         let name = name_of("an/ne", "/dev/pts/3");
         assert!(!name.contains('/') && name.contains("pts"), "{name}");
         assert_ne!(name, name_of("anne", "/dev/pts/4"));
+    }
+    #[test]
+    fn a_session_that_began_outside_this_container_is_not_known() {
+        assert_eq!(session_in("7 (a (b) c) R 1 7 5 0 -1"), Some(5));
+        assert_eq!(session_in("7 (ecluse) R 1 7 0 0 -1"), None);
+        assert_eq!(session_in("7 (ecluse"), None);
     }
 }

@@ -23,7 +23,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use ecluse_spool::{FileEntry, ParcelId, ParcelManifest, Yard};
+use ecluse_spool::{FileEntry, ParcelId, ParcelManifest, WorkTree};
 use page::Page;
 
 const ECLUSE: &str = env!("CARGO_BIN_EXE_ecluse");
@@ -265,8 +265,8 @@ fn fresh(root: &Path, settings: &str) {
 
 /// Puts a parcel with copies of these files; their digests are not looked at.
 fn put(root: &Path, stage: &str, id: &str, files: &[(&str, &str)]) {
-    let yard = Yard::open(&root.join("work"));
-    let crib = yard.init(stage).unwrap().tmp().join(id);
+    let tree = WorkTree::open(&root.join("work"));
+    let crib = tree.init(stage).unwrap().tmp().join(id);
     fs::create_dir(&crib).unwrap();
     let mut manifest = ParcelManifest::new(ParcelId::new(id).unwrap(), "bench", "0".into());
     for (from, name) in files {
@@ -278,7 +278,7 @@ fn put(root: &Path, stage: &str, id: &str, files: &[(&str, &str)]) {
             sha256,
         });
     }
-    yard.birth(&crib, stage, &manifest).unwrap();
+    tree.birth(&crib, stage, &manifest).unwrap();
 }
 
 fn once(stage: &str, root: &Path) -> Vec<String> {

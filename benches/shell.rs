@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ecluse_spool::{Worker, WorkerLimits, Yard};
+use ecluse_spool::{WorkTree, Worker, WorkerLimits};
 use page::Page;
 
 fn main() {
@@ -98,17 +98,17 @@ impl Drop for Stage {
     }
 }
 
-fn root(dir: &Path) -> Yard {
+fn root(dir: &Path) -> WorkTree {
     fs::create_dir_all(dir).unwrap();
     fs::write(
         dir.join("pipeline.toml"),
         "version = 1\n[chain]\nstages = [\"relay\", \"end\"]\n[defaults]\nmin-free = \"1 MB\"\n[stage.relay]\nplain = true\n",
     )
     .unwrap();
-    let yard = Yard::open(&dir.join("work"));
-    yard.init("relay").unwrap();
-    yard.init("end").unwrap();
-    yard
+    let tree = WorkTree::open(&dir.join("work"));
+    tree.init("relay").unwrap();
+    tree.init("end").unwrap();
+    tree
 }
 
 fn parcel(at: &Path, id: &str) {
@@ -132,9 +132,9 @@ fn until_gone(path: &Path) -> Duration {
 }
 
 fn reaction(page: &mut Page, dir: &Path) {
-    let yard = root(dir);
+    let tree = root(dir);
     let stage = Stage::start(dir);
-    let relay = yard.stage("relay");
+    let relay = tree.stage("relay");
     let mut dropped = Vec::new();
     let mut ready = Vec::new();
     for number in 0..200 {
@@ -168,13 +168,13 @@ fn reaction(page: &mut Page, dir: &Path) {
 }
 
 fn scan(page: &mut Page, dir: &Path) {
-    let yard = root(dir);
-    let ready = yard.stage("relay").ready();
+    let tree = root(dir);
+    let ready = tree.stage("relay").ready();
     for number in 0..100_000 {
         fs::create_dir(ready.join(format!("BnF-145-412-20260312101500123-{number:05}-h~0")))
             .unwrap();
     }
-    let mut worker = Worker::open(&yard, "relay", &[], WorkerLimits::default(), "bench").unwrap();
+    let mut worker = Worker::open(&tree, "relay", &[], WorkerLimits::default(), "bench").unwrap();
     let times: Vec<f64> = (0..5)
         .map(|_| {
             let began = Instant::now();
@@ -203,13 +203,13 @@ fn idle(page: &mut Page, dir: &Path) {
 }
 
 fn start(page: &mut Page, dir: &Path) {
-    let yard = root(dir);
-    let ready = yard.stage("relay").ready();
+    let tree = root(dir);
+    let ready = tree.stage("relay").ready();
     for number in 0..10_000 {
         parcel(&ready.join(format!("p{number}~0")), &format!("p{number}"));
     }
     // Paused, so that every start finds them all.
-    yard.pause("relay", "bench", "start").unwrap();
+    tree.pause("relay", "bench", "start").unwrap();
     let mut born: Vec<f64> = (0..7)
         .map(|_| Stage::start(dir).born.as_secs_f64() * 1000.0)
         .collect();

@@ -29,8 +29,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ecluse_spool::{
-    Fs, Host, Inside, Kind, Lease, RealFs, Room, SeekRead, Sink, Stat, Waiting, Work, Worker,
-    WorkerLimits, Yard,
+    Fs, Host, Inside, Kind, Lease, RealFs, Room, SeekRead, Sink, Stat, Waiting, Work, WorkTree,
+    Worker, WorkerLimits,
 };
 use page::Page;
 
@@ -223,9 +223,9 @@ fn count_calls(options: &Options, dir: &Path) {
         let wall = Arc::new(|| 1_770_000_000_000);
         let seed = AtomicU64::new(7);
         let dice = Arc::new(move || seed.fetch_add(1, Ordering::Relaxed));
-        let yard = Yard::with(counted.clone(), &work, Host::this(), wall, dice);
-        fill(&yard, parcels);
-        let mut crews: Vec<Vec<Worker>> = vec![crew(&yard)];
+        let tree = WorkTree::with(counted.clone(), &work, Host::this(), wall, dice);
+        fill(&tree, parcels);
+        let mut crews: Vec<Vec<Worker>> = vec![crew(&tree)];
         counted.calls.lock().unwrap().clear();
         let clock = Clock::start();
         if what == "single" {
@@ -233,8 +233,8 @@ fn count_calls(options: &Options, dir: &Path) {
                 .iter_mut()
                 .for_each(|worker| alone(worker, parcels));
         } else {
-            crews.push(crew(&yard));
-            crews = together(crews, &yard, parcels);
+            crews.push(crew(&tree));
+            crews = together(crews, &tree, parcels);
         }
         let run = clock.stop(parcels);
         let steps = parcels as f64 * STAGES.len() as f64;
@@ -254,7 +254,7 @@ fn count_calls(options: &Options, dir: &Path) {
             );
         }
         println!("| all | | | {total:.1} |");
-        finish(&yard, crews.into_iter().flatten().collect(), parcels);
+        finish(&tree, crews.into_iter().flatten().collect(), parcels);
     }
 }
 
@@ -434,15 +434,15 @@ impl Inside for CountedInside<'_> {
     }
 }
 
-fn fill(yard: &Yard, parcels: usize) {
-    let ready = yard.init(STAGES[0]).unwrap().ready();
+fn fill(tree: &WorkTree, parcels: usize) {
+    let ready = tree.init(STAGES[0]).unwrap().ready();
     for stage in STAGES.iter().skip(1).chain(&["end"]) {
-        yard.init(stage).unwrap();
+        tree.init(stage).unwrap();
     }
     // A chain that has run for a minute has all its shards.
     for stage in STAGES {
         for shard in 0..=255u8 {
-            let receipts = yard.stage(stage).receipts();
+            let receipts = tree.stage(stage).receipts();
             fs::create_dir(receipts.join(format!("{shard:02x}"))).unwrap();
         }
     }
@@ -459,37 +459,37 @@ fn fill(yard: &Yard, parcels: usize) {
     rustix::fs::sync();
 }
 
-fn crew(yard: &Yard) -> Vec<Worker> {
+fn crew(tree: &WorkTree) -> Vec<Worker> {
     let next = |i: usize| vec![(*STAGES.get(i + 1).unwrap_or(&"end")).to_owned()];
     STAGES
         .iter()
         .enumerate()
         .map(|(i, stage)| {
-            Worker::open(yard, stage, &next(i), WorkerLimits::default(), "bench").unwrap()
+            Worker::open(tree, stage, &next(i), WorkerLimits::default(), "bench").unwrap()
         })
         .collect()
 }
 
 fn one_at_a_time(dir: &Path, parcels: usize) -> Run {
-    let yard = Yard::open(&dir.join("work"));
+    let tree = WorkTree::open(&dir.join("work"));
     fs::create_dir_all(dir).unwrap();
-    fill(&yard, parcels);
-    let mut crew = crew(&yard);
+    fill(&tree, parcels);
+    let mut crew = crew(&tree);
     let clock = Clock::start();
     for worker in &mut crew {
         alone(worker, parcels);
     }
     let run = clock.stop(parcels);
-    finish(&yard, crew, parcels);
+    finish(&tree, crew, parcels);
     run
 }
 
 /// The same as it is deployed: each stage has its worker, and all work at once.
 fn stage_by_stage(dir: &Path, parcels: usize) -> Run {
-    let yard = Yard::open(&dir.join("work"));
+    let tree = WorkTree::open(&dir.join("work"));
     fs::create_dir_all(dir).unwrap();
-    fill(&yard, parcels);
-    let mut crew = crew(&yard);
+    fill(&tree, parcels);
+    let mut crew = crew(&tree);
     let clock = Clock::start();
     std::thread::scope(|scope| {
         for worker in &mut crew {
@@ -497,7 +497,7 @@ fn stage_by_stage(dir: &Path, parcels: usize) -> Run {
         }
     });
     let run = clock.stop(parcels);
-    finish(&yard, crew, parcels);
+    finish(&tree, crew, parcels);
     run
 }
 
@@ -518,29 +518,29 @@ fn alone(worker: &mut Worker, parcels: usize) {
 
 fn group_commit(dir: &Path, parcels: usize, workers: usize) -> Run {
     fs::create_dir_all(dir).unwrap();
-    let yard = Yard::open(&dir.join("work"));
-    fill(&yard, parcels);
-    let crews: Vec<Vec<Worker>> = (0..workers).map(|_| crew(&yard)).collect();
+    let tree = WorkTree::open(&dir.join("work"));
+    fill(&tree, parcels);
+    let crews: Vec<Vec<Worker>> = (0..workers).map(|_| crew(&tree)).collect();
     let clock = Clock::start();
-    let crews = together(crews, &yard, parcels);
+    let crews = together(crews, &tree, parcels);
     let run = clock.stop(parcels);
-    finish(&yard, crews.into_iter().flatten().collect(), parcels);
+    finish(&tree, crews.into_iter().flatten().collect(), parcels);
     run
 }
 
-fn together(crews: Vec<Vec<Worker>>, yard: &Yard, parcels: usize) -> Vec<Vec<Worker>> {
+fn together(crews: Vec<Vec<Worker>>, tree: &WorkTree, parcels: usize) -> Vec<Vec<Worker>> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = crews
             .into_iter()
-            .map(|crew| scope.spawn(|| pump(crew, yard, parcels)))
+            .map(|crew| scope.spawn(|| pump(crew, tree, parcels)))
             .collect();
         threads.into_iter().map(|t| t.join().unwrap()).collect()
     })
 }
 
 /// Moves parcels through all stages, a group at a time, until all have arrived.
-fn pump(mut crew: Vec<Worker>, yard: &Yard, parcels: usize) -> Vec<Worker> {
-    let end = yard.stage("end").ready();
+fn pump(mut crew: Vec<Worker>, tree: &WorkTree, parcels: usize) -> Vec<Worker> {
+    let end = tree.stage("end").ready();
     loop {
         let mut moved = 0;
         for worker in &mut crew {
@@ -579,8 +579,8 @@ fn claim(worker: &mut Worker, waiting: &Waiting) -> Option<Work> {
     Some(Work { parcels, outbox })
 }
 
-fn finish(yard: &Yard, crew: Vec<Worker>, parcels: usize) {
-    let arrived = fs::read_dir(yard.stage("end").ready()).unwrap().count();
+fn finish(tree: &WorkTree, crew: Vec<Worker>, parcels: usize) {
+    let arrived = fs::read_dir(tree.stage("end").ready()).unwrap().count();
     assert_eq!(arrived, parcels, "every parcel must arrive");
     for worker in crew {
         worker.close().unwrap();

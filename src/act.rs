@@ -141,9 +141,9 @@ fn carry_out(
 ) -> Result<(), Trouble> {
     let reason = why.unwrap_or("by hand");
     match deed {
-        Deed::Retry | Deed::Release => desk.yard.release(place)?,
-        Deed::Hold => desk.yard.hold(place, reason, &audit::who())?,
-        Deed::Discard => desk.yard.discard(place, reason, &audit::who()).map(drop)?,
+        Deed::Retry | Deed::Release => desk.tree.release(place)?,
+        Deed::Hold => desk.tree.hold(place, reason, &audit::who())?,
+        Deed::Discard => desk.tree.discard(place, reason, &audit::who()).map(drop)?,
     }
     Ok(())
 }
@@ -196,14 +196,14 @@ fn chosen(desk: &DriverContext, deed: Deed, choice: &Choice) -> Result<Vec<Parce
             return Err(Trouble::usage("--stage needs --all or --reason"));
         }
         let mut places = Vec::new();
-        desk.yard.each_place(stage, &mut |place| {
+        desk.tree.each_place(stage, &mut |place| {
             if deed.states().contains(&place.state) && place.state != ParcelState::Discarded {
                 places.push(place);
             }
         })?;
         for place in places {
-            let reason = desk.yard.why(&place)?.map(|why| why.reason);
-            let trouble = desk.yard.trouble(&place).map(|trouble| trouble.reason);
+            let reason = desk.tree.why(&place)?.map(|why| why.reason);
+            let trouble = desk.tree.trouble(&place).map(|trouble| trouble.reason);
             let fits = choice.reason.as_ref().is_none_or(|part| {
                 reason
                     .iter()
@@ -273,7 +273,7 @@ fn give_one(desk: &DriverContext, options: &GiveOptions, file: &Path) -> Result<
         collection: known(|row| row.collection),
         again: options.again || options.lost,
     };
-    let id = desk.yard.give(&options.stage, file, &gift)?;
+    let id = desk.tree.give(&options.stage, file, &gift)?;
     audit::write(
         desk,
         &Line {
@@ -284,7 +284,7 @@ fn give_one(desk: &DriverContext, options: &GiveOptions, file: &Path) -> Result<
             outcome: "done",
         },
     )?;
-    let again = match desk.yard.receipt(&options.stage, &id)? {
+    let again = match desk.tree.receipt(&options.stage, &id)? {
         Some(_) => "; it was finished before and will be dropped as a copy (--again does it over)",
         None => "",
     };
@@ -307,8 +307,8 @@ pub(crate) fn pause(desk: &DriverContext, options: &StageChoice) -> Result<ExitC
             continue;
         }
         let why = options.act.why.as_deref().unwrap_or("by hand");
-        let before = desk.yard.paused(&stage)?;
-        desk.yard.pause(&stage, &audit::who(), why)?;
+        let before = desk.tree.paused(&stage)?;
+        desk.tree.pause(&stage, &audit::who(), why)?;
         note(desk, "pause", &stage, options)?;
         let before = before.map_or_else(String::new, |paused| {
             let said = say_blocked(&Blocked::Paused(paused));
@@ -331,7 +331,7 @@ pub(crate) fn resume(desk: &DriverContext, options: &StageChoice) -> Result<Exit
             desk.tell(&format!("would resume {stage}"), value)?;
             continue;
         }
-        if desk.yard.resume(&stage)? {
+        if desk.tree.resume(&stage)? {
             note(desk, "resume", &stage, options)?;
             let value = json!({ "stage": stage, "paused": false });
             desk.tell(&format!("{stage} takes work again"), value)?;

@@ -32,7 +32,7 @@ pub(crate) fn write(desk: &DriverContext, line: &Line<'_>) -> Result<(), Trouble
     let value = serde_json::json!({
         "time": jiff::Timestamp::now().to_string(),
         "who": who(),
-        "host": desk.yard.host.name,
+        "host": desk.tree.host.name,
         "verb": line.verb,
         "stage": line.stage,
         "parcel": line.parcel,

@@ -256,7 +256,7 @@ fn sharing(desk: &DriverContext, report: &mut Report) {
     let stages = desk.stages().unwrap_or_default();
     let writers = stages.iter().map(String::as_str);
     let writers = writers.filter(|stage| ecluse_config::base_of(stage) != Crawl::NAME);
-    let hosts = hosts_at_work(&desk.yard, &desk.pipeline, writers);
+    let hosts = hosts_at_work(&desk.tree, &desk.pipeline, writers);
     let manifest = crate::verify::manifest_path(desk);
     let directory = manifest.parent().unwrap_or(&desk.root);
     if let Some(trouble) = ManifestSharing::of(directory).judge(&hosts) {
@@ -323,7 +323,7 @@ fn inodes(room: &Room, report: &mut Report) {
 
 /// Looks at how the work directories' file system is mounted, and tries what they need of it.
 fn file_system(desk: &DriverContext, report: &mut Report) {
-    let Ok(work) = desk.yard.work().canonicalize() else {
+    let Ok(work) = desk.tree.work().canonicalize() else {
         return;
     };
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
@@ -340,11 +340,11 @@ fn file_system(desk: &DriverContext, report: &mut Report) {
         };
         mount.judge(report, has_journal);
     }
-    let stages = desk.yard.stages().unwrap_or_default();
+    let stages = desk.tree.stages().unwrap_or_default();
     // Who may only look cannot try, and a full disk shows elsewhere.
     let faults = stages
         .first()
-        .and_then(|stage| desk.yard.fitness(stage).ok());
+        .and_then(|stage| desk.tree.fitness(stage).ok());
     for fault in faults.into_iter().flatten() {
         let line = format!("{}: {fault}; see docs/file-systems.md", work.display());
         report.add(Grade::Critical, line);

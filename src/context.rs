@@ -1,4 +1,4 @@
-//! What every verb works at: the settings, the yard, the stages, and the way things are told.
+//! What every verb works with: the settings, the work tree, the stages, and the way things are told.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ecluse_config::Pipeline;
-use ecluse_spool::{ParcelId, ParcelPlace, SpoolError, Yard, safe_file_name};
+use ecluse_spool::{ParcelId, ParcelPlace, SpoolError, WorkTree, safe_file_name};
 use ecluse_stage::{Entry, Exit, Failure};
 use ecluse_telemetry::printable;
 use serde_json::Value;
@@ -20,7 +20,7 @@ pub(crate) struct DriverContext {
     pub(crate) root: PathBuf,
     pub(crate) config: Option<PathBuf>,
     pub(crate) pipeline: Pipeline,
-    pub(crate) yard: Yard,
+    pub(crate) tree: WorkTree,
     pub(crate) entries: &'static [Entry],
     pub(crate) json: bool,
     pub(crate) quiet: bool,
@@ -94,7 +94,7 @@ impl DriverContext {
             Pipeline::load(config.as_deref()).map_err(|e| Trouble::new(Exit::Config, e))?;
         Ok(Self {
             config,
-            yard: Yard::open(&root.join("work")),
+            tree: WorkTree::open(&root.join("work")),
             root,
             pipeline,
             entries,
@@ -156,7 +156,7 @@ impl DriverContext {
             .into_iter()
             .map(str::to_owned)
             .collect();
-        for name in self.yard.stages()? {
+        for name in self.tree.stages()? {
             if !names.contains(&name) {
                 names.push(name);
             }
@@ -180,7 +180,7 @@ impl DriverContext {
     pub(crate) fn must_be_archive(&self) -> Result<(), Trouble> {
         let settings = self.root.join("pipeline.toml");
         let manifest = crate::verify::manifest_path(self);
-        if self.yard.work().is_dir() || settings.is_file() || manifest.is_file() {
+        if self.tree.work().is_dir() || settings.is_file() || manifest.is_file() {
             return Ok(());
         }
         let root = std::path::absolute(&self.root).unwrap_or_else(|_| self.root.clone());
@@ -220,7 +220,7 @@ impl DriverContext {
     pub(crate) fn named(&self, word: &str) -> Result<Vec<ParcelPlace>, Trouble> {
         let stages = self.stages()?;
         if let Ok(id) = ParcelId::new(word) {
-            let exact = self.yard.locate(&stages, &id)?;
+            let exact = self.tree.locate(&stages, &id)?;
             if !exact.is_empty() {
                 return Ok(exact);
             }
@@ -228,7 +228,7 @@ impl DriverContext {
         let stem = stem_of(word)?;
         let mut places = Vec::new();
         for stage in &stages {
-            self.yard.each_place(stage, &mut |place| {
+            self.tree.each_place(stage, &mut |place| {
                 if place.parcel.as_str().starts_with(&stem) {
                     places.push(place);
                 }

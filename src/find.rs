@@ -39,8 +39,8 @@ fn under_way(
     let mut names = BTreeSet::new();
     let mut told = Ok(());
     for stage in desk.stages()? {
-        desk.yard.each_place(&stage, &mut |place| {
-            let manifest = desk.yard.manifest(&place).ok();
+        desk.tree.each_place(&stage, &mut |place| {
+            let manifest = desk.tree.manifest(&place).ok();
             let fits = |term: &String| fits(term, place.parcel.as_str(), manifest.as_ref());
             if told.is_ok() && terms.iter().all(fits) {
                 names.insert(place.parcel.to_string());
@@ -105,7 +105,7 @@ fn finished(
     list: &mut List,
 ) -> Result<(), Trouble> {
     let mut told = Ok(());
-    desk.yard
+    desk.tree
         .each_finished(&desk.stages()?, &mut |stage, name| {
             let fits = terms.iter().all(|term| fits(term, name, None));
             if told.is_ok() && fits && !names.contains(name) {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use ecluse_config::{Pipeline, SHIPPED};
-use ecluse_spool::Yard;
+use ecluse_spool::WorkTree;
 use ecluse_stage::Exit;
 
 use crate::cli::Cli;
@@ -31,13 +31,13 @@ pub(crate) fn init(cli: &Cli) -> Result<ExitCode, Trouble> {
     };
     let config = Pipeline::locate(cli.config.as_deref(), &root);
     let pipeline = Pipeline::load(config.as_deref()).map_err(|e| Trouble::new(Exit::Config, e))?;
-    let yard = Yard::open(&root.join("work"));
-    fs::create_dir_all(yard.work()).map_err(machine(yard.work()))?;
+    let tree = WorkTree::open(&root.join("work"));
+    fs::create_dir_all(tree.work()).map_err(machine(tree.work()))?;
     for stage in pipeline.stage_names() {
-        yard.init(stage)?;
+        tree.init(stage)?;
     }
     if let Some(stage) = pipeline.stage_names().first() {
-        let faults = yard.fitness(stage)?;
+        let faults = tree.fitness(stage)?;
         if !faults.is_empty() {
             let lines: Vec<String> = faults
                 .iter()
@@ -59,7 +59,7 @@ pub(crate) fn init(cli: &Cli) -> Result<ExitCode, Trouble> {
     desk.say(&format!(
         "work directories for {} stages under {}",
         pipeline.stage_names().len(),
-        yard.work().display()
+        tree.work().display()
     ))?;
     Ok(Exit::Done.into())
 }

@@ -78,7 +78,7 @@ fn resume(desk: &DriverContext, dir: &Path) -> io::Result<String> {
         }
         Err(error) => return Err(error),
     }
-    let paused = desk.yard.paused(Crawl::NAME).ok().flatten();
+    let paused = desk.tree.paused(Crawl::NAME).ok().flatten();
     Ok(match paused {
         Some(_) => format!(
             "is no longer paused, but the crawl is: `{}`",

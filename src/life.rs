@@ -21,9 +21,9 @@ impl DriverContext {
         let mut wanted = BTreeSet::from([id.clone()]);
         let mut seen = BTreeSet::new();
         let mut given = BTreeSet::new();
-        for place in self.yard.locate(&stages, id)? {
-            life.extend(self.yard.history(&place)?);
-            let manifest = self.yard.manifest(&place);
+        for place in self.tree.locate(&stages, id)? {
+            life.extend(self.tree.history(&place)?);
+            let manifest = self.tree.manifest(&place);
             if manifest.is_ok_and(|manifest| was_given(&manifest.born)) {
                 given.insert(id.clone());
             }
@@ -32,7 +32,7 @@ impl DriverContext {
         while !wanted.is_empty() && seen.len() < ANCESTORS {
             for wanted in &wanted {
                 for stage in &stages {
-                    life.extend(self.yard.receipt(stage, wanted)?);
+                    life.extend(self.tree.receipt(stage, wanted)?);
                 }
             }
             seen.extend(wanted.iter().cloned());
@@ -89,7 +89,7 @@ impl DriverContext {
     ) -> Result<Vec<Filed>, Trouble> {
         let mut parents = Vec::new();
         for stage in stages {
-            self.yard.each_maker(stage, &mut |filed| {
+            self.tree.each_maker(stage, &mut |filed| {
                 if makes_any(&filed.receipt, ids) {
                     parents.push(filed);
                 }

@@ -65,7 +65,7 @@ impl DriverContext {
     ) -> Result<(), Trouble> {
         let mut held: Vec<ParcelPlace> = Vec::new();
         let mut deferred: (usize, Option<ParcelPlace>) = (0, None);
-        self.yard
+        self.tree
             .each_place(stage, &mut |place| match place.state {
                 ParcelState::Held => held.push(place),
                 ParcelState::Deferred => {
@@ -78,7 +78,7 @@ impl DriverContext {
                 _ => {}
             })?;
         if let (count, Some(next)) = deferred {
-            let reason = self.yard.trouble(&next).unwrap_or_default().reason;
+            let reason = self.tree.trouble(&next).unwrap_or_default().reason;
             waiting.push(Need::of_stage(
                 stage,
                 format!("{count} deferred, tried again by themselves: {reason}"),
@@ -90,7 +90,7 @@ impl DriverContext {
         held.truncate(READ);
         let mut alike: BTreeMap<String, Alike> = BTreeMap::new();
         for first in held {
-            let why = self.yard.why(&first)?;
+            let why = self.tree.why(&first)?;
             let key = why.as_ref().map_or_else(String::new, key_of);
             let one = alike.entry(key).or_insert(Alike {
                 first,
@@ -108,7 +108,7 @@ impl DriverContext {
             needs.push(Need::of_stage(
                 stage,
                 format!("{unread} more are held"),
-                format!("ls {}", self.yard.stage(stage).held().display()),
+                format!("ls {}", self.tree.stage(stage).held().display()),
             ));
         }
         Ok(())

@@ -190,7 +190,7 @@ fn all_idle(desk: &DriverContext, keepers: &mut [Keeper]) -> Result<bool, Troubl
     let mut still = true;
     for keeper in keepers {
         let name = keeper.entry.name;
-        let depths = desk.yard.depths(name)?;
+        let depths = desk.tree.depths(name)?;
         let next = desk.pipeline.next_of(name);
         let next: Vec<String> = next.into_iter().map(str::to_owned).collect();
         let waits = depths.ready + depths.dropped > 0 && desk.blocked(name, &next)?.is_none();
@@ -227,11 +227,11 @@ fn ended(desk: &DriverContext, entries: &[Entry]) -> Result<Ended, Trouble> {
         if let Some(why) = desk.blocked(entry.name, &next)? {
             blocked.get_or_insert(format!("{}: {}", entry.name, say_blocked(&why)));
         }
-        let depths = desk.yard.depths(entry.name)?;
+        let depths = desk.tree.depths(entry.name)?;
         *sums.entry("held").or_default() += depths.held as u64;
         *sums.entry("deferred").or_default() += depths.deferred as u64;
         let done = desk
-            .yard
+            .tree
             .throughput(entry.name, Duration::from_secs(u32::MAX.into()))?;
         *sums.entry("done").or_default() += done.count;
     }

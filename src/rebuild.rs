@@ -81,7 +81,7 @@ pub(crate) fn must_be_stopped(desk: &DriverContext) -> Result<(), Trouble> {
     for stage in desk.stages()? {
         let lease = desk.pipeline.shell(&stage).lease.0;
         if desk
-            .yard
+            .tree
             .workers(&stage, lease)?
             .iter()
             .any(|worker| worker.alive)
@@ -117,7 +117,7 @@ fn replay(desk: &DriverContext, rebuild: &mut Rebuild) -> Result<u64, Trouble> {
                 continue;
             }
             let mut told = Ok(());
-            desk.yard.each_receipt_ever(&stage, &mut |filed| {
+            desk.tree.each_receipt_ever(&stage, &mut |filed| {
                 if told.is_ok() {
                     count += 1;
                     told = tell(telling, &filed.receipt, rebuild);

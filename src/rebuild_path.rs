@@ -378,13 +378,13 @@ fn give_again(
         .find(|stage| ecluse_config::base_of(stage) == Index::NAME);
     for stage in desk.stages()? {
         let mut places = Vec::new();
-        desk.yard.each_place(&stage, &mut |place| {
+        desk.tree.each_place(&stage, &mut |place| {
             if matches!(place.state, ParcelState::Ready | ParcelState::Deferred) {
                 places.push(place);
             }
         })?;
         for place in places {
-            let Ok(parcel) = desk.yard.manifest(&place) else {
+            let Ok(parcel) = desk.tree.manifest(&place) else {
                 continue;
             };
             let Some(list) = parcel
@@ -426,9 +426,9 @@ fn give_again(
                 again: true,
             };
             // First the new one: killed in between, the old one waits and is met again.
-            desk.yard.give(index, &stored, &gift)?;
+            desk.tree.give(index, &stored, &gift)?;
             let why = "it names places of before the archive was moved; given to index again";
-            desk.yard.discard(&place, why, &audit::who())?;
+            desk.tree.discard(&place, why, &audit::who())?;
         }
     }
     Ok(())

@@ -59,7 +59,7 @@ impl DriverContext {
             if missing.is_empty() {
                 break;
             }
-            self.yard.each_place(&stage, &mut |place| {
+            self.tree.each_place(&stage, &mut |place| {
                 if let Some(name) = names.get(first_round(place.parcel.as_str())) {
                     missing.remove(*name);
                 }
@@ -72,11 +72,11 @@ impl DriverContext {
     fn take_out_by_content(&self, missing: &mut BTreeSet<String>) -> Result<(), Trouble> {
         for stage in self.stages()? {
             let mut places: Vec<ParcelPlace> = Vec::new();
-            self.yard
+            self.tree
                 .each_place(&stage, &mut |place| places.push(place))?;
             for place in places {
                 // One that cannot be read shows elsewhere, and one that has just moved on is met again.
-                let Ok(parcel) = self.yard.manifest(&place) else {
+                let Ok(parcel) = self.tree.manifest(&place) else {
                     continue;
                 };
                 for file in &parcel.files {

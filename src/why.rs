@@ -17,7 +17,7 @@ pub(crate) fn why(desk: &DriverContext, what: &str) -> Result<ExitCode, Trouble>
     desk.must_be_archive()?;
     let id = identify(desk, what)?;
     let stages = desk.stages()?;
-    let places = desk.yard.locate(&stages, &id)?;
+    let places = desk.tree.locate(&stages, &id)?;
     let life = desk.life(&id)?;
     if places.is_empty() && life.is_empty() {
         return Err(Trouble::usage(format!(
@@ -30,7 +30,7 @@ pub(crate) fn why(desk: &DriverContext, what: &str) -> Result<ExitCode, Trouble>
             "parcel": id,
             "places": places,
             "receipts": receipts,
-            "held": places.iter().find_map(|place| desk.yard.why(place).ok().flatten()),
+            "held": places.iter().find_map(|place| desk.tree.why(place).ok().flatten()),
         }))?;
         return Ok(Exit::Done.into());
     }
@@ -102,7 +102,7 @@ fn identify(desk: &DriverContext, what: &str) -> Result<ParcelId, Trouble> {
     let stages = desk.stages()?;
     if let Ok(id) = ParcelId::new(what) {
         for stage in &stages {
-            if desk.yard.receipt(stage, &id)?.is_some() {
+            if desk.tree.receipt(stage, &id)?.is_some() {
                 return Ok(id);
             }
         }
@@ -110,7 +110,7 @@ fn identify(desk: &DriverContext, what: &str) -> Result<ParcelId, Trouble> {
     let stem = stem_of(what)?;
     // Finished and gone: its name may be the beginning of one that a receipt knows.
     let mut known = std::collections::BTreeSet::new();
-    desk.yard.each_finished(&stages, &mut |_, name| {
+    desk.tree.each_finished(&stages, &mut |_, name| {
         if name.starts_with(&stem) && known.len() < 6 {
             known.extend(ParcelId::new(name).ok());
         }
@@ -147,7 +147,7 @@ fn describe(desk: &DriverContext, place: &ParcelPlace, text: &mut String) -> Res
         "attempts"
     };
     text.push_str(&format!(", {} {tries} begun\n", place.attempts));
-    if let Ok(manifest) = desk.yard.manifest(place) {
+    if let Ok(manifest) = desk.tree.manifest(place) {
         for (what, value) in [
             ("original name", manifest.original.clone()),
             ("harvest", manifest.harvest.clone()),
@@ -206,7 +206,7 @@ fn next_and_help(
     place: &ParcelPlace,
     text: &mut String,
 ) -> Result<(), Trouble> {
-    if let Some(trouble) = desk.yard.trouble(place) {
+    if let Some(trouble) = desk.tree.trouble(place) {
         text.push_str(&format!(
             "\n  last trouble\n    {} (deferred {} since {})\n",
             trouble.reason,
@@ -217,7 +217,7 @@ fn next_and_help(
             show::clock(trouble.since)
         ));
     }
-    if let Some(why) = desk.yard.why(place)? {
+    if let Some(why) = desk.tree.why(place)? {
         let state = match place.state {
             ParcelState::Discarded => "discarded",
             _ => "held since",

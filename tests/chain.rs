@@ -650,10 +650,10 @@ fn a_lost_manifest_is_made_again_from_receipts_and_stored_files() {
     let before = rows(&archive.manifest());
     assert_eq!(before.len(), 5);
     // Some of what is known is in the ledger only.
-    let yard = ecluse_spool::Yard::open(&archive.path("work"));
+    let tree = ecluse_spool::WorkTree::open(&archive.path("work"));
     for stage in ["ingest", "index", "transfer", "merge"] {
         assert!(
-            ecluse_spool::fold(&yard, stage, Duration::ZERO).unwrap() > 0,
+            ecluse_spool::fold(&tree, stage, Duration::ZERO).unwrap() > 0,
             "{stage}"
         );
     }
@@ -715,9 +715,9 @@ fn a_file_whose_claim_was_removed_by_hand_is_told_and_given_again() {
     assert_eq!(code, 0, "{said}");
     assert!(!archive.status().contains("on no stage"));
     // A worker of backup has one of them, and somebody cleans up.
-    let yard = ecluse_spool::Yard::open(&archive.path("work"));
+    let tree = ecluse_spool::WorkTree::open(&archive.path("work"));
     let limits = ecluse_spool::WorkerLimits::default();
-    let mut worker = ecluse_spool::Worker::open(&yard, "backup", &[], limits, "test").unwrap();
+    let mut worker = ecluse_spool::Worker::open(&tree, "backup", &[], limits, "test").unwrap();
     let scan = worker.scan().unwrap();
     assert!(worker.claim(&scan.waiting[0]).unwrap().is_some());
     assert!(!archive.status().contains("on no stage"));

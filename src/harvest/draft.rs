@@ -128,7 +128,7 @@ pub(crate) fn contact_of(desk: &DriverContext, options: &HarvestOptions) -> Opti
         return Some(contact.clone());
     }
     let known = !desk.pipeline.site.contact.trim().is_empty();
-    (!known).then(|| person(&audit::who(), &desk.yard.host.name))
+    (!known).then(|| person(&audit::who(), &desk.tree.host.name))
 }
 
 /// Returns a person on a machine as a mail address. A machine without a domain is known in its own network by `.local`.

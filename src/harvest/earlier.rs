@@ -24,7 +24,7 @@ const ORDERS: [&str; 2] = ["order.toml", "order-given.toml"];
 /// Does with an earlier harvest what is asked for; returns it if it goes on.
 pub(crate) fn settle(desk: &DriverContext, draft: &Draft) -> Result<Option<HarvestRun>, Trouble> {
     let mut newest: Option<ParcelPlace> = None;
-    desk.yard.each_place(Crawl::NAME, &mut |place| {
+    desk.tree.each_place(Crawl::NAME, &mut |place| {
         let is_of_job = harvest_of(draft, place.parcel.as_str()).is_some();
         let is_newer = newest
             .as_ref()
@@ -59,7 +59,7 @@ pub(crate) fn settle(desk: &DriverContext, draft: &Draft) -> Result<Option<Harve
 
 fn must_not_be_at_work(desk: &DriverContext, place: &ParcelPlace) -> Result<(), Trouble> {
     let lease = desk.pipeline.shell(Crawl::NAME).lease.0;
-    let workers = desk.yard.workers(Crawl::NAME, lease)?;
+    let workers = desk.tree.workers(Crawl::NAME, lease)?;
     let lives = |worker: &String| workers.iter().any(|one| one.alive && one.id == *worker);
     if !place.worker.as_ref().is_some_and(lives) {
         return Ok(());
@@ -133,7 +133,7 @@ fn amend(
 fn end(desk: &DriverContext, place: &ParcelPlace, dir: &Path) -> Result<(), Trouble> {
     let why = "another harvest of this site was asked for";
     if !ORDERS.iter().any(|name| dir.join(name).exists()) {
-        desk.yard.discard(place, why, &audit::who())?;
+        desk.tree.discard(place, why, &audit::who())?;
         return Ok(());
     }
     let told = Paused {

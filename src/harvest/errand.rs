@@ -59,8 +59,8 @@ pub(crate) fn begin(desk: &DriverContext, draft: &Draft) -> Result<HarvestRun, T
         };
         let id = id_of(&errand.name())?;
         let known = errand.dir(desk)?.exists()
-            || desk.yard.receipt(Crawl::NAME, &id)?.is_some()
-            || !desk.yard.locate(&[Crawl::NAME.to_owned()], &id)?.is_empty();
+            || desk.tree.receipt(Crawl::NAME, &id)?.is_some()
+            || !desk.tree.locate(&[Crawl::NAME.to_owned()], &id)?.is_empty();
         if !known {
             give(desk, draft, &errand)?;
             return Ok(errand);
@@ -74,12 +74,12 @@ pub(crate) fn begin(desk: &DriverContext, draft: &Draft) -> Result<HarvestRun, T
 fn unfinished(desk: &DriverContext, draft: &Draft) -> Result<Option<HarvestRun>, Trouble> {
     let mut found: Vec<(String, Option<ParcelPlace>)> = Vec::new();
     let mut places = Vec::new();
-    desk.yard
+    desk.tree
         .each_place(Crawl::NAME, &mut |place| places.push(place))?;
     places.retain(|place| place.state != ParcelState::Discarded);
     for place in places {
         if let Some(harvest) = harvest_of(draft, place.parcel.as_str())
-            && let Ok(manifest) = desk.yard.manifest(&place)
+            && let Ok(manifest) = desk.tree.manifest(&place)
             && manifest.content() == manifest_of(draft, harvest)?.content()
         {
             found.push((harvest.to_owned(), Some(place)));
@@ -87,7 +87,7 @@ fn unfinished(desk: &DriverContext, draft: &Draft) -> Result<Option<HarvestRun>,
     }
     let jobs = desk.jobs_dir()?;
     let mut crawled = Vec::new();
-    desk.yard.each_receipt(Crawl::NAME, &mut |filed| {
+    desk.tree.each_receipt(Crawl::NAME, &mut |filed| {
         crawled.extend(filed.receipt.inputs);
     })?;
     for input in crawled {
@@ -118,12 +118,12 @@ fn unfinished(desk: &DriverContext, draft: &Draft) -> Result<Option<HarvestRun>,
 /// person held stays.
 pub(crate) fn take_up(desk: &DriverContext, place: &ParcelPlace) -> Result<(), Trouble> {
     match place.state {
-        ParcelState::Deferred => Ok(desk.yard.release(place)?),
+        ParcelState::Deferred => Ok(desk.tree.release(place)?),
         ParcelState::Held => {
-            let why = desk.yard.why(place)?;
+            let why = desk.tree.why(place)?;
             let why = match why {
                 Some(why) if WorkerId::parse(OsStr::new(&why.by)).is_some() => {
-                    return Ok(desk.yard.release(place)?);
+                    return Ok(desk.tree.release(place)?);
                 }
                 Some(why) => format!("{} by {}", why.reason, why.by),
                 None => "by hand".to_owned(),
@@ -182,7 +182,7 @@ fn manifest_of(draft: &Draft, harvest: &str) -> Result<ParcelManifest, Trouble> 
 /// Gives the order to the crawl: all of it is there at once.
 fn give(desk: &DriverContext, draft: &Draft, errand: &HarvestRun) -> Result<(), Trouble> {
     let manifest = manifest_of(draft, &errand.harvest)?;
-    let dir = desk.yard.init(Crawl::NAME)?;
+    let dir = desk.tree.init(Crawl::NAME)?;
     let crib = dir.tmp().join(format!("harvest-{}", manifest.born));
     let written = RealFs.mkdir(&crib).and_then(|()| {
         for (name, bytes) in files_of(draft, &errand.harvest) {
@@ -192,7 +192,7 @@ fn give(desk: &DriverContext, draft: &Draft, errand: &HarvestRun) -> Result<(), 
     });
     let born = written
         .map_err(Trouble::from)
-        .and_then(|()| Ok(desk.yard.birth(&crib, Crawl::NAME, &manifest)?));
+        .and_then(|()| Ok(desk.tree.birth(&crib, Crawl::NAME, &manifest)?));
     if born.is_err() {
         let _ = RealFs.remove_tree(&crib);
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use ecluse_spool::{FileEntry, Fs, Gift, ParcelId, ParcelManifest, RealFs, Yard, digest};
+use ecluse_spool::{FileEntry, Fs, Gift, ParcelId, ParcelManifest, RealFs, WorkTree, digest};
 use ecluse_testkit::checker::{Given, GivenLog};
 
 use crate::dice::Dice;
@@ -41,7 +41,7 @@ pub(crate) enum Ask {
 pub(crate) enum Way {
     /// Renamed into `drop/`.
     Drop,
-    /// By [`Yard::give`].
+    /// By [`WorkTree::give`].
     Give,
     /// As a parcel built by the giver.
     Ready,
@@ -49,7 +49,7 @@ pub(crate) enum Way {
 
 /// Gives files and keeps the log.
 pub(crate) struct Feeder {
-    yard: Yard,
+    tree: WorkTree,
     log: GivenLog,
     /// On the file system of the work directories.
     near: PathBuf,
@@ -65,10 +65,10 @@ impl Feeder {
         let near = root.join("near");
         fs::create_dir_all(&near)?;
         fs::write(near.join(ALIVE), "")?;
-        let yard = Yard::open(&root.join("work"));
-        yard.init(STAGE)?;
+        let tree = WorkTree::open(&root.join("work"));
+        tree.init(STAGE)?;
         Ok(Self {
-            yard,
+            tree,
             log: GivenLog::create(&given_log(away)).context("cannot start the log of gifts")?,
             near,
             away: away.to_owned(),
@@ -84,7 +84,7 @@ impl Feeder {
 
     /// Tells whether so much waits already that more would only wait.
     pub(crate) fn crowded(&self) -> anyhow::Result<bool> {
-        let dir = self.yard.stage(STAGE);
+        let dir = self.tree.stage(STAGE);
         Ok(RealFs.list(&dir.ready())?.len() + RealFs.list(&dir.drop())?.len() > CROWD)
     }
 
@@ -147,7 +147,7 @@ impl Feeder {
         let mut file = fs::File::create_new(&near)?;
         file.write_all(given.text.as_bytes())?;
         file.sync_all()?;
-        let drop = self.yard.stage(&given.stage).drop();
+        let drop = self.tree.stage(&given.stage).drop();
         RealFs.rename(&near, &drop.join(&given.name))?;
         RealFs.sync_dir(&drop)?;
         Ok(())
@@ -156,7 +156,7 @@ impl Feeder {
     fn hand_in(&self, given: &Given) -> anyhow::Result<()> {
         let file = self.away.join(&given.name);
         fs::write(&file, &given.text)?;
-        let handed = self.yard.give(&given.stage, &file, &Gift::default());
+        let handed = self.tree.give(&given.stage, &file, &Gift::default());
         RealFs.unlink(&file)?;
         handed?;
         Ok(())
@@ -174,7 +174,7 @@ impl Feeder {
             bytes: given.text.len() as u64,
             sha256: digest(given.text.as_bytes()),
         });
-        self.yard.birth(&crib, &given.stage, &manifest)?;
+        self.tree.birth(&crib, &given.stage, &manifest)?;
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use ecluse_spool::Yard;
+use ecluse_spool::WorkTree;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -213,7 +213,7 @@ impl Fleet {
         start: &Start,
         patience: Duration,
     ) -> anyhow::Result<Option<String>> {
-        let yard = Yard::open(&self.root.join("work"));
+        let tree = WorkTree::open(&self.root.join("work"));
         let deadline = Instant::now() + patience;
         let mut quiet = 0;
         while quiet < 3 {
@@ -221,7 +221,7 @@ impl Fleet {
                 self.start(at, start)?;
             }
             self.start_all(start)?;
-            let moving = self.moving(&yard)?;
+            let moving = self.moving(&tree)?;
             quiet = if moving.is_none() { quiet + 1 } else { 0 };
             if let Some(what) = moving
                 && Instant::now() > deadline
@@ -243,16 +243,16 @@ impl Fleet {
             std::thread::sleep(Duration::from_millis(5));
         }
         // What was never born is removed by age: here it is old enough.
-        for stage in yard.stages()? {
-            yard.sweep(&stage, Duration::ZERO)?;
+        for stage in tree.stages()? {
+            tree.sweep(&stage, Duration::ZERO)?;
         }
         Ok(None)
     }
 
     /// Says what still moves, or whose workers are not all there.
-    fn moving(&self, yard: &Yard) -> anyhow::Result<Option<String>> {
+    fn moving(&self, tree: &WorkTree) -> anyhow::Result<Option<String>> {
         for stage in STAGES {
-            let depths = yard.depths(stage)?;
+            let depths = tree.depths(stage)?;
             let crew = self.slots.iter().filter(|slot| slot.stage == stage);
             let workers: u32 = crew.map(|slot| slot.workers).sum();
             let moving = depths.ready + depths.deferred + depths.dropped + depths.working;

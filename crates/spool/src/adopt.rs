@@ -79,7 +79,7 @@ impl Worker {
             Err(e) => return Err(e).at("look at", &path),
         };
         let look = (stat.bytes, stat.mtime_ns, stat.inode);
-        let now = (self.yard.monotonic)();
+        let now = (self.tree.monotonic)();
         let rest = self.limits.settle;
         Ok(self.seen_drops.is_at_rest(name, look, rest, now))
     }
@@ -88,7 +88,7 @@ impl Worker {
         let draft = self
             .home
             .join("adopt")
-            .join(format!("{:08x}", (self.yard.dice)() as u32));
+            .join(format!("{:08x}", (self.tree.dice)() as u32));
         let taken_dir = draft.join(TAKEN);
         self.fs.mkdir(&draft).at("make", &draft)?;
         self.fs.mkdir(&taken_dir).at("make", &taken_dir)?;
@@ -102,7 +102,7 @@ impl Worker {
             }
             Err(e) => return Err(e).at("adopt", &from),
         }
-        let born = given_mark((self.yard.dice)());
+        let born = given_mark((self.tree.dice)());
         let manifest = describe(&*self.fs, &taken, name, born, &self.signs)?;
         self.write_parcel(&draft, &taken, &manifest)?;
         self.show(&draft, &manifest)
@@ -152,8 +152,8 @@ impl Worker {
             id: manifest.id.clone(),
             attempts: 0,
         };
-        let slot = self.yard.ready_slot(&self.stage, &entry);
-        match self.yard.place(draft, &self.stage, &slot)? {
+        let slot = self.tree.ready_slot(&self.stage, &entry);
+        match self.tree.place(draft, &self.stage, &slot)? {
             Placed::There => {
                 let ready = self.stage.ready();
                 self.fs.sync_dir(&ready).at("sync", &ready)?;
@@ -235,7 +235,7 @@ impl Worker {
                 // Cut, so that a name of full length has room for what tells the two apart.
                 let bytes = name.as_bytes();
                 let mut other = OsStr::from_bytes(&bytes[..bytes.len().min(240)]).to_owned();
-                other.push(format!(".{:08x}", (self.yard.dice)() as u32));
+                other.push(format!(".{:08x}", (self.tree.dice)() as u32));
                 to = drop.join(other);
             }
             gone(self.fs.rename(&from, &to)).at("return", &to)?;
@@ -307,8 +307,8 @@ mod tests {
     use std::time::{Duration, Instant, SystemTime};
 
     use super::*;
+    use crate::tree::WorkTree;
     use crate::worker::WorkerLimits;
-    use crate::yard::Yard;
 
     /// A file server's clock tells nothing: only that the file looks the same, and for how long.
     #[test]
@@ -318,12 +318,12 @@ mod tests {
             let start = Instant::now();
             let passed = Arc::new(Mutex::new(Duration::ZERO));
             let clock = Arc::clone(&passed);
-            let yard = Yard::open(&root.path().join("work"))
+            let tree = WorkTree::open(&root.path().join("work"))
                 .with_monotonic(Arc::new(move || start + *clock.lock().unwrap()));
             let limits = WorkerLimits::default();
             let settle = limits.settle;
-            let mut worker = Worker::open(&yard, "stage", &[], limits, "0").unwrap();
-            let path = yard.stage("stage").drop().join("a.warc");
+            let mut worker = Worker::open(&tree, "stage", &[], limits, "0").unwrap();
+            let path = tree.stage("stage").drop().join("a.warc");
             let mut file = std::fs::File::create(&path).unwrap();
             for _ in 0..20 {
                 file.write_all(b"more").unwrap();
@@ -344,9 +344,9 @@ mod tests {
     #[test]
     fn an_adoption_cut_short_shows_nothing_of_how_it_was_made() {
         let root = tempfile::tempdir().unwrap();
-        let yard = Yard::open(&root.path().join("work"));
+        let tree = WorkTree::open(&root.path().join("work"));
         let next = ["next".to_owned()];
-        let worker = Worker::open(&yard, "stage", &next, WorkerLimits::default(), "0").unwrap();
+        let worker = Worker::open(&tree, "stage", &next, WorkerLimits::default(), "0").unwrap();
         // Died after the file was moved beside its description, before its taken_dir was removed.
         let draft = worker.home.join("adopt/cafe");
         std::fs::create_dir_all(draft.join(TAKEN)).unwrap();
@@ -361,11 +361,11 @@ mod tests {
         std::fs::write(draft.join(MANIFEST), manifest.unwrap().to_bytes()).unwrap();
         drop(worker);
 
-        let mut heir = Worker::open(&yard, "stage", &next, WorkerLimits::default(), "0").unwrap();
+        let mut heir = Worker::open(&tree, "stage", &next, WorkerLimits::default(), "0").unwrap();
         heir.recover().unwrap();
         let scan = heir.scan().unwrap();
         assert_eq!(scan.total, 1);
-        let path = heir.yard.ready_slot(&heir.stage, &scan.waiting[0].entry);
+        let path = heir.tree.ready_slot(&heir.stage, &scan.waiting[0].entry);
         assert!(path.join("a").exists());
         assert!(!path.join(TAKEN).exists());
     }

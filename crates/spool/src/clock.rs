@@ -13,7 +13,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::yard::{StageDir, Yard};
+use crate::tree::{StageDir, WorkTree};
 
 /// How long a reading is carried on with the monotonic clock.
 const READ_EVERY: Duration = Duration::from_secs(30);
@@ -32,7 +32,7 @@ pub(crate) struct Reading {
     at: Instant,
 }
 
-impl Yard {
+impl WorkTree {
     /// Goes by this host's own clock for as long as a look takes: nothing is made to read another.
     #[must_use]
     pub fn only_looking(self) -> Self {

@@ -45,7 +45,7 @@ impl Worker {
         if works.is_empty() {
             return Ok(Vec::new());
         }
-        let now = self.yard.now_text();
+        let now = self.tree.now_text();
         let mut receipts = Vec::with_capacity(works.len());
         for work in works.iter() {
             receipts.push(self.receipt_of(work, &now)?);

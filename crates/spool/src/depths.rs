@@ -9,8 +9,8 @@ use crate::adopt::is_unfinished;
 use crate::error::{At, Result};
 use crate::fs::{Fs, Kind, Room};
 use crate::name::{Deferred, Entry};
+use crate::tree::WorkTree;
 use crate::worker::LeaseNote;
-use crate::yard::Yard;
 
 /// How many entries are looked at for the age of the oldest; above that it is a lower bound.
 const AGED: usize = 2000;
@@ -162,7 +162,7 @@ impl Floor {
     }
 }
 
-impl Yard {
+impl WorkTree {
     /// Counts what a stage holds.
     pub fn depths(&self, stage: &str) -> Result<Depths> {
         let dir = self.stage(stage);

@@ -1,6 +1,6 @@
 //! A file system that kills its process after a chosen call, or lies: for torture only.
 //!
-//! The protocol knows nothing of it. [`wrap`] puts it around the file system of a yard; in a shipped build it
+//! The protocol knows nothing of it. [`wrap`] puts it around the file system of a work tree; in a shipped build it
 //! returns what it was given. With the feature `failpoints` every call that changes something in a work directory
 //! is a place to die, by SIGKILL or SIGSTOP, which a signal handler cannot soften. A place has the name of the step
 //! of the protocol it is part of, told by the paths of the call alone; the torture wants each of [`ALL`] hit.

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use crate::error::{At, Result};
 use crate::fs::{Fs, Kind};
-use crate::yard::Yard;
+use crate::tree::WorkTree;
 
-impl Yard {
+impl WorkTree {
     /// Tries what a work directory needs of its file system in `tmp/` of a stage, and says what is wrong, with what helps.
     ///
     /// # Errors
@@ -327,9 +327,9 @@ mod tests {
     #[test]
     fn this_file_system_is_fit_and_nothing_is_left_of_the_trial() {
         let dir = tempfile::tempdir().unwrap();
-        let yard = Yard::open(&dir.path().join("work"));
-        let stage = yard.init("one").unwrap();
-        assert_eq!(yard.fitness("one").unwrap(), [""; 0]);
+        let tree = WorkTree::open(&dir.path().join("work"));
+        let stage = tree.init("one").unwrap();
+        assert_eq!(tree.fitness("one").unwrap(), [""; 0]);
         assert_eq!(std::fs::read_dir(stage.tmp()).unwrap().count(), 0);
     }
 }

@@ -271,13 +271,13 @@ impl Worker {
 
     /// Moves a parcel into the `ready/` of another stage. Not there any more: it was moved before.
     pub(crate) fn deliver(&mut self, path: &Path, id: &ParcelId, to: &str) -> Result<()> {
-        let dest = self.yard.stage(to);
+        let dest = self.tree.stage(to);
         let entry = Entry {
             id: id.clone(),
             attempts: 0,
         };
-        let slot = self.yard.ready_slot(&dest, &entry);
-        match self.yard.place(path, &dest, &slot)? {
+        let slot = self.tree.ready_slot(&dest, &entry);
+        match self.tree.place(path, &dest, &slot)? {
             Placed::Gone => self.check_fence(),
             Placed::There => {
                 if let Some(dir) = slot.parent()

@@ -25,8 +25,8 @@ use crate::error::{At, Result, SpoolError};
 use crate::fs::{Fs, SeekRead, gone};
 use crate::name::{Entry, ParcelId};
 use crate::receipt::{Filed, find_in_sheet, parse_sheet};
+use crate::tree::{StageDir, WorkTree};
 use crate::worker::{Signs, filed_as, is_committed};
-use crate::yard::{StageDir, Yard};
 
 /// Receipts in one gzip member: what a lookup has to inflate.
 const LINES_A_MEMBER: usize = 256;
@@ -183,11 +183,11 @@ pub(crate) fn each_line(fs: &dyn Fs, stage: &StageDir, see: &mut dyn FnMut(&[u8]
 }
 
 /// Folds all receipts of a stage that are older than `age`; returns how many.
-pub fn fold(yard: &Yard, stage: &str, age: Duration) -> Result<usize> {
+pub fn fold(tree: &WorkTree, stage: &str, age: Duration) -> Result<usize> {
     let mut folded = 0;
     for shard in 0..=255 {
         loop {
-            let more = fold_shard(yard, stage, shard, age, &Signs::default())?;
+            let more = fold_shard(tree, stage, shard, age, &Signs::default())?;
             folded += more;
             if more < FOLDED_AT_ONCE {
                 break;
@@ -200,28 +200,28 @@ pub fn fold(yard: &Yard, stage: &str, age: Duration) -> Result<usize> {
 /// Folds the receipts of one shard that are older than `age`, no more than some thousands at a time,
 /// into the ledger of a stage; returns how many.
 pub fn fold_shard(
-    yard: &Yard,
+    tree: &WorkTree,
     stage: &str,
     shard: u8,
     age: Duration,
     signs: &Signs,
 ) -> Result<usize> {
-    let fs = &*yard.fs;
-    let stage = yard.stage(stage);
+    let fs = &*tree.fs;
+    let stage = tree.stage(stage);
     let lock_path = stage.ledger().join(".lock");
     drop(fs.append(&lock_path).at("open", &lock_path)?);
     let Some(_lock) = fs.lock(&lock_path).at("lock", &lock_path)? else {
         return Ok(0);
     };
     let shard = format!("{shard:02x}");
-    let old = old_receipts(yard, &stage, &shard, age, signs)?;
+    let old = old_receipts(tree, &stage, &shard, age, signs)?;
     if old.is_empty() {
         return Ok(0);
     }
     let fold = Fold {
         fs,
         files: Files::of_shard(&stage, &shard),
-        in_hand: in_hand(yard, &stage)?,
+        in_hand: in_hand(tree, &stage)?,
         stage,
         signs,
     };
@@ -439,16 +439,16 @@ impl LastSheet {
 }
 
 fn old_receipts(
-    yard: &Yard,
+    tree: &WorkTree,
     stage: &StageDir,
     shard: &str,
     age: Duration,
     signs: &Signs,
 ) -> Result<Vec<OldReceipt>> {
-    let now = yard.now_ns(stage);
+    let now = tree.now_ns(stage);
     let dir = stage.receipts().join(shard);
     let mut old = Vec::new();
-    for (name, _) in yard.list(&dir)? {
+    for (name, _) in tree.list(&dir)? {
         signs.tick();
         if old.len() == FOLDED_AT_ONCE {
             break;
@@ -458,7 +458,7 @@ fn old_receipts(
         let Some(id) = id.and_then(|id| ParcelId::new(id).ok()) else {
             continue;
         };
-        let stat = match yard.fs.stat(&path) {
+        let stat = match tree.fs.stat(&path) {
             Ok(stat) => stat,
             // Taken back by a batch that was not committed.
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
@@ -477,21 +477,21 @@ fn old_receipts(
 
 /// Names the parcels that workers of a stage have in hand, living or dead, and the work they are
 /// about to hand over.
-fn in_hand(yard: &Yard, stage: &StageDir) -> Result<HashSet<ParcelId>> {
+fn in_hand(tree: &WorkTree, stage: &StageDir) -> Result<HashSet<ParcelId>> {
     let mut in_hand = HashSet::new();
     for parent in [stage.claim(), stage.reap()] {
-        for (worker, _) in yard.list(&parent)? {
+        for (worker, _) in tree.list(&parent)? {
             let home = parent.join(worker);
-            let claimed = yard.list(&home.join("in"))?;
+            let claimed = tree.list(&home.join("in"))?;
             let claimed = claimed.iter().filter_map(|(name, _)| Entry::parse(name));
             in_hand.extend(claimed.map(|entry| entry.id));
             let out = home.join("out");
-            for (name, _) in yard.list(&out)? {
+            for (name, _) in tree.list(&out)? {
                 if !name.as_encoded_bytes().starts_with(b".sheet-") {
                     continue;
                 }
                 let sheet = out.join(name);
-                let bytes = match yard.fs.read(&sheet, 1 << 30) {
+                let bytes = match tree.fs.read(&sheet, 1 << 30) {
                     Ok(bytes) => bytes,
                     // Handed over meanwhile.
                     Err(e) if e.kind() == io::ErrorKind::NotFound => continue,

@@ -32,8 +32,8 @@ mod rest;
 mod scan;
 mod setback;
 mod spool;
+mod tree;
 mod worker;
-mod yard;
 
 pub use adopt::Adopted;
 pub use clock::CLOCK_SKEW_LIMIT;
@@ -54,5 +54,5 @@ pub use rest::RestWatch;
 pub use scan::{Scan, Urgency};
 pub use setback::{Setback, Verdict, Why};
 pub use spool::{Spool, open};
+pub use tree::{Dice, Host, Monotonic, StageDir, Wall, WorkTree};
 pub use worker::{LeaseNote, Pulse, Signs, Waiting, Worker, WorkerLimits};
-pub use yard::{Dice, Host, Monotonic, StageDir, Wall, Yard};

@@ -18,8 +18,8 @@ use crate::parcel::{FileEntry, HISTORY, MANIFEST, ParcelManifest, Trouble, given
 use crate::place::Placed;
 use crate::receipt::{Filed, parse_makers, parse_sheet};
 use crate::setback::{Why, beside};
+use crate::tree::WorkTree;
 use crate::worker::{Signs, find_receipt, read_manifest, read_trouble};
-use crate::yard::Yard;
 
 /// Where in a stage a parcel is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -85,7 +85,7 @@ pub struct Gift {
     pub again: bool,
 }
 
-impl Yard {
+impl WorkTree {
     /// Finds where a parcel is, in the order of the stages given.
     pub fn locate(&self, stages: &[String], id: &ParcelId) -> Result<Vec<ParcelPlace>> {
         let mut places = Vec::new();

@@ -1,14 +1,14 @@
 //! The one way in which a parcel gets to where it belongs: one rename, and one answer when the place is taken.
 //!
 //! What to do with that answer is the caller's: beside it, as the next attempt, where both are wanted
-//! ([`Yard::place_beside`]); dropped where the content is the same; refused where a person is asked.
+//! ([`WorkTree::place_beside`]); dropped where the content is the same; refused where a person is asked.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{At, Result};
 use crate::fs::is_taken;
-use crate::yard::{StageDir, Yard};
+use crate::tree::{StageDir, WorkTree};
 
 /// What came of moving a parcel to its place.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(crate) enum Placed {
     Gone,
 }
 
-impl Yard {
+impl WorkTree {
     /// Moves a parcel to `slot`, in a directory of `stage`, in one step. The directories are made if they are not there: the
     /// stage may have never run here, or somebody may have taken them away.
     pub(crate) fn place(&self, parcel: &Path, stage: &StageDir, slot: &Path) -> Result<Placed> {

@@ -98,7 +98,7 @@ impl Worker {
             Err(e) => return Err(e).at("read", &lease),
         };
         let is_one_machines = || self.fs.is_one_machines(&lease);
-        if note.is_some_and(|note| self.yard.host.knows_lock_of(&note, is_one_machines)) {
+        if note.is_some_and(|note| self.tree.host.knows_lock_of(&note, is_one_machines)) {
             return match self.fs.lock(&lease) {
                 Ok(lock) => Ok(lock.is_some()),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
@@ -110,7 +110,7 @@ impl Worker {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
             Err(e) => return Err(e).at("look at", &lease),
         };
-        let now = (self.yard.monotonic)();
+        let now = (self.tree.monotonic)();
         let seen = &mut self.seen_leases;
         Ok(seen.is_at_rest(worker.as_str(), mtime, self.limits.lease, now))
     }
@@ -244,7 +244,7 @@ impl Worker {
             Some(_) => {}
             None => entry.attempts = entry.attempts.saturating_sub(1),
         }
-        let slot = self.yard.ready_slot(&self.stage, &entry);
+        let slot = self.tree.ready_slot(&self.stage, &entry);
         self.put_back(path, &slot)?;
         Ok(())
     }
@@ -279,7 +279,7 @@ impl Worker {
 
     /// Moves a parcel back; if one of that very name is there, beside it. Gone: settled by another.
     pub(crate) fn put_back(&mut self, path: &Path, slot: &Path) -> Result<()> {
-        if let Some(slot) = self.yard.place_beside(path, &self.stage, slot)?
+        if let Some(slot) = self.tree.place_beside(path, &self.stage, slot)?
             && let Some(dir) = slot.parent()
         {
             self.touched.insert(dir.to_owned());

@@ -105,10 +105,10 @@ impl Worker {
     /// Returns the oldest of these waiting parcels and its age, as it lies on disk, by the clock of the file system: no
     /// restart makes it younger, and no other clock is asked.
     pub fn oldest(&self, waiting: &[Waiting]) -> Result<Option<(ParcelId, Duration)>> {
-        let now_ns = self.yard.now_ns(&self.stage);
+        let now_ns = self.tree.now_ns(&self.stage);
         let mut oldest: Option<(&ParcelId, i128)> = None;
         for waiting in waiting {
-            let path = self.yard.ready_slot(&self.stage, &waiting.entry);
+            let path = self.tree.ready_slot(&self.stage, &waiting.entry);
             // Another worker may have it by now.
             let Some(stat) = if_there(self.fs.stat(&path)).at("look at", &path)? else {
                 continue;
@@ -130,7 +130,7 @@ impl Worker {
         let mut moved = Vec::new();
         for (name, kind) in self.list_if_there(shard)? {
             if let Some(entry) = Entry::parse(&name) {
-                let slot = self.yard.ready_slot(&self.stage, &entry);
+                let slot = self.tree.ready_slot(&self.stage, &entry);
                 self.put_back(&shard.join(&name), &slot)?;
                 moved.push((name, kind));
             }
@@ -167,7 +167,7 @@ impl Worker {
     /// clocks differ would take it from each other without end.
     pub fn undefer(&mut self) -> Result<Option<u64>> {
         let deferred = self.stage.deferred();
-        let now = self.yard.now_seconds(&self.stage.name);
+        let now = self.tree.now_seconds(&self.stage.name);
         let longest = self.limits.retry_longest;
         let horizon = now + longest.as_secs().saturating_mul(5) / 4 + 2;
         let mut next: Option<u64> = None;
@@ -177,7 +177,7 @@ impl Worker {
             };
             let is_far = waiting.due > horizon;
             let is_due = if is_far {
-                let seen_at = (self.yard.monotonic)();
+                let seen_at = (self.tree.monotonic)();
                 self.seen_far.is_at_rest(&name, (), longest, seen_at)
             } else {
                 waiting.due <= now
@@ -187,7 +187,7 @@ impl Worker {
                 next = Some(next.map_or(due, |next| next.min(due)));
                 continue;
             }
-            let slot = self.yard.ready_slot(&self.stage, &waiting.entry);
+            let slot = self.tree.ready_slot(&self.stage, &waiting.entry);
             self.put_back(&deferred.join(&name), &slot)?;
         }
         self.seen_far.end_round();

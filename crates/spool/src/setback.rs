@@ -14,8 +14,8 @@ use crate::fs::{Kind, gone};
 use crate::name::{Deferred, Entry, ParcelId};
 use crate::outbox::Parcel;
 use crate::parcel::{TROUBLE, Trouble};
+use crate::tree::{StageDir, WorkTree};
 use crate::worker::{Worker, read_trouble};
-use crate::yard::{StageDir, Yard};
 
 /// Why a parcel does not go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl Worker {
             // Somebody let it go on: what was before is forgotten.
             trouble = Trouble::default();
         }
-        let now = self.yard.now_seconds(&self.stage.name);
+        let now = self.tree.now_seconds(&self.stage.name);
         if trouble.deferrals == 0 {
             trouble.since = now;
         }
@@ -126,7 +126,7 @@ impl Worker {
             .powi(deferrals.saturating_sub(1).min(64) as i32);
         let wait = (self.limits.retry_first.as_secs_f64() * growth)
             .min(self.limits.retry_longest.as_secs_f64());
-        let jitter = ((self.yard.dice)() % 1000) as f64 / 1000.0 * 0.5 + 0.75;
+        let jitter = ((self.tree.dice)() % 1000) as f64 / 1000.0 * 0.5 + 0.75;
         Duration::from_secs_f64((wait * jitter).clamp(0.0, 1e9))
     }
 
@@ -137,7 +137,7 @@ impl Worker {
             id: parcel.id().clone(),
             attempts: parcel.attempt.saturating_sub(1),
         };
-        let to = self.yard.ready_slot(&self.stage, &entry);
+        let to = self.tree.ready_slot(&self.stage, &entry);
         self.move_claimed(&parcel.path, &to)?;
         Ok(())
     }
@@ -154,7 +154,7 @@ impl Worker {
             self.hold_at(&parcel.path, &entry, &reason)?;
             return Ok(Some(Setback::Held));
         }
-        let to = self.yard.ready_slot(&self.stage, &entry);
+        let to = self.tree.ready_slot(&self.stage, &entry);
         self.move_claimed(&parcel.path, &to)?;
         Ok(None)
     }
@@ -201,18 +201,18 @@ impl Worker {
             stage: stage.name.clone(),
             reason: reason.to_owned(),
             attempts: entry.attempts,
-            when: self.yard.now_text(),
+            when: self.tree.now_text(),
             by: self.id.to_string(),
             held_for: None,
         };
         let new = self.home.join("out").join(format!(".why-{}", entry.id));
         gone(self.fs.unlink(&new)).at("remove", &new)?;
-        self.yard.write_reason(&new, parcel, &why)
+        self.tree.write_reason(&new, parcel, &why)
     }
 
     /// Moves a parcel out of `in/`; if one of that very name is there, beside it.
     pub(crate) fn move_claimed(&mut self, from: &Path, to: &Path) -> Result<()> {
-        if self.yard.place_beside(from, &self.stage, to)?.is_none() {
+        if self.tree.place_beside(from, &self.stage, to)?.is_none() {
             self.check_fence()?;
             return Err(io::Error::from(io::ErrorKind::NotFound)).at("move", from);
         }
@@ -229,7 +229,7 @@ impl Worker {
     }
 }
 
-impl Yard {
+impl WorkTree {
     /// Writes a reason into a parcel in one durable step, by way of `new`. Into what is no proper
     /// parcel, it cannot: then it lies beside it, in `held/`.
     pub(crate) fn write_reason(&self, new: &Path, parcel: &Path, why: &Why) -> Result<()> {

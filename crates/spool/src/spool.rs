@@ -16,8 +16,8 @@ use crate::outbox::{Outbox, Parcel};
 use crate::reap::Recovered;
 use crate::scan::{Scan, Urgency};
 use crate::setback::{Setback, Verdict};
+use crate::tree::WorkTree;
 use crate::worker::{Pulse, Signs, Waiting, Worker, WorkerLimits};
-use crate::yard::Yard;
 
 /// One worker's view of a stage's parcels.
 pub trait Spool: Send {
@@ -69,15 +69,15 @@ pub trait Spool: Send {
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// Opens one worker's view of a stage in a yard of directories.
+/// Opens one worker's view of a stage in a work tree.
 pub fn open(
-    yard: &Yard,
+    tree: &WorkTree,
     stage: &str,
     next: &[String],
     limits: WorkerLimits,
     version: &str,
 ) -> Result<Box<dyn Spool>> {
-    Ok(Box::new(Worker::open(yard, stage, next, limits, version)?))
+    Ok(Box::new(Worker::open(tree, stage, next, limits, version)?))
 }
 
 impl Spool for Worker {
@@ -166,7 +166,7 @@ impl Spool for Worker {
     }
 
     fn depths(&self) -> Result<Depths> {
-        self.yard.depths(&self.stage.name)
+        self.tree.depths(&self.stage.name)
     }
 
     fn close(self: Box<Self>) -> Result<()> {

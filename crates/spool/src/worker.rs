@@ -19,7 +19,7 @@ use crate::outbox::{Outbox, Parcel, is_at_fault};
 use crate::parcel::{HISTORY, MANIFEST, MANIFEST_BYTES, ParcelManifest, TROUBLE, Trouble, digest};
 use crate::receipt::{Filed, Receipt, find_in_sheet};
 use crate::rest::RestWatch;
-use crate::yard::{StageDir, Yard, receipt_name};
+use crate::tree::{StageDir, WorkTree, receipt_name};
 
 /// How patient a stage is.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,7 +81,7 @@ pub struct LeaseNote {
 /// One worker of a stage on this machine.
 pub struct Worker {
     pub(crate) fs: Arc<dyn Fs>,
-    pub(crate) yard: Yard,
+    pub(crate) tree: WorkTree,
     pub(crate) stage: StageDir,
     pub(crate) limits: WorkerLimits,
     pub(crate) next: Vec<String>,
@@ -137,19 +137,19 @@ impl Worker {
     ///
     /// Locked first, visible after: no reaper can take a newborn for dead.
     pub fn open(
-        yard: &Yard,
+        tree: &WorkTree,
         stage: &str,
         next: &[String],
         limits: WorkerLimits,
         version: &str,
     ) -> Result<Self> {
-        let dir = yard.init(stage)?;
-        let fs = Arc::clone(&yard.fs);
+        let dir = tree.init(stage)?;
+        let fs = Arc::clone(&tree.fs);
         let id = WorkerId::new(
-            &yard.host.name,
-            &yard.host.boot,
-            yard.host.pid,
-            (yard.dice)(),
+            &tree.host.name,
+            &tree.host.boot,
+            tree.host.pid,
+            (tree.dice)(),
         );
         let draft = dir.tmp().join(id.as_str());
         for path in [
@@ -161,11 +161,11 @@ impl Worker {
             fs.mkdir(&path).at("make", &path)?;
         }
         let note = LeaseNote {
-            host: yard.host.name.clone(),
-            boot: yard.host.boot.clone(),
-            machine: yard.host.machine.clone(),
-            pid: yard.host.pid,
-            since: yard.now_text(),
+            host: tree.host.name.clone(),
+            boot: tree.host.boot.clone(),
+            machine: tree.host.machine.clone(),
+            pid: tree.host.pid,
+            since: tree.now_text(),
             version: version.to_owned(),
         };
         let path = draft.join(".lease");
@@ -185,7 +185,7 @@ impl Worker {
         fs.sync_dir(&claim).at("sync", &claim)?;
         Ok(Self {
             fs,
-            yard: yard.clone(),
+            tree: tree.clone(),
             stage: dir,
             limits,
             next: next.to_vec(),
@@ -242,7 +242,7 @@ impl Worker {
     /// # Errors
     /// [`SpoolError::Fenced`] when this worker was taken for dead.
     pub fn claim(&mut self, waiting: &Waiting) -> Result<Option<Parcel>> {
-        let from = self.yard.ready_slot(&self.stage, &waiting.entry);
+        let from = self.tree.ready_slot(&self.stage, &waiting.entry);
         let entry = Entry {
             id: waiting.entry.id.clone(),
             attempts: waiting.entry.attempts.saturating_add(1),
@@ -279,7 +279,7 @@ impl Worker {
             manifest,
             digest,
             attempt: entry.attempts,
-            claimed: self.yard.now_text(),
+            claimed: self.tree.now_text(),
             seen,
             signs: self.signs.clone(),
         };
@@ -304,7 +304,7 @@ impl Worker {
             Standing::Spoken => {
                 tracing::info!(parcel = %entry.id, "a batch under way may have a copy of it");
                 let deferred = Deferred {
-                    due: self.yard.now_seconds(&self.stage.name) + 2,
+                    due: self.tree.now_seconds(&self.stage.name) + 2,
                     entry: Entry {
                         id: entry.id.clone(),
                         attempts: entry.attempts.saturating_sub(1),
@@ -648,20 +648,20 @@ mod tests {
     #[test]
     fn a_parcel_whose_receipt_cannot_be_read_is_held_and_blocks_nobody() {
         let root = tempfile::tempdir().unwrap();
-        let yard = Yard::open(&root.path().join("work"));
+        let tree = WorkTree::open(&root.path().join("work"));
         let file = root.path().join("a");
         std::fs::write(&file, "text").unwrap();
-        let id = yard.give("stage", &file, &Gift::default()).unwrap();
-        let receipt = yard.stage("stage").receipt(&id);
+        let id = tree.give("stage", &file, &Gift::default()).unwrap();
+        let receipt = tree.stage("stage").receipt(&id);
         std::fs::create_dir(receipt.parent().unwrap()).unwrap();
         std::fs::write(&receipt, "").unwrap();
 
-        let mut worker = Worker::open(&yard, "stage", &[], WorkerLimits::default(), "0").unwrap();
+        let mut worker = Worker::open(&tree, "stage", &[], WorkerLimits::default(), "0").unwrap();
         let waiting = worker.scan().unwrap().waiting.remove(0);
         assert!(worker.claim(&waiting).unwrap().is_none());
-        let depths = yard.depths("stage").unwrap();
+        let depths = tree.depths("stage").unwrap();
         assert_eq!((depths.held, depths.working), (1, 0));
-        let places = yard.locate(&["stage".into()], &id).unwrap();
-        assert!(yard.why(&places[0]).unwrap().is_some());
+        let places = tree.locate(&["stage".into()], &id).unwrap();
+        assert!(tree.why(&places[0]).unwrap().is_some());
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use ecluse_spool::{
     Blocked, Entry, Finish, Floor, Gift, Host, Marks, Outbox, Parcel, ParcelId, ParcelState,
-    RealFs, SpoolError, Waiting, Why, Work, Worker, WorkerLimits, Yard,
+    RealFs, SpoolError, Waiting, Why, Work, WorkTree, Worker, WorkerLimits,
 };
 
 fn limits() -> WorkerLimits {
@@ -26,15 +26,15 @@ fn limits() -> WorkerLimits {
     }
 }
 
-fn worker(yard: &Yard, stage: &str, next: &[&str]) -> Worker {
+fn worker(tree: &WorkTree, stage: &str, next: &[&str]) -> Worker {
     let next: Vec<String> = next.iter().map(|s| (*s).to_owned()).collect();
-    Worker::open(yard, stage, &next, limits(), "test").unwrap()
+    Worker::open(tree, stage, &next, limits(), "test").unwrap()
 }
 
-fn give(yard: &Yard, stage: &str, root: &Path, name: &str, text: &str) -> ParcelId {
+fn give(tree: &WorkTree, stage: &str, root: &Path, name: &str, text: &str) -> ParcelId {
     let file = root.join(name);
     fs::write(&file, text).unwrap();
-    yard.give(stage, &file, &Gift::default()).unwrap()
+    tree.give(stage, &file, &Gift::default()).unwrap()
 }
 
 fn claim_one(worker: &mut Worker) -> Parcel {
@@ -52,9 +52,9 @@ fn commit(worker: &mut Worker, parcel: Parcel, outbox: Outbox) -> Finish {
 }
 
 /// Returns why a parcel of a stage is held or was discarded.
-fn why(yard: &Yard, stage: &str, id: &ParcelId) -> Option<Why> {
-    let places = yard.locate(&[stage.to_owned()], id).unwrap();
-    places.iter().find_map(|place| yard.why(place).unwrap())
+fn why(tree: &WorkTree, stage: &str, id: &ParcelId) -> Option<Why> {
+    let places = tree.locate(&[stage.to_owned()], id).unwrap();
+    places.iter().find_map(|place| tree.why(place).unwrap())
 }
 
 fn names(dir: &Path) -> Vec<String> {
@@ -69,9 +69,9 @@ fn names(dir: &Path) -> Vec<String> {
 #[test]
 fn a_parcel_passes_on_with_a_file_attached_and_its_history() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
-    let id = give(&yard, "one", root.path(), "a.txt", "hello");
-    let mut one = worker(&yard, "one", &["two"]);
+    let tree = WorkTree::open(&root.path().join("work"));
+    let id = give(&tree, "one", root.path(), "a.txt", "hello");
+    let mut one = worker(&tree, "one", &["two"]);
     let parcel = claim_one(&mut one);
     let mut text = String::new();
     parcel
@@ -87,13 +87,13 @@ fn a_parcel_passes_on_with_a_file_attached_and_its_history() {
     outbox.fact("length", 5);
     assert_eq!(commit(&mut one, parcel, outbox), Finish::Committed);
 
-    let ready = yard.stage("two").ready().join(format!("{id}~0"));
+    let ready = tree.stage("two").ready().join(format!("{id}~0"));
     assert_eq!(names(&ready), ["a.len", "a.txt", "history", "parcel.json"]);
     assert_eq!(names(&ready.join("history")), ["01-one.json"]);
-    let receipt = yard.receipt("one", &id).unwrap().unwrap().receipt;
+    let receipt = tree.receipt("one", &id).unwrap().unwrap().receipt;
     assert_eq!(receipt.facts["length"], 5);
 
-    let mut two = worker(&yard, "two", &[]);
+    let mut two = worker(&tree, "two", &[]);
     let parcel = claim_one(&mut two);
     assert_eq!(parcel.manifest().file("a.len").unwrap().bytes, 1);
     let outbox = two.outbox(std::slice::from_ref(&parcel));
@@ -102,16 +102,16 @@ fn a_parcel_passes_on_with_a_file_attached_and_its_history() {
     assert!(names(&two.stage().claim().join(two.id().as_str()).join("in")).is_empty());
     one.close().unwrap();
     two.close().unwrap();
-    assert!(names(&yard.stage("one").claim()).is_empty());
-    assert!(names(&yard.stage("two").claim()).is_empty());
+    assert!(names(&tree.stage("one").claim()).is_empty());
+    assert!(names(&tree.stage("two").claim()).is_empty());
 }
 
 #[test]
 fn fan_out_and_gather_name_everything_in_one_receipt() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
-    let parent = give(&yard, "split", root.path(), "a.txt", "x y z");
-    let mut split = worker(&yard, "split", &["gather"]);
+    let tree = WorkTree::open(&root.path().join("work"));
+    let parent = give(&tree, "split", root.path(), "a.txt", "x y z");
+    let mut split = worker(&tree, "split", &["gather"]);
     let parcel = claim_one(&mut split);
     let mut outbox = split.outbox(std::slice::from_ref(&parcel));
     for word in ["x", "y", "z"] {
@@ -124,10 +124,10 @@ fn fan_out_and_gather_name_everything_in_one_receipt() {
     assert!(outbox.parcel(ParcelId::new("x").unwrap(), "word").is_err());
     outbox.consume();
     commit(&mut split, parcel, outbox);
-    let receipt = yard.receipt("split", &parent).unwrap().unwrap().receipt;
+    let receipt = tree.receipt("split", &parent).unwrap().unwrap().receipt;
     assert_eq!(receipt.outputs.len(), 3);
 
-    let mut gather = worker(&yard, "gather", &["end"]);
+    let mut gather = worker(&tree, "gather", &["end"]);
     let scan = gather.scan().unwrap();
     let parcels: Vec<Parcel> = scan
         .waiting
@@ -146,10 +146,10 @@ fn fan_out_and_gather_name_everything_in_one_receipt() {
     }
     outbox.emit(output).unwrap();
     gather.finish(&mut vec![Work { parcels, outbox }]).unwrap();
-    let all = yard.stage("end").ready().join("all~0");
+    let all = tree.stage("end").ready().join("all~0");
     assert_eq!(names(&all), ["history", "parcel.json", "x", "y", "z"]);
     // Each member finds the batch's receipt under its own name.
-    let receipt = yard
+    let receipt = tree
         .receipt("gather", &ParcelId::new("y").unwrap())
         .unwrap()
         .unwrap();
@@ -157,10 +157,10 @@ fn fan_out_and_gather_name_everything_in_one_receipt() {
 }
 
 /// Puts a parcel into `ready/` with a birth mark of its own.
-fn put(yard: &Yard, stage: &str, entry: &str, born: &str) {
+fn put(tree: &WorkTree, stage: &str, entry: &str, born: &str) {
     let name = entry.rsplit('/').next().unwrap();
     let id = name.split('~').next().unwrap();
-    let dir = yard.init(stage).unwrap().ready().join(entry);
+    let dir = tree.init(stage).unwrap().ready().join(entry);
     fs::create_dir(&dir).unwrap();
     let manifest = format!(r#"{{"schema":1,"id":"{id}","kind":"k","born":"{born}","files":[]}}"#);
     fs::write(dir.join("parcel.json"), manifest).unwrap();
@@ -183,12 +183,12 @@ fn batch(worker: &Worker, parcels: Vec<Parcel>, output: &str) -> Work {
 #[test]
 fn of_two_batches_with_a_copy_of_one_parcel_one_comes_out() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
+    let tree = WorkTree::open(&root.path().join("work"));
     for (entry, born) in [("x~0", "1"), ("y~0", "2"), ("x~1", "3"), ("z~0", "4")] {
-        put(&yard, "gather", entry, born);
+        put(&tree, "gather", entry, born);
     }
-    let mut one = worker(&yard, "gather", &["next"]);
-    let mut two = worker(&yard, "gather", &["next"]);
+    let mut one = worker(&tree, "gather", &["next"]);
+    let mut two = worker(&tree, "gather", &["next"]);
     let first = vec![claim_entry(&mut one, "x~0"), claim_entry(&mut one, "y~0")];
     let second = vec![claim_entry(&mut two, "z~0"), claim_entry(&mut two, "x~1")];
     let mut first = vec![batch(&one, first, "first")];
@@ -196,10 +196,10 @@ fn of_two_batches_with_a_copy_of_one_parcel_one_comes_out() {
     assert_eq!(one.finish(&mut first).unwrap(), [Finish::Committed]);
     let finish = two.finish(&mut second).unwrap();
     assert_eq!(finish, [Finish::AlreadyCommitted]);
-    assert_eq!(names(&yard.stage("next").ready()), ["first~0"]);
-    assert_eq!(names(&yard.stage("gather").ready()), ["x~1", "z~0"]);
+    assert_eq!(names(&tree.stage("next").ready()), ["first~0"]);
+    assert_eq!(names(&tree.stage("gather").ready()), ["x~1", "z~0"]);
     let z = ParcelId::new("z").unwrap();
-    assert!(yard.receipt("gather", &z).unwrap().is_none());
+    assert!(tree.receipt("gather", &z).unwrap().is_none());
 
     // The copy is dropped, and its neighbour comes out with another batch.
     let scan = two.scan().unwrap();
@@ -209,20 +209,20 @@ fn of_two_batches_with_a_copy_of_one_parcel_one_comes_out() {
     let outbox = two.outbox(&parcels);
     let mut works = vec![Work { parcels, outbox }];
     assert_eq!(two.finish(&mut works).unwrap(), [Finish::Committed]);
-    assert!(names(&yard.stage("gather").ready()).is_empty());
+    assert!(names(&tree.stage("gather").ready()).is_empty());
 }
 
 #[test]
 fn members_filed_for_a_batch_that_was_never_committed_are_free_again() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
+    let tree = WorkTree::open(&root.path().join("work"));
     for (entry, born) in [("x~0", "1"), ("y~0", "2"), ("x~1", "3")] {
-        put(&yard, "gather", entry, born);
+        put(&tree, "gather", entry, born);
     }
-    let mut dead = worker(&yard, "gather", &["next"]);
+    let mut dead = worker(&tree, "gather", &["next"]);
     let parcels = vec![claim_entry(&mut dead, "x~0"), claim_entry(&mut dead, "y~0")];
     // It dies when the first member is filed and the batch is not.
-    let (x, stage) = (ParcelId::new("x").unwrap(), yard.stage("gather"));
+    let (x, stage) = (ParcelId::new("x").unwrap(), tree.stage("gather"));
     let input = |id: &str, born: &str| {
         format!(r#"{{"parcel":"{id}","born":"{born}","content":"c","digest":"d"}}"#)
     };
@@ -235,15 +235,15 @@ fn members_filed_for_a_batch_that_was_never_committed_are_free_again() {
     fs::write(&sheet, line + "\n").unwrap();
     fs::create_dir_all(stage.receipt(&x).parent().unwrap()).unwrap();
     fs::hard_link(&sheet, stage.receipt(&x)).unwrap();
-    assert!(yard.receipt("gather", &x).unwrap().is_none());
+    assert!(tree.receipt("gather", &x).unwrap().is_none());
     assert_eq!(
-        ecluse_spool::fold(&yard, "gather", Duration::ZERO).unwrap(),
+        ecluse_spool::fold(&tree, "gather", Duration::ZERO).unwrap(),
         0,
         "what is not committed is not folded"
     );
 
     // A copy waits until somebody has settled the dead.
-    let mut heir = worker(&yard, "gather", &["next"]);
+    let mut heir = worker(&tree, "gather", &["next"]);
     let waiting = heir.scan().unwrap().waiting.remove(0);
     assert!(heir.claim(&waiting).unwrap().is_none());
     assert_eq!(names(&stage.deferred()).len(), 1);
@@ -259,53 +259,53 @@ fn members_filed_for_a_batch_that_was_never_committed_are_free_again() {
 #[test]
 fn a_dead_workers_parcels_go_back_or_go_on_by_their_receipts() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
-    let id = give(&yard, "one", root.path(), "a.txt", "hello");
-    let mut dead = worker(&yard, "one", &["two"]);
+    let tree = WorkTree::open(&root.path().join("work"));
+    let id = give(&tree, "one", root.path(), "a.txt", "hello");
+    let mut dead = worker(&tree, "one", &["two"]);
     let parcel = claim_one(&mut dead);
     assert_eq!(parcel.attempt(), 1);
     drop(parcel);
     drop(dead); // its lease is free: as dead as after a kill
 
-    let mut heir = worker(&yard, "one", &["two"]);
+    let mut heir = worker(&tree, "one", &["two"]);
     let recovered = heir.recover().unwrap();
     assert_eq!((recovered.workers, recovered.parcels), (1, 1));
     let parcel = claim_one(&mut heir);
     assert_eq!((parcel.id(), parcel.attempt()), (&id, 2));
-    assert!(names(&yard.stage("one").reap()).is_empty());
+    assert!(names(&tree.stage("one").reap()).is_empty());
 }
 
 #[test]
 fn a_parcel_that_kills_five_workers_is_held() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
-    let id = give(&yard, "one", root.path(), "a.txt", "deadly");
+    let tree = WorkTree::open(&root.path().join("work"));
+    let id = give(&tree, "one", root.path(), "a.txt", "deadly");
     for _ in 0..5 {
-        let mut victim = worker(&yard, "one", &["two"]);
+        let mut victim = worker(&tree, "one", &["two"]);
         victim.recover().unwrap();
         claim_one(&mut victim);
     }
-    let mut heir = worker(&yard, "one", &["two"]);
+    let mut heir = worker(&tree, "one", &["two"]);
     heir.recover().unwrap();
-    assert_eq!(names(&yard.stage("one").held()), [format!("{id}~5")]);
-    let why = why(&yard, "one", &id).unwrap();
+    assert_eq!(names(&tree.stage("one").held()), [format!("{id}~5")]);
+    let why = why(&tree, "one", &id).unwrap();
     assert_eq!(why.reason, "its worker died, 5 times");
 }
 
 #[test]
 fn a_worker_taken_for_dead_is_fenced() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
-    give(&yard, "one", root.path(), "a.txt", "hello");
-    let mut zombie = worker(&yard, "one", &["two"]);
+    let tree = WorkTree::open(&root.path().join("work"));
+    give(&tree, "one", root.path(), "a.txt", "hello");
+    let mut zombie = worker(&tree, "one", &["two"]);
     let parcel = claim_one(&mut zombie);
     let mut outbox = zombie.outbox(std::slice::from_ref(&parcel));
     let mut file = outbox.create("late").unwrap();
     file.write_all(b"late").unwrap();
     outbox.attach(file).unwrap();
     // What a reaper does, from a host that saw the lease stand still.
-    let grave = yard.stage("one").reap().join(format!("{}@r", zombie.id()));
-    fs::rename(yard.stage("one").claim().join(zombie.id().as_str()), &grave).unwrap();
+    let grave = tree.stage("one").reap().join(format!("{}@r", zombie.id()));
+    fs::rename(tree.stage("one").claim().join(zombie.id().as_str()), &grave).unwrap();
     let mut works = vec![Work {
         parcels: vec![parcel],
         outbox,
@@ -324,7 +324,7 @@ fn a_worker_taken_for_dead_is_fenced() {
         Err(SpoolError::Fenced { .. })
     ));
     assert!(zombie.reset().is_err());
-    let mut heir = worker(&yard, "one", &["two"]);
+    let mut heir = worker(&tree, "one", &["two"]);
     heir.recover().unwrap();
     let parcel = claim_one(&mut heir);
     assert!(parcel.manifest().file("late").is_none());
@@ -333,25 +333,25 @@ fn a_worker_taken_for_dead_is_fenced() {
 #[test]
 fn a_late_copy_is_dropped_and_another_content_of_that_name_is_held() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
-    let id = give(&yard, "one", root.path(), "a.txt", "hello");
-    let mut one = worker(&yard, "one", &["two"]);
+    let tree = WorkTree::open(&root.path().join("work"));
+    let id = give(&tree, "one", root.path(), "a.txt", "hello");
+    let mut one = worker(&tree, "one", &["two"]);
     let parcel = claim_one(&mut one);
     let outbox = one.outbox(std::slice::from_ref(&parcel));
     commit(&mut one, parcel, outbox);
-    assert_eq!(give(&yard, "one", root.path(), "a.txt", "hello"), id);
+    assert_eq!(give(&tree, "one", root.path(), "a.txt", "hello"), id);
     let scan = one.scan().unwrap();
     assert!(one.claim(&scan.waiting[0]).unwrap().is_none());
-    assert!(names(&yard.stage("one").held()).is_empty());
+    assert!(names(&tree.stage("one").held()).is_empty());
 
     // The same name with other bytes: made by hand, since an id holds the digest of its file.
-    let again = yard.stage("one").ready().join(format!("{id}~0"));
+    let again = tree.stage("one").ready().join(format!("{id}~0"));
     fs::create_dir(&again).unwrap();
     let manifest = format!(r#"{{"schema":1,"id":"{id}","kind":"file","born":"x","files":[]}}"#);
     fs::write(again.join("parcel.json"), manifest).unwrap();
     let scan = one.scan().unwrap();
     assert!(one.claim(&scan.waiting[0]).unwrap().is_none());
-    let why = why(&yard, "one", &id).unwrap();
+    let why = why(&tree, "one", &id).unwrap();
     assert!(why.reason.contains("with other content"), "{}", why.reason);
 
     // On purpose it is another id, and its receipt says what it replaces.
@@ -359,16 +359,16 @@ fn a_late_copy_is_dropped_and_another_content_of_that_name_is_held() {
         again: true,
         ..Gift::default()
     };
-    let second = yard.give("one", &root.path().join("a.txt"), &gift).unwrap();
+    let second = tree.give("one", &root.path().join("a.txt"), &gift).unwrap();
     assert_eq!(second.as_str(), format!("{id}+2"));
 }
 
 #[test]
 fn hostile_names_are_adopted_under_safe_ones_and_links_are_refused() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
-    let mut one = worker(&yard, "one", &["two"]);
-    let drop = yard.stage("one").drop();
+    let tree = WorkTree::open(&root.path().join("work"));
+    let mut one = worker(&tree, "one", &["two"]);
+    let drop = tree.stage("one").drop();
     let mut hostile: Vec<OsString> = [
         "new\nline",
         "\u{1b}[31mred",
@@ -414,7 +414,7 @@ fn hostile_names_are_adopted_under_safe_ones_and_links_are_refused() {
     }
 
     // Symbolic links where parcels lie, and inside a parcel.
-    let ready = yard.stage("one").ready();
+    let ready = tree.stage("one").ready();
     std::os::unix::fs::symlink("/etc", ready.join("evil~0")).unwrap();
     let scan = one.scan().unwrap();
     assert_eq!(scan.refused, ["evil~0"]);
@@ -437,8 +437,8 @@ fn hostile_names_are_adopted_under_safe_ones_and_links_are_refused() {
 #[test]
 fn a_manifest_that_points_outside_is_held() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
-    let mut one = worker(&yard, "one", &["two"]);
+    let tree = WorkTree::open(&root.path().join("work"));
+    let mut one = worker(&tree, "one", &["two"]);
     for (name, manifest) in [
         (
             "a",
@@ -451,28 +451,28 @@ fn a_manifest_that_points_outside_is_held() {
         ("c", "not json"),
         ("d", ""),
     ] {
-        let dir = yard.stage("one").ready().join(format!("{name}~0"));
+        let dir = tree.stage("one").ready().join(format!("{name}~0"));
         fs::create_dir(&dir).unwrap();
         fs::write(dir.join("parcel.json"), manifest).unwrap();
     }
-    fs::create_dir(yard.stage("one").ready().join("e~0")).unwrap();
+    fs::create_dir(tree.stage("one").ready().join("e~0")).unwrap();
     for waiting in one.scan().unwrap().waiting {
         assert!(one.claim(&waiting).unwrap().is_none());
     }
-    assert_eq!(yard.depths("one").unwrap().held, 5);
-    let why = why(&yard, "one", &ParcelId::new("a").unwrap()).unwrap();
+    assert_eq!(tree.depths("one").unwrap().held, 5);
+    let why = why(&tree, "one", &ParcelId::new("a").unwrap()).unwrap();
     assert_eq!(why.reason, "parcel.json names a file \"../../x\"");
 }
 
 #[test]
 fn a_reason_counts_while_the_parcel_is_held() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
-    let id = give(&yard, "one", root.path(), "a.txt", "hello");
-    let mut dead = worker(&yard, "one", &["two"]);
+    let tree = WorkTree::open(&root.path().join("work"));
+    let id = give(&tree, "one", root.path(), "a.txt", "hello");
+    let mut dead = worker(&tree, "one", &["two"]);
     let parcel = claim_one(&mut dead);
     // It died after it wrote down why, before it held the parcel.
-    let stage = yard.stage("one");
+    let stage = tree.stage("one");
     let reason = format!(
         r#"{{"parcel":"{id}","stage":"one","reason":"odd","attempts":1,"when":"now","by":"{}"}}"#,
         dead.id()
@@ -481,14 +481,14 @@ fn a_reason_counts_while_the_parcel_is_held() {
     let claimed = stage.home(dead.id()).join("in").join(format!("{id}~1"));
     fs::write(claimed.join("trouble.json"), inside).unwrap();
     drop((parcel, dead));
-    let mut heir = worker(&yard, "one", &["two"]);
+    let mut heir = worker(&tree, "one", &["two"]);
     heir.recover().unwrap();
-    assert!(why(&yard, "one", &id).is_none(), "it waits again");
+    assert!(why(&tree, "one", &id).is_none(), "it waits again");
     // What it was once held for stays with the stage that held it.
     let parcel = claim_one(&mut heir);
     let outbox = heir.outbox(std::slice::from_ref(&parcel));
     commit(&mut heir, parcel, outbox);
-    let passed = yard.stage("two").ready().join(format!("{id}~0"));
+    let passed = tree.stage("two").ready().join(format!("{id}~0"));
     assert!(!passed.join("trouble.json").exists());
 
     // An earlier version put it beside the parcel.
@@ -496,85 +496,85 @@ fn a_reason_counts_while_the_parcel_is_held() {
     fs::create_dir(held.join("old~7")).unwrap();
     fs::write(held.join("old.why.json"), &reason).unwrap();
     let old = ParcelId::new("old").unwrap();
-    assert_eq!(why(&yard, "one", &old).unwrap().reason, "odd");
-    let place = yard.locate(&["one".to_owned()], &old).unwrap().remove(0);
-    yard.release(&place).unwrap();
+    assert_eq!(why(&tree, "one", &old).unwrap().reason, "odd");
+    let place = tree.locate(&["one".to_owned()], &old).unwrap().remove(0);
+    tree.release(&place).unwrap();
     assert!(names(&held).is_empty());
 }
 
 #[test]
 fn a_host_whose_clock_is_years_ahead_sweeps_nothing_early() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
-    let tmp = yard.init("two").unwrap().tmp();
+    let tree = WorkTree::open(&root.path().join("work"));
+    let tmp = tree.init("two").unwrap().tmp();
     fs::create_dir(tmp.join("give-00000000000000ab")).unwrap();
     let years_later = Arc::new(|| 4_000_000_000_000);
-    let yard = Yard::with(
+    let tree = WorkTree::with(
         Arc::new(RealFs),
-        yard.work(),
-        yard.host.clone(),
+        tree.work(),
+        tree.host.clone(),
         years_later,
         Arc::new(|| 7),
     );
-    assert_eq!(yard.sweep("two", limits().tmp_age).unwrap(), 0);
-    assert_eq!(yard.depths("two").unwrap().ready, 0);
-    assert_eq!(yard.sweep("two", Duration::ZERO).unwrap(), 1);
+    assert_eq!(tree.sweep("two", limits().tmp_age).unwrap(), 0);
+    assert_eq!(tree.depths("two").unwrap().ready, 0);
+    assert_eq!(tree.sweep("two", Duration::ZERO).unwrap(), 1);
 }
 
 #[test]
 fn pressure_says_what_blocks() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
-    yard.init("one").unwrap();
+    let tree = WorkTree::open(&root.path().join("work"));
+    tree.init("one").unwrap();
     for i in 0..5 {
-        give(&yard, "two", root.path(), &format!("{i}"), &format!("{i}"));
+        give(&tree, "two", root.path(), &format!("{i}"), &format!("{i}"));
     }
     let marks = |high, low, floor| Marks { high, low, floor };
     let next = ["two".to_owned()];
     let free = marks(10, 8, Floor::Bytes(1));
-    assert_eq!(yard.pressure("one", &next, &free, None).unwrap(), None);
+    assert_eq!(tree.pressure("one", &next, &free, None).unwrap(), None);
     let tight = marks(4, 2, Floor::Bytes(1));
-    let blocked = yard.pressure("one", &next, &tight, None).unwrap();
+    let blocked = tree.pressure("one", &next, &tight, None).unwrap();
     assert!(matches!(&blocked, Some(Blocked::HighMark { stage, .. }) if stage == "two"));
     // Between the marks it stays blocked, and does not begin to be.
     let between = marks(5, 3, Floor::Bytes(1));
     assert!(
-        yard.pressure("one", &next, &between, blocked.as_ref())
+        tree.pressure("one", &next, &between, blocked.as_ref())
             .unwrap()
             .is_some()
     );
     assert!(
-        yard.pressure("one", &next, &between, None)
+        tree.pressure("one", &next, &between, None)
             .unwrap()
             .is_none()
     );
     let full = marks(10, 8, Floor::Bytes(u64::MAX));
-    let blocked = yard.pressure("one", &next, &full, None).unwrap();
+    let blocked = tree.pressure("one", &next, &full, None).unwrap();
     assert!(matches!(blocked, Some(Blocked::Space { .. })));
-    yard.pause("one", "amel", "disk swap").unwrap();
-    let Some(Blocked::Paused(paused)) = yard.pressure("one", &next, &free, None).unwrap() else {
+    tree.pause("one", "amel", "disk swap").unwrap();
+    let Some(Blocked::Paused(paused)) = tree.pressure("one", &next, &free, None).unwrap() else {
         panic!("not paused");
     };
     assert_eq!(
         (paused.who.as_str(), paused.why.as_str()),
         ("amel", "disk swap")
     );
-    assert!(yard.resume("one").unwrap());
-    assert!(!yard.resume("one").unwrap());
+    assert!(tree.resume("one").unwrap());
+    assert!(!tree.resume("one").unwrap());
 }
 
 #[test]
 fn a_scan_counts_all_and_names_the_most_urgent_of_all() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
+    let tree = WorkTree::open(&root.path().join("work"));
     let ids: Vec<ParcelId> = (0..40)
-        .map(|i| give(&yard, "one", root.path(), &format!("p{i}"), "x"))
+        .map(|i| give(&tree, "one", root.path(), &format!("p{i}"), "x"))
         .collect();
     let few = WorkerLimits {
         names: 3,
         ..limits()
     };
-    let mut one = Worker::open(&yard, "one", &[], few, "test").unwrap();
+    let mut one = Worker::open(&tree, "one", &[], few, "test").unwrap();
     let scan = one.scan().unwrap();
     assert_eq!((scan.total, scan.waiting.len()), (40, 3));
     // Wherever in the directory they stand: in any order of forty, some come after the first three.
@@ -597,16 +597,16 @@ fn the_age_of_what_waits_is_told_by_the_file_system_and_no_other_clock() {
     let root = tempfile::tempdir().unwrap();
     let work = root.path().join("work");
     let wrong = Arc::new(|| 86_400_000);
-    let yard = Yard::with(Arc::new(RealFs), &work, Host::this(), wrong, Arc::new(|| 7));
-    let mut one = worker(&yard, "one", &[]);
+    let tree = WorkTree::with(Arc::new(RealFs), &work, Host::this(), wrong, Arc::new(|| 7));
+    let mut one = worker(&tree, "one", &[]);
     assert_eq!(one.oldest(&[]).unwrap(), None);
     let [_, old, gone] =
-        ["young", "old", "gone"].map(|name| give(&yard, "one", root.path(), name, "x"));
+        ["young", "old", "gone"].map(|name| give(&tree, "one", root.path(), name, "x"));
     let waiting = one.scan().unwrap().waiting;
     let (_, age) = one.oldest(&waiting).unwrap().unwrap();
     assert!(age < Duration::from_secs(3600), "{age:?}");
     let day = Duration::from_secs(86_400);
-    let place = |id: &ParcelId| yard.stage("one").ready().join(format!("{id}~0"));
+    let place = |id: &ParcelId| tree.stage("one").ready().join(format!("{id}~0"));
     let dir = fs::File::open(place(&old)).unwrap();
     let written = dir.metadata().unwrap().modified().unwrap();
     dir.set_modified(written - day).unwrap();
@@ -620,37 +620,37 @@ fn the_age_of_what_waits_is_told_by_the_file_system_and_no_other_clock() {
 #[test]
 fn parcels_in_shards_of_an_older_version_are_moved_up() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
-    let ready = yard.init("one").unwrap().ready();
+    let tree = WorkTree::open(&root.path().join("work"));
+    let ready = tree.init("one").unwrap().ready();
     for shard in 0..=255u8 {
         fs::create_dir(ready.join(format!("{shard:02x}"))).unwrap();
     }
-    put(&yard, "one", "a~0", "1");
-    put(&yard, "one", "07/b~2", "2");
-    put(&yard, "one", "ff/c~0", "3");
+    put(&tree, "one", "a~0", "1");
+    put(&tree, "one", "07/b~2", "2");
+    put(&tree, "one", "ff/c~0", "3");
     // Of one name, and another parcel: both are kept.
-    put(&yard, "one", "07/a~0", "4");
+    put(&tree, "one", "07/a~0", "4");
     fs::write(ready.join("ff/stranger"), "").unwrap();
 
-    let mut one = worker(&yard, "one", &[]);
+    let mut one = worker(&tree, "one", &[]);
     let scan = one.scan().unwrap();
     let mut found: Vec<String> = scan.waiting.iter().map(|w| w.entry.file_name()).collect();
     found.sort();
     assert_eq!(found, ["a~0", "b~2", "c~0"], "at once, each name once");
     assert_eq!(names(&ready), ["a~0", "a~1", "b~2", "c~0", "ff"]);
     assert_eq!(names(&ready.join("ff")), ["stranger"]);
-    assert_eq!(yard.depths("one").unwrap().ready, 4);
+    assert_eq!(tree.depths("one").unwrap().ready, 4);
     assert_eq!(one.scan().unwrap().total, 4);
 }
 
 #[test]
 fn old_receipts_are_found_in_the_ledger() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
-    let mut one = worker(&yard, "one", &[]);
+    let tree = WorkTree::open(&root.path().join("work"));
+    let mut one = worker(&tree, "one", &[]);
     let mut ids = Vec::new();
     for i in 0..600 {
-        let dir = yard.stage("one").ready().join(format!("p{i}~0"));
+        let dir = tree.stage("one").ready().join(format!("p{i}~0"));
         fs::create_dir(&dir).unwrap();
         let manifest = format!(r#"{{"schema":1,"id":"p{i}","kind":"k","born":"b{i}","files":[]}}"#);
         fs::write(dir.join("parcel.json"), manifest).unwrap();
@@ -664,24 +664,24 @@ fn old_receipts_are_found_in_the_ledger() {
     }
     one.finish(&mut works).unwrap();
     assert_eq!(
-        ecluse_spool::fold(&yard, "one", Duration::from_secs(3600)).unwrap(),
+        ecluse_spool::fold(&tree, "one", Duration::from_secs(3600)).unwrap(),
         0
     );
     assert_eq!(
-        ecluse_spool::fold(&yard, "one", Duration::ZERO).unwrap(),
+        ecluse_spool::fold(&tree, "one", Duration::ZERO).unwrap(),
         600
     );
     for id in &ids {
-        let filed = yard.receipt("one", id).unwrap().expect("folded");
+        let filed = tree.receipt("one", id).unwrap().expect("folded");
         assert_eq!(&filed.receipt.work, id);
     }
     assert!(
-        yard.receipt("one", &ParcelId::new("p600").unwrap())
+        tree.receipt("one", &ParcelId::new("p600").unwrap())
             .unwrap()
             .is_none()
     );
     // A late copy is still known.
-    let dir = yard.stage("one").ready().join("p7~0");
+    let dir = tree.stage("one").ready().join("p7~0");
     fs::create_dir(&dir).unwrap();
     fs::write(
         dir.join("parcel.json"),
@@ -690,14 +690,14 @@ fn old_receipts_are_found_in_the_ledger() {
     .unwrap();
     let scan = one.scan().unwrap();
     assert!(one.claim(&scan.waiting[0]).unwrap().is_none());
-    assert_eq!(yard.depths("one").unwrap().held, 0);
-    assert_eq!(ecluse_spool::fold(&yard, "one", Duration::ZERO).unwrap(), 0);
+    assert_eq!(tree.depths("one").unwrap().held, 0);
+    assert_eq!(ecluse_spool::fold(&tree, "one", Duration::ZERO).unwrap(), 0);
 }
 
-fn done(yard: &Yard, worker: &mut Worker, names: &[&str]) -> Vec<ParcelId> {
+fn done(tree: &WorkTree, worker: &mut Worker, names: &[&str]) -> Vec<ParcelId> {
     let mut works = Vec::new();
     for (number, name) in names.iter().enumerate() {
-        put(yard, "one", &format!("{name}~0"), &format!("b{number}"));
+        put(tree, "one", &format!("{name}~0"), &format!("b{number}"));
         let parcels = vec![claim_entry(worker, &format!("{name}~0"))];
         let outbox = worker.outbox(&parcels);
         works.push(Work { parcels, outbox });
@@ -709,13 +709,13 @@ fn done(yard: &Yard, worker: &mut Worker, names: &[&str]) -> Vec<ParcelId> {
 #[test]
 fn a_fold_cut_short_leaves_nothing_twice_in_the_ledger() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
-    let mut one = worker(&yard, "one", &[]);
-    let stage = yard.stage("one");
-    let first = done(&yard, &mut one, &["a"]).remove(0);
+    let tree = WorkTree::open(&root.path().join("work"));
+    let mut one = worker(&tree, "one", &[]);
+    let stage = tree.stage("one");
+    let first = done(&tree, &mut one, &["a"]).remove(0);
     let receipt = stage.receipt(&first);
     let kept = fs::read(&receipt).unwrap();
-    let fold = || ecluse_spool::fold(&yard, "one", Duration::ZERO).unwrap();
+    let fold = || ecluse_spool::fold(&tree, "one", Duration::ZERO).unwrap();
     assert_eq!(fold(), 1);
     let shard = first.shard();
     let (index, ledger) = (
@@ -740,23 +740,23 @@ fn a_fold_cut_short_leaves_nothing_twice_in_the_ledger() {
         (fs::read(&index).unwrap(), fs::read(&ledger).unwrap()),
         before
     );
-    assert!(yard.receipt("one", &first).unwrap().is_some());
+    assert!(tree.receipt("one", &first).unwrap().is_some());
 }
 
 #[test]
 fn the_ledger_of_an_earlier_version_is_searched_too() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
-    let mut one = worker(&yard, "one", &[]);
-    let stage = yard.stage("one");
-    let id = done(&yard, &mut one, &["a"]).remove(0);
-    assert_eq!(ecluse_spool::fold(&yard, "one", Duration::ZERO).unwrap(), 1);
+    let tree = WorkTree::open(&root.path().join("work"));
+    let mut one = worker(&tree, "one", &[]);
+    let stage = tree.stage("one");
+    let id = done(&tree, &mut one, &["a"]).remove(0);
+    assert_eq!(ecluse_spool::fold(&tree, "one", Duration::ZERO).unwrap(), 1);
     let ledger = |name: &str| stage.ledger().join(name);
     let shard = id.shard();
     fs::rename(ledger(&format!("{shard}.index")), ledger("index")).unwrap();
     let receipts = ledger("receipts.jsonl.gz");
     fs::rename(ledger(&format!("{shard}.jsonl.gz")), receipts).unwrap();
-    assert_eq!(yard.receipt("one", &id).unwrap().unwrap().receipt.work, id);
+    assert_eq!(tree.receipt("one", &id).unwrap().unwrap().receipt.work, id);
 }
 
 /// A worker killed while it handed a batch over, then a host that folds everything at once: its
@@ -764,17 +764,17 @@ fn the_ledger_of_an_earlier_version_is_searched_too() {
 #[test]
 fn what_a_dead_worker_has_still_to_hand_over_is_not_folded() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
+    let tree = WorkTree::open(&root.path().join("work"));
     for (entry, born) in [("x~0", "1"), ("y~0", "2"), ("z~0", "3")] {
-        put(&yard, "gather", entry, born);
+        put(&tree, "gather", entry, born);
     }
-    let mut dead = worker(&yard, "gather", &["next"]);
+    let mut dead = worker(&tree, "gather", &["next"]);
     let alone = vec![claim_entry(&mut dead, "z~0")];
     let outbox = dead.outbox(&alone);
     let parcels = vec![claim_entry(&mut dead, "x~0"), claim_entry(&mut dead, "y~0")];
     // A directory in the way of the output: it is committed and not handed over.
-    let stage = yard.stage("gather");
-    let next = yard.init("next").unwrap();
+    let stage = tree.stage("gather");
+    let next = tree.init("next").unwrap();
     fs::remove_dir(next.ready()).unwrap();
     fs::write(next.ready(), "in the way").unwrap();
     let mut works = vec![batch(&dead, parcels, "sum")];
@@ -784,7 +784,7 @@ fn what_a_dead_worker_has_still_to_hand_over_is_not_folded() {
     fs::create_dir(next.ready()).unwrap();
 
     // On another host: the dead is settled when its lease has run out, and not before.
-    let mut elsewhere = Yard::open(&root.path().join("work"));
+    let mut elsewhere = WorkTree::open(&root.path().join("work"));
     elsewhere.host = Host {
         name: "elsewhere".into(),
         ..elsewhere.host.clone()
@@ -808,14 +808,14 @@ fn what_a_dead_worker_has_still_to_hand_over_is_not_folded() {
         ecluse_spool::fold(&elsewhere, "gather", Duration::ZERO).unwrap(),
         3
     );
-    let x = yard
+    let x = tree
         .receipt("gather", &ParcelId::new("x").unwrap())
         .unwrap()
         .unwrap();
     assert_eq!(x.receipt.inputs.len(), 2);
     let late = claim_entry(&mut heir, "z~1");
     heir.give_back(late).unwrap();
-    put(&yard, "gather", "x~0", "9");
+    put(&tree, "gather", "x~0", "9");
     let waiting = Waiting {
         entry: Entry::parse("x~0".as_ref()).unwrap(),
     };
@@ -830,14 +830,14 @@ fn what_a_dead_worker_has_still_to_hand_over_is_not_folded() {
 #[test]
 fn a_hand_over_goes_on_when_its_receipt_was_folded_meanwhile() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
+    let tree = WorkTree::open(&root.path().join("work"));
     for (entry, born) in [("x~0", "1"), ("y~0", "2")] {
-        put(&yard, "gather", entry, born);
+        put(&tree, "gather", entry, born);
     }
-    let stage = yard.stage("gather");
-    let mut dead = worker(&yard, "gather", &["next"]);
+    let stage = tree.stage("gather");
+    let mut dead = worker(&tree, "gather", &["next"]);
     let parcels = vec![claim_entry(&mut dead, "x~0"), claim_entry(&mut dead, "y~0")];
-    let next = yard.init("next").unwrap();
+    let next = tree.init("next").unwrap();
     fs::remove_dir(next.ready()).unwrap();
     fs::write(next.ready(), "in the way").unwrap();
     let mut works = vec![batch(&dead, parcels, "sum")];
@@ -850,11 +850,11 @@ fn a_hand_over_goes_on_when_its_receipt_was_folded_meanwhile() {
     let hidden = root.path().join("hidden");
     fs::rename(&home, &hidden).unwrap();
     assert_eq!(
-        ecluse_spool::fold(&yard, "gather", Duration::ZERO).unwrap(),
+        ecluse_spool::fold(&tree, "gather", Duration::ZERO).unwrap(),
         3
     );
     fs::rename(&hidden, &home).unwrap();
-    let mut heir = worker(&yard, "gather", &["next"]);
+    let mut heir = worker(&tree, "gather", &["next"]);
     assert_eq!(heir.recover().unwrap().workers, 1);
     assert_eq!(names(&next.ready()), ["sum~0"]);
     assert_eq!(
@@ -867,71 +867,71 @@ fn a_hand_over_goes_on_when_its_receipt_was_folded_meanwhile() {
 #[test]
 fn an_operator_moves_parcels_by_verb_or_by_hand() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
-    let id = give(&yard, "one", root.path(), "a.txt", "hello");
+    let tree = WorkTree::open(&root.path().join("work"));
+    let id = give(&tree, "one", root.path(), "a.txt", "hello");
     let stages = ["one".to_owned()];
-    let place = || yard.locate(&stages, &id).unwrap().remove(0);
-    yard.hold(&place(), "looks odd", "amel").unwrap();
+    let place = || tree.locate(&stages, &id).unwrap().remove(0);
+    tree.hold(&place(), "looks odd", "amel").unwrap();
     assert_eq!(place().state, ParcelState::Held);
-    assert!(yard.hold(&place(), "again", "amel").is_err());
-    yard.release(&place()).unwrap();
+    assert!(tree.hold(&place(), "again", "amel").is_err());
+    tree.release(&place()).unwrap();
     assert_eq!(place().state, ParcelState::Ready);
-    assert!(why(&yard, "one", &id).is_none());
+    assert!(why(&tree, "one", &id).is_none());
     fs::rename(
         place().path,
-        yard.stage("one").held().join(format!("{id}~0")),
+        tree.stage("one").held().join(format!("{id}~0")),
     )
     .unwrap();
     assert_eq!(place().state, ParcelState::Held);
-    let to = yard.discard(&place(), "not ours", "amel").unwrap();
+    let to = tree.discard(&place(), "not ours", "amel").unwrap();
     assert!(to.join("parcel.json").exists());
     assert_eq!(place().state, ParcelState::Discarded);
-    let reason = yard.why(&place()).unwrap().unwrap();
+    let reason = tree.why(&place()).unwrap().unwrap();
     assert_eq!((&*reason.reason, &*reason.by), ("not ours", "amel"));
-    yard.release(&place()).unwrap();
-    assert!(yard.why(&place()).unwrap().is_none());
-    let mut one = worker(&yard, "one", &["two"]);
+    tree.release(&place()).unwrap();
+    assert!(tree.why(&place()).unwrap().is_none());
+    let mut one = worker(&tree, "one", &["two"]);
     let before = place();
     let parcel = claim_one(&mut one);
-    assert!(yard.hold(&before, "too late", "amel").is_err());
+    assert!(tree.hold(&before, "too late", "amel").is_err());
     one.give_back(parcel).unwrap();
 }
 
 #[test]
 fn a_copy_set_aside_again_takes_nothing_from_the_first() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
+    let tree = WorkTree::open(&root.path().join("work"));
     let mut bins = Vec::new();
     for _ in 0..3 {
-        let id = give(&yard, "one", root.path(), "a.txt", "hello");
-        let places = yard.locate(&["one".to_owned()], &id).unwrap();
+        let id = give(&tree, "one", root.path(), "a.txt", "hello");
+        let places = tree.locate(&["one".to_owned()], &id).unwrap();
         let waiting = places
             .iter()
             .find(|place| place.state == ParcelState::Ready);
-        bins.push(yard.discard(waiting.unwrap(), "again", "amel").unwrap());
+        bins.push(tree.discard(waiting.unwrap(), "again", "amel").unwrap());
     }
     bins.sort();
     bins.dedup();
     assert_eq!(bins.len(), 3);
     assert!(bins.iter().all(|bin| bin.join("a.txt").exists()));
     // Only one can be let back at a time, and the other says why it cannot.
-    let id = give(&yard, "one", root.path(), "a.txt", "hello");
-    let places = yard.locate(&["one".to_owned()], &id).unwrap();
+    let id = give(&tree, "one", root.path(), "a.txt", "hello");
+    let places = tree.locate(&["one".to_owned()], &id).unwrap();
     let discarded = places
         .iter()
         .find(|place| place.state == ParcelState::Discarded);
-    let refused = yard.release(discarded.unwrap()).unwrap_err().to_string();
+    let refused = tree.release(discarded.unwrap()).unwrap_err().to_string();
     assert!(refused.contains("is there already"), "{refused}");
 }
 
 #[test]
 fn finished_work_is_known_by_name_and_makers_by_what_they_made() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
+    let tree = WorkTree::open(&root.path().join("work"));
     for (entry, born) in [("x~0", "1"), ("y~0", "2"), ("z~0", "3")] {
-        put(&yard, "one", entry, born);
+        put(&tree, "one", entry, born);
     }
-    let mut one = worker(&yard, "one", &["two"]);
+    let mut one = worker(&tree, "one", &["two"]);
     let members = vec![claim_entry(&mut one, "x~0"), claim_entry(&mut one, "y~0")];
     let mut works = vec![batch(&one, members, "made")];
     assert_eq!(one.finish(&mut works).unwrap(), [Finish::Committed]);
@@ -941,7 +941,7 @@ fn finished_work_is_known_by_name_and_makers_by_what_they_made() {
 
     let mut finished = Vec::new();
     let stages = ["one".to_owned(), "two".to_owned(), "one".to_owned()];
-    yard.each_finished(&stages, &mut |stage, name| {
+    tree.each_finished(&stages, &mut |stage, name| {
         assert_eq!(stage, "one");
         finished.push(name.to_owned());
     })
@@ -954,7 +954,7 @@ fn finished_work_is_known_by_name_and_makers_by_what_they_made() {
         assert!(finished.iter().any(|known| known == name), "{finished:?}");
     }
     let mut made = Vec::new();
-    yard.each_maker("one", &mut |filed| made.extend(filed.receipt.outputs))
+    tree.each_maker("one", &mut |filed| made.extend(filed.receipt.outputs))
         .unwrap();
     let made: Vec<&str> = made.iter().map(|output| output.parcel.as_str()).collect();
     assert_eq!(made, ["made"]);

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ecluse_config::{Free, Pipeline, ShellSettings};
-use ecluse_spool::{Floor, Marks, Signs, Worker, WorkerId, WorkerLimits, Yard};
+use ecluse_spool::{Floor, Marks, Signs, WorkTree, Worker, WorkerId, WorkerLimits};
 use ecluse_telemetry::Metrics;
 
 use crate::bell;
@@ -45,13 +45,13 @@ pub struct StageContext {
 }
 
 impl StageContext {
-    /// Opens the yard of this post.
-    pub fn yard(&self) -> Yard {
-        let mut yard = Yard::open(&self.root.join("work"));
+    /// Opens the work tree.
+    pub fn tree(&self) -> WorkTree {
+        let mut tree = WorkTree::open(&self.root.join("work"));
         if let Some(host) = &self.host {
-            yard.host.name.clone_from(host);
+            tree.host.name.clone_from(host);
         }
-        yard
+        tree
     }
 
     /// Returns how many workers the crew has.
@@ -150,24 +150,24 @@ pub struct Crew {
 
 /// Refuses a file system on which parcels would be lost. One on which nothing can be tried now is full, or read-only, and
 /// shows that soon enough.
-fn must_be_fit(yard: &Yard, stage: &str) -> Result<(), Failure> {
-    let faults = yard.fitness(stage).unwrap_or_default();
+fn must_be_fit(tree: &WorkTree, stage: &str) -> Result<(), Failure> {
+    let faults = tree.fitness(stage).unwrap_or_default();
     if faults.is_empty() {
         return Ok(());
     }
     Err(Failure::config(format!(
         "the file system of {} cannot carry it: {}; see docs/file-systems.md",
-        yard.work().display(),
+        tree.work().display(),
         faults.join("; ")
     )))
 }
 
 /// Says in the log when this stage writes the manifest and other hosts do so too, where that does not go well.
-fn warn_if_manifest_is_shared<Kind: Stage>(post: &StageContext, yard: &Yard) {
+fn warn_if_manifest_is_shared<Kind: Stage>(post: &StageContext, tree: &WorkTree) {
     let pipeline = post.control.pipeline();
     let manifest = Home::of(&pipeline, post.name, &post.root).manifest_directory();
     if writes::<Kind>(&pipeline, &post.root).contains(&manifest) {
-        warn_of_sharing(yard, &pipeline, post.name, &manifest);
+        warn_of_sharing(tree, &pipeline, post.name, &manifest);
     }
 }
 
@@ -175,14 +175,14 @@ impl Crew {
     /// Starts the workers of a stage: each is born and has scanned once when this returns.
     pub fn start<Kind: Stage + 'static>(post: StageContext) -> Result<Self, Failure> {
         must_be_sound(check_settings::<Kind>(&post.control.pipeline(), &post.root))?;
-        let yard = post.yard();
+        let tree = post.tree();
         // No parcel is at fault yet: a work directory that is refused is the machine's.
-        let dir = yard.init(post.name).map_err(Failure::halt)?;
+        let dir = tree.init(post.name).map_err(Failure::halt)?;
         for next in post.control.pipeline().next_of(post.name) {
-            yard.init(next).map_err(Failure::halt)?;
+            tree.init(next).map_err(Failure::halt)?;
         }
-        must_be_fit(&yard, post.name)?;
-        warn_if_manifest_is_shared::<Kind>(&post, &yard);
+        must_be_fit(&tree, post.name)?;
+        warn_if_manifest_is_shared::<Kind>(&post, &tree);
         let bell = Arc::new(Bell::default());
         let wire = bell::wire(&dir, &watched::<Kind>(&post), &bell);
         let sized = post.control.settings_number();
@@ -228,7 +228,7 @@ impl Crew {
     fn hire(&self, number: u32, born: Option<Birth>) -> io::Result<JoinHandle<()>> {
         let context = WorkerContext {
             post: self.post.clone(),
-            yard: self.post.yard(),
+            tree: self.post.tree(),
             bell: Arc::clone(&self.bell),
             has_bell: Arc::clone(&self.has_bell),
             tally: Arc::clone(&self.tally),
@@ -301,7 +301,7 @@ impl Crew {
         if !self.bell.take_wires_changed() {
             return;
         }
-        let dir = self.post.yard().stage(self.name);
+        let dir = self.post.tree().stage(self.name);
         if !(dir.ready().is_dir() && dir.drop().is_dir()) {
             // Until a worker has made them again there is nothing to hang it on.
             self.has_bell.store(false, Ordering::SeqCst);
@@ -386,9 +386,9 @@ impl Crew {
         );
         let pipeline = self.post.control.pipeline();
         let limits = limits_of(&pipeline.shell(self.name));
-        let yard = self.post.yard();
+        let tree = self.post.tree();
         let mut settler = Worker::open(
-            &yard,
+            &tree,
             self.name,
             &nexts(&pipeline, self.name),
             limits,
@@ -422,7 +422,7 @@ fn lock<Value>(mutex: &Mutex<Value>) -> MutexGuard<'_, Value> {
 /// What one worker's thread starts with.
 pub(crate) struct WorkerContext {
     pub(crate) post: StageContext,
-    pub(crate) yard: Yard,
+    pub(crate) tree: WorkTree,
     pub(crate) bell: Arc<Bell>,
     pub(crate) has_bell: Arc<AtomicBool>,
     pub(crate) tally: Arc<Tally>,
@@ -434,7 +434,7 @@ pub(crate) struct WorkerContext {
 /// Returns the surroundings of a stage at its post.
 pub(crate) fn home(post: &StageContext, pipeline: &Pipeline) -> Home {
     Home {
-        yard: post.yard(),
+        tree: post.tree(),
         metrics: post.metrics.clone(),
         ..Home::of(pipeline, post.name, &post.root)
     }

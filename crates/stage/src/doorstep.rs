@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use ecluse_spool::{ParcelId, Yard};
+use ecluse_spool::{ParcelId, WorkTree};
 
 use crate::failure::Failure;
 
@@ -31,7 +31,7 @@ pub struct Ticket {
 
 /// The way into a stage's own `ready/`.
 pub struct Doorstep<'a> {
-    pub(crate) yard: &'a Yard,
+    pub(crate) tree: &'a WorkTree,
     pub(crate) stage: &'a str,
     pub(crate) news: Vec<News>,
     pub(crate) deaf: bool,
@@ -68,7 +68,7 @@ impl Doorstep<'_> {
             return Ok(0);
         }
         let mut known = HashSet::new();
-        self.yard.each_place(self.stage, &mut |place| {
+        self.tree.each_place(self.stage, &mut |place| {
             known.insert(place.parcel);
         })?;
         let mut put = 0;
@@ -79,10 +79,10 @@ impl Doorstep<'_> {
                 name,
                 bytes,
             } = ticket;
-            if known.contains(&id) || self.yard.receipt(self.stage, &id)?.is_some() {
+            if known.contains(&id) || self.tree.receipt(self.stage, &id)?.is_some() {
                 continue;
             }
-            put += usize::from(self.yard.ticket(self.stage, &id, kind, (name, &bytes))?);
+            put += usize::from(self.tree.ticket(self.stage, &id, kind, (name, &bytes))?);
         }
         Ok(put)
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ecluse_config::{Archive, Pipeline, ShellSettings, Site};
-use ecluse_spool::Yard;
+use ecluse_spool::WorkTree;
 use ecluse_telemetry::Metrics;
 
 use crate::crew::nexts;
@@ -25,7 +25,7 @@ pub struct Home {
     /// What the shell around it does.
     pub shell: ShellSettings,
     /// The work directories.
-    pub yard: Yard,
+    pub tree: WorkTree,
     /// The stage's figures.
     pub metrics: Metrics,
 }
@@ -40,7 +40,7 @@ impl Home {
             archive: pipeline.archive.clone(),
             next: nexts(pipeline, stage),
             shell: pipeline.shell(stage),
-            yard: Yard::open(&root.join("work")),
+            tree: WorkTree::open(&root.join("work")),
             metrics: Metrics::new(stage),
         }
     }
@@ -75,7 +75,7 @@ impl Home {
 
     /// Returns where temporary files of this stage may be made: beside its parcels.
     pub fn temporary(&self) -> PathBuf {
-        self.yard.stage(&self.stage).tmp()
+        self.tree.stage(&self.stage).tmp()
     }
 
     /// Returns how many parcels wait for a stage.
@@ -83,6 +83,6 @@ impl Home {
     /// # Errors
     /// When its directory cannot be read.
     pub fn waiting(&self, stage: &str) -> Result<usize, Failure> {
-        Ok(self.yard.depths(stage)?.ready)
+        Ok(self.tree.depths(stage)?.ready)
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use ecluse_config::{LogFormat, Pipeline};
-use ecluse_spool::Yard;
+use ecluse_spool::WorkTree;
 use ecluse_telemetry as telemetry;
 
 use crate::control::Control;
@@ -230,8 +230,8 @@ fn exit_help() -> String {
 }
 
 fn dry_run(entry: &Entry, root: &std::path::Path, pipeline: &Pipeline) -> ExitCode {
-    let yard = Yard::open(&root.join("work")).only_looking();
-    let depths = match yard.depths(entry.name) {
+    let tree = WorkTree::open(&root.join("work")).only_looking();
+    let depths = match tree.depths(entry.name) {
         Ok(depths) => depths,
         Err(error) => return complain(Exit::Machine, &error.to_string()),
     };

@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use ecluse_config::Pipeline;
-use ecluse_spool::{Fs, Host, RealFs, WorkerId, Yard};
+use ecluse_spool::{Fs, Host, RealFs, WorkTree, WorkerId};
 
 /// How the file system of the manifest is shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl ManifestSharing {
 
 /// Returns the hosts that have living workers in these stages.
 pub fn hosts_at_work<'a>(
-    yard: &Yard,
+    tree: &WorkTree,
     pipeline: &Pipeline,
     stages: impl Iterator<Item = &'a str>,
 ) -> BTreeSet<String> {
@@ -82,7 +82,7 @@ pub fn hosts_at_work<'a>(
     for stage in stages {
         let lease = pipeline.shell(stage).lease.0;
         // A stage that cannot be looked at shows elsewhere.
-        let workers = yard.workers(stage, lease).unwrap_or_default();
+        let workers = tree.workers(stage, lease).unwrap_or_default();
         let living = workers.into_iter().filter(|worker| worker.alive);
         let ids = living.filter_map(|worker| WorkerId::parse(OsStr::new(&worker.id)));
         hosts.extend(ids.map(|id| id.host().to_owned()));
@@ -91,15 +91,15 @@ pub fn hosts_at_work<'a>(
 }
 
 /// Warns when a stage of this host is about to write a manifest together with those beside it in the chain on other hosts.
-pub(crate) fn warn_of_sharing(yard: &Yard, pipeline: &Pipeline, stage: &str, manifest: &Path) {
+pub(crate) fn warn_of_sharing(tree: &WorkTree, pipeline: &Pipeline, stage: &str, manifest: &Path) {
     let is_beside = |other: &&str| {
         *other == stage
             || pipeline.next_of(stage).contains(other)
             || pipeline.next_of(other).contains(&stage)
     };
-    let stages = yard.stages().unwrap_or_default();
+    let stages = tree.stages().unwrap_or_default();
     let stages = stages.iter().map(String::as_str).filter(is_beside);
-    let mut hosts = hosts_at_work(yard, pipeline, stages);
+    let mut hosts = hosts_at_work(tree, pipeline, stages);
     let this = WorkerId::new(&Host::this().name, "", 0, 0);
     hosts.insert(this.host().to_owned());
     if let Some(trouble) = ManifestSharing::of(manifest).judge(&hosts) {
@@ -137,19 +137,19 @@ mod tests {
     #[test]
     fn hosts_are_known_by_their_workers() {
         let dir = tempfile::tempdir().unwrap();
-        let yard = Yard::open(dir.path());
+        let tree = WorkTree::open(dir.path());
         let pipeline = Pipeline::load(None).unwrap();
         for (stage, worker) in [
             ("ingest", "alpha-01234567-1-00000001"),
             ("index@b", "beta-2-01234567-1-00000002"),
             ("crawl", "gamma-01234567-1-00000003"),
         ] {
-            let home = yard.init(stage).unwrap().claim().join(worker);
+            let home = tree.init(stage).unwrap().claim().join(worker);
             std::fs::create_dir(&home).unwrap();
             std::fs::write(home.join(".lease"), "{}").unwrap();
         }
         let stages = ["ingest", "index@b", "merge"].into_iter();
-        let found = hosts_at_work(&yard, &pipeline, stages);
+        let found = hosts_at_work(&tree, &pipeline, stages);
         assert_eq!(found, hosts(&["alpha", "beta-2"]));
         assert_eq!(
             ManifestSharing::of(Path::new("/proc/self")),

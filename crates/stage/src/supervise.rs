@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ecluse_config::Pipeline;
-use ecluse_spool::{Depths, Yard};
+use ecluse_spool::{Depths, WorkTree};
 use ecluse_telemetry as telemetry;
 use ecluse_telemetry::{Exposition, Registry};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -104,7 +104,7 @@ pub fn supervise(
         control.wait_at_most(limit / 8);
     }
     let mut crews: Vec<Crew> = Vec::new();
-    let mut yard = None;
+    let mut tree = None;
     for entry in starts {
         let post = StageContext {
             name: entry.name,
@@ -115,7 +115,7 @@ pub fn supervise(
             workers,
             host: host.clone(),
         };
-        yard.get_or_insert_with(|| post.yard());
+        tree.get_or_insert_with(|| post.tree());
         match (entry.start)(post) {
             Ok(crew) => crews.push(crew),
             Err(failure) => {
@@ -125,7 +125,7 @@ pub fn supervise(
             }
         }
     }
-    let Some(yard) = yard else {
+    let Some(tree) = tree else {
         return Err(Failure::config("no stage to run"));
     };
     health.well("start");
@@ -134,7 +134,7 @@ pub fn supervise(
         plan: &mut plan,
         control,
         starts,
-        yard: &yard,
+        tree: &tree,
         registry: &registry,
         health: &health,
         signals,
@@ -153,7 +153,7 @@ pub fn supervise(
         .max()
         .unwrap_or_default();
     watch.drain(&crews, Instant::now() + grace);
-    let ended = ended(&crews, &yard, plan.once);
+    let ended = ended(&crews, &tree, plan.once);
     stop_all(crews, Instant::now());
     publish(&registry, &control.pipeline(), starts);
     Ok(ended)
@@ -163,7 +163,7 @@ struct Watch<'a> {
     plan: &'a mut Plan,
     control: &'a Arc<Control>,
     starts: &'a [crate::Entry],
-    yard: &'a Yard,
+    tree: &'a WorkTree,
     registry: &'a Registry,
     health: &'a telemetry::Health,
     signals: Signals,
@@ -288,7 +288,7 @@ impl Watch<'_> {
         self.counted = Some(Instant::now());
         let mut sum = Depths::default();
         for crew in crews {
-            let Ok(depths) = self.yard.depths(crew.name) else {
+            let Ok(depths) = self.tree.depths(crew.name) else {
                 continue;
             };
             let metrics = self.registry.stage(crew.name);
@@ -322,7 +322,7 @@ impl Watch<'_> {
         }
         let mut still = true;
         for crew in crews {
-            let Ok(depths) = self.yard.depths(crew.name) else {
+            let Ok(depths) = self.tree.depths(crew.name) else {
                 return false;
             };
             if crew.intake == Intake::Batch {
@@ -353,7 +353,7 @@ impl Watch<'_> {
     }
 }
 
-fn ended(crews: &[Crew], yard: &Yard, once: bool) -> Ended {
+fn ended(crews: &[Crew], tree: &WorkTree, once: bool) -> Ended {
     let mut ended = Ended::default();
     for crew in crews {
         let tally = &crew.tally;
@@ -370,7 +370,7 @@ fn ended(crews: &[Crew], yard: &Yard, once: bool) -> Ended {
         if once && let Some(why) = tally.blocked() {
             ended.blocked.get_or_insert(format!("{}: {why}", crew.name));
         }
-        if once && let Ok(depths) = yard.depths(crew.name) {
+        if once && let Ok(depths) = tree.depths(crew.name) {
             ended.deferred += depths.deferred as u64;
         }
     }

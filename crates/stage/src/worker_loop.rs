@@ -176,7 +176,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
                 let next = nexts(&pipeline, context.post.name);
                 let limits = limits_of(&settings);
                 let worker =
-                    ecluse_spool::open(&context.yard, context.post.name, &next, limits, VERSION)?;
+                    ecluse_spool::open(&context.tree, context.post.name, &next, limits, VERSION)?;
                 Ok((stage, worker))
             });
         let (stage, worker) = match opened {
@@ -306,14 +306,14 @@ impl<Kind: Stage> WorkerLoop<Kind> {
         if self.context.number != 0 || Instant::now() < self.housekeeping_at {
             return Ok(());
         }
-        let (yard, stage) = (&self.context.yard, self.context.post.name);
+        let (tree, stage) = (&self.context.tree, self.context.post.name);
         let mut swept = 0;
         if self.fold_next == 0 {
-            swept = yard.sweep(stage, limits_of(&self.settings).tmp_age)?;
+            swept = tree.sweep(stage, limits_of(&self.settings).tmp_age)?;
         }
         let age = self.settings.keep_receipts.0;
         let signs = self.worker.signs();
-        let folded = ecluse_spool::fold_shard(yard, stage, self.fold_next, age, signs)?;
+        let folded = ecluse_spool::fold_shard(tree, stage, self.fold_next, age, signs)?;
         if folded + swept > 0 {
             tracing::info!(folded, swept, "kept house");
         }
@@ -393,7 +393,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
             return Ok(0);
         }
         let mut doorstep = Doorstep {
-            yard: &self.context.yard,
+            tree: &self.context.tree,
             stage: self.context.post.name,
             news: self.context.bell.take_outside(),
             deaf: !self.context.has_bell.load(Ordering::SeqCst),
@@ -624,7 +624,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
             wait = wait.min(self.settings.settle.0.max(Duration::from_millis(20)));
         }
         if let Some(due) = self.next_due {
-            let now = self.context.yard.now_seconds(self.context.post.name);
+            let now = self.context.tree.now_seconds(self.context.post.name);
             wait =
                 wait.min(Duration::from_secs(due.saturating_sub(now)) + Duration::from_millis(50));
         }
@@ -686,11 +686,11 @@ impl<Kind: Stage> WorkerLoop<Kind> {
 
     /// Puts back what is in hand and writes a little.
     fn try_machine(&mut self) -> Result<(), StepError> {
-        let (yard, stage) = (&self.context.yard, self.context.post.name);
+        let (tree, stage) = (&self.context.tree, self.context.post.name);
         self.worker.reset()?;
         // Directories that somebody took away are made again.
-        yard.init(stage)?;
-        Ok(yard.probe(stage)?)
+        tree.init(stage)?;
+        Ok(tree.probe(stage)?)
     }
 
     /// Rests for so long. The bell does not shorten it: the parcels given back have just rung it.
@@ -738,7 +738,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
         if self.noted.state == state && self.noted.why == why && self.noted.parcel == parcel {
             return;
         }
-        let since = self.context.yard.now_seconds(self.context.post.name);
+        let since = self.context.tree.now_seconds(self.context.post.name);
         self.noted = WorkerNote {
             state: state.to_owned(),
             why: why.to_owned(),

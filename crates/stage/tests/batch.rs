@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ecluse_config::Pipeline;
-use ecluse_spool::{FileEntry, ParcelManifest, Yard, digest};
+use ecluse_spool::{FileEntry, ParcelManifest, WorkTree, digest};
 use ecluse_stage::{
     Control, Ended, Entry, Exit, Failure, Home, Intake, Outbox, Parcel, ParcelId, Plan, Progress,
     Stage, supervise,
@@ -60,8 +60,8 @@ impl Stage for Gather {
 #[serde(deny_unknown_fields)]
 struct Settings {}
 
-fn put(yard: &Yard, id: &str, bytes: &[u8]) {
-    let crib = yard.init("gather").unwrap().tmp().join(id);
+fn put(tree: &WorkTree, id: &str, bytes: &[u8]) {
+    let crib = tree.init("gather").unwrap().tmp().join(id);
     std::fs::create_dir(&crib).unwrap();
     std::fs::write(crib.join("data"), bytes).unwrap();
     let id = ParcelId::new(id).unwrap();
@@ -71,7 +71,7 @@ fn put(yard: &Yard, id: &str, bytes: &[u8]) {
         bytes: bytes.len() as u64,
         sha256: digest(bytes),
     });
-    yard.birth(&crib, "gather", &manifest).unwrap();
+    tree.birth(&crib, "gather", &manifest).unwrap();
 }
 
 /// Runs until nothing is left to do.
@@ -105,9 +105,9 @@ fn run_until(root: &Path, done: Option<u64>) -> Ended {
     supervise(plan, &control, &[Entry::of::<Gather>()], None, None).unwrap()
 }
 
-fn members(yard: &Yard) -> Vec<String> {
+fn members(tree: &WorkTree) -> Vec<String> {
     let mut members = Vec::new();
-    yard.each_receipt("gather", &mut |filed| {
+    tree.each_receipt("gather", &mut |filed| {
         let inputs = filed.receipt.inputs.iter();
         members.extend(inputs.map(|input| input.parcel.to_string()));
     })
@@ -120,20 +120,20 @@ fn members(yard: &Yard) -> Vec<String> {
 fn one_bad_parcel_is_held_and_the_rest_of_its_batch_passes() {
     for (word, reason) in [("hold", "bad is bad"), ("panic", "bad crashes")] {
         let root = tempfile::tempdir().unwrap();
-        let yard = Yard::open(&root.path().join("work"));
+        let tree = WorkTree::open(&root.path().join("work"));
         for id in ["a", "b", "c", "d"] {
-            put(&yard, id, b"fine");
+            put(&tree, id, b"fine");
         }
-        put(&yard, "bad", word.as_bytes());
+        put(&tree, "bad", word.as_bytes());
         let ended = run(root.path());
         assert_eq!(ended.exit(), Exit::Held, "{word}: {ended:?}");
         assert_eq!(ended.held, 1, "{word}: {ended:?}");
-        assert_eq!(members(&yard), ["a", "b", "c", "d"], "{word}");
+        assert_eq!(members(&tree), ["a", "b", "c", "d"], "{word}");
         let bad = ParcelId::new("bad").unwrap();
-        let places = yard.locate(&["gather".into()], &bad).unwrap();
-        let why = yard.why(&places[0]).unwrap().unwrap().reason;
+        let places = tree.locate(&["gather".into()], &bad).unwrap();
+        let why = tree.why(&places[0]).unwrap().unwrap().reason;
         assert!(why.contains(reason), "{word}: {why}");
-        let depths = yard.depths("gather").unwrap();
+        let depths = tree.depths("gather").unwrap();
         assert_eq!((depths.ready, depths.working, depths.held), (0, 0, 1));
     }
 }
@@ -142,19 +142,19 @@ fn one_bad_parcel_is_held_and_the_rest_of_its_batch_passes() {
 fn the_neighbours_of_a_bad_parcel_do_not_wait_for_another_batch() {
     for (word, named) in [("hold", false), ("panic", false), ("name", true)] {
         let root = tempfile::tempdir().unwrap();
-        let yard = Yard::open(&root.path().join("work"));
+        let tree = WorkTree::open(&root.path().join("work"));
         for id in ["a", "b", "c", "d", "e", "f", "g", "h"] {
-            put(&yard, id, b"fine");
+            put(&tree, id, b"fine");
         }
-        put(&yard, "bad", word.as_bytes());
+        put(&tree, "bad", word.as_bytes());
         run_until(root.path(), Some(8));
-        let sheets = yard.depths("sink").unwrap().ready;
+        let sheets = tree.depths("sink").unwrap().ready;
         if named {
             assert_eq!(sheets, 1, "{word}: all in one go");
         } else {
             assert!(sheets <= 4, "{word}: {sheets} batches, no more than halves");
         }
-        let depths = yard.depths("gather").unwrap();
+        let depths = tree.depths("gather").unwrap();
         let is_left = usize::from(word == "panic");
         assert_eq!((depths.ready, depths.held), (is_left, 1 - is_left));
     }
@@ -163,24 +163,24 @@ fn the_neighbours_of_a_bad_parcel_do_not_wait_for_another_batch() {
 #[test]
 fn a_stage_that_blames_the_settings_ends_with_their_code_and_its_own_words() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
-    put(&yard, "a", b"config");
+    let tree = WorkTree::open(&root.path().join("work"));
+    put(&tree, "a", b"config");
     let ended = run(root.path());
     assert_eq!(ended.exit(), Exit::Config, "{ended:?}");
     assert_eq!(ended.halted.as_deref(), Some("gather: no such target"));
-    assert_eq!(yard.depths("gather").unwrap().ready, 1, "nothing is lost");
+    assert_eq!(tree.depths("gather").unwrap().ready, 1, "nothing is lost");
 }
 
 #[test]
 fn a_batch_that_waits_leaves_nothing_behind() {
     let root = tempfile::tempdir().unwrap();
-    let yard = Yard::open(&root.path().join("work"));
+    let tree = WorkTree::open(&root.path().join("work"));
     for id in ["a", "b", "c"] {
-        put(&yard, id, b"defer");
+        put(&tree, id, b"defer");
     }
     let ended = run(root.path());
     assert_eq!(ended.exit(), Exit::Deferred, "{ended:?}");
     assert_eq!(ended.deferred, 3);
     assert_eq!(ended.halted, None);
-    assert_eq!(yard.depths("gather").unwrap().workers, 0);
+    assert_eq!(tree.depths("gather").unwrap().workers, 0);
 }

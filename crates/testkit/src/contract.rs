@@ -215,9 +215,9 @@ impl Contract<'_> {
         assert_eq!(root.list(self.stage, "ready"), [""; 0]);
         assert_eq!(root.list(self.stage, "claim"), [""; 0]);
         let mut known = 0;
-        let yard = root.yard();
+        let tree = root.tree();
         let see = &mut |filed: ecluse_spool::Filed| known += filed.receipt.inputs.len();
-        yard.each_receipt(self.stage, see)
+        tree.each_receipt(self.stage, see)
             .expect("receipts can be read");
         assert_eq!(known, parcels, "one receipt for each parcel");
     }
@@ -232,8 +232,8 @@ impl Contract<'_> {
                 receipt.work, receipt.inputs, receipt.outputs, receipt.fate, receipt.facts
             ));
         };
-        let yard = root.yard();
-        yard.each_receipt(self.stage, see)
+        let tree = root.tree();
+        tree.each_receipt(self.stage, see)
             .expect("receipts can be read");
         receipts.sort();
         (contents(&root.part(SINK, "ready")), receipts)

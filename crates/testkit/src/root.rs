@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ecluse_spool::{FileEntry, ParcelId, ParcelManifest, WorkerNote, Yard, digest};
+use ecluse_spool::{FileEntry, ParcelId, ParcelManifest, WorkTree, WorkerNote, digest};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -85,9 +85,9 @@ impl Root {
         self.path.join("work").join(stage).join(part)
     }
 
-    /// Returns its yard.
-    pub fn yard(&self) -> Yard {
-        Yard::open(&self.path.join("work"))
+    /// Returns its tree.
+    pub fn tree(&self) -> WorkTree {
+        WorkTree::open(&self.path.join("work"))
     }
 
     /// Writes `pipeline.toml`: the stages in order, and what else it says.
@@ -103,8 +103,8 @@ impl Root {
 
     /// Puts a parcel with these files into a stage's `ready/`; the same files, the same parcel.
     pub fn put_files(&self, stage: &str, id: &str, files: &[(&str, &[u8])]) {
-        let yard = self.yard();
-        let crib = yard
+        let tree = self.tree();
+        let crib = tree
             .init(stage)
             .expect("a stage can be made")
             .tmp()
@@ -120,14 +120,14 @@ impl Root {
                 sha256: digest(bytes),
             });
         }
-        yard.birth(&crib, stage, &manifest)
+        tree.birth(&crib, stage, &manifest)
             .expect("a parcel can be shown");
     }
 
     /// Puts a directory into `ready/` that is no parcel, though it is named like one.
     pub fn put_damaged(&self, stage: &str, id: &str) {
         let dir = self
-            .yard()
+            .tree()
             .init(stage)
             .expect("a stage can be made")
             .ready()
@@ -138,7 +138,7 @@ impl Root {
 
     /// Drops a plain file.
     pub fn drop_file(&self, stage: &str, name: impl AsRef<OsStr>, bytes: &[u8]) {
-        let dir = self.yard().init(stage).expect("a stage can be made").drop();
+        let dir = self.tree().init(stage).expect("a stage can be made").drop();
         fs::write(dir.join(name.as_ref()), bytes).expect("drop/ takes files");
     }
 
@@ -188,17 +188,17 @@ impl Root {
     /// Returns why a parcel is held.
     pub fn why(&self, stage: &str, id: &str) -> String {
         let id = ParcelId::new(id).expect("a test names its parcels well");
-        let yard = self.yard();
-        let places = yard.locate(&[stage.to_owned()], &id);
+        let tree = self.tree();
+        let places = tree.locate(&[stage.to_owned()], &id);
         let places = places.expect("the stage can be read");
-        let why = |place| yard.why(place).expect("held/ can be read");
+        let why = |place| tree.why(place).expect("held/ can be read");
         let why = places.iter().find_map(why);
         why.map(|why| why.reason).unwrap_or_default()
     }
 
     /// Returns what the workers of a stage say of themselves.
     pub fn notes(&self, stage: &str) -> Vec<WorkerNote> {
-        let notes = self.yard().notes(stage).unwrap_or_default();
+        let notes = self.tree().notes(stage).unwrap_or_default();
         notes.into_iter().map(|(_, note)| note).collect()
     }
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ecluse_spool::{Fs, Gift, RealFs, Yard};
+use ecluse_spool::{Fs, Gift, RealFs, WorkTree};
 use ecluse_testkit::checker::{Given, GivenLog, RELAY_ATTEMPTS, Verdict, check};
 
 /// A root through which three files went, and the log of what was given.
@@ -58,8 +58,8 @@ impl Left {
         log.give(&given).unwrap();
         let file = self.root.join(name);
         fs::write(&file, text).unwrap();
-        let yard = Yard::open(&self.root.join("work"));
-        let id = yard.give(stage, &file, &Gift::default()).unwrap();
+        let tree = WorkTree::open(&self.root.join("work"));
+        let id = tree.give(stage, &file, &Gift::default()).unwrap();
         assert_eq!(id.as_str(), given.id());
         log.acknowledge(name).unwrap();
     }

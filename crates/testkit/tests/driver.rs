@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use ecluse_spool::{Fs, RealFs, Yard};
+use ecluse_spool::{Fs, RealFs, WorkTree};
 use ecluse_testkit::root::until_so;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -176,9 +176,9 @@ fn a_day_of_an_operator() {
     assert!(why.contains("made 2 parcels for tally"), "{why}");
     RealFs.rename(&stray, &aside).unwrap();
     // What was folded is found all the same, parents too.
-    let yard = Yard::open(&root.join("work"));
+    let tree = WorkTree::open(&root.join("work"));
     for stage in ["relay", "split", "tally"] {
-        let folded = ecluse_spool::fold(&yard, stage, Duration::ZERO).unwrap();
+        let folded = ecluse_spool::fold(&tree, stage, Duration::ZERO).unwrap();
         assert!(folded > 0, "{stage}");
     }
     let folded = text(&ecluse(root, &["why", &format!("{id}.a")]));

@@ -46,16 +46,16 @@ fn all_passed(root: &Root, parcels: usize) {
             "the machine's fault is no attempt"
         );
     };
-    root.yard().each_receipt("relay", see).unwrap();
+    root.tree().each_receipt("relay", see).unwrap();
     assert_eq!(seen, parcels);
     must_be_whole(root, "sink");
 }
 
 /// Every parcel waiting in a stage has the files its manifest names, byte for byte.
 fn must_be_whole(root: &Root, stage: &str) {
-    let yard = root.yard();
+    let tree = root.tree();
     let mut places = Vec::new();
-    yard.each_place(stage, &mut |place| places.push(place))
+    tree.each_place(stage, &mut |place| places.push(place))
         .unwrap();
     for place in places {
         let bytes = fs::read(place.path.join("parcel.json")).unwrap();
@@ -80,7 +80,7 @@ fn a_full_disk_halts_until_there_is_room() {
         return;
     }
     let (_dir, root) = mounted("4m", "");
-    root.yard()
+    root.tree()
         .pause("relay", "test", "until it is full")
         .unwrap();
     for number in 0..5 {
@@ -89,7 +89,7 @@ fn a_full_disk_halts_until_there_is_room() {
     let mut program = root.start_ready(RELAY, "relay", &[]);
     root.await_note("relay", "blocked");
     let filler = fill(root.path());
-    root.yard().resume("relay").unwrap();
+    root.tree().resume("relay").unwrap();
     let why = root.await_note("relay", "halted");
     assert!(why.contains("No space left on device"), "{why}");
     program.await_log("the machine is not well: claiming nothing");
@@ -232,7 +232,7 @@ fn a_failed_fsync_is_not_tried_again_on_the_same_bytes_and_loses_nothing() {
         let root = Root::new();
         relay_settings(&root, "");
         for stage in ["relay", "sink"] {
-            root.yard().init(stage).unwrap();
+            root.tree().init(stage).unwrap();
         }
         root.put("relay", "p", b"some bytes");
         let last = first + 1;
@@ -264,7 +264,7 @@ fn a_failed_sync_of_a_group_loses_nothing() {
 fn a_first_scan_that_fails_is_no_end() {
     let root = Root::new();
     relay_settings(&root, "wedge-until = \"/\"");
-    root.yard().init("sink").unwrap();
+    root.tree().init("sink").unwrap();
     root.put("relay", "p", b"sleep 600000");
     let mut dead = root.start(RELAY, &[]);
     until_so("the parcel in hand", || !root.claimed("relay").is_empty());
@@ -357,8 +357,8 @@ fn a_hundred_thousand_waiting_parcels_are_no_trouble() {
     const PARCELS: usize = 100_000;
     const ENOUGH: usize = 2_000;
     let (_dir, root) = mounted("2g", "high-mark = 1000000\nlow-mark = 900000");
-    let yard = root.yard();
-    let ready = yard.init("relay").unwrap().ready();
+    let tree = root.tree();
+    let ready = tree.init("relay").unwrap().ready();
     let began = Instant::now();
     // Two hands: this is most of the test's time.
     std::thread::scope(|scope| {
@@ -377,7 +377,7 @@ fn a_hundred_thousand_waiting_parcels_are_no_trouble() {
     });
     eprintln!("measured: {PARCELS} parcels made in {:?}", began.elapsed());
     let limits = ecluse_spool::WorkerLimits::default();
-    let mut worker = ecluse_spool::Worker::open(&yard, "relay", &[], limits, "test").unwrap();
+    let mut worker = ecluse_spool::Worker::open(&tree, "relay", &[], limits, "test").unwrap();
     let began = Instant::now();
     let scan = worker.scan().unwrap();
     eprintln!(
@@ -557,7 +557,7 @@ fn a_destination_on_another_file_system_is_refused() {
     let (_dir, root) = mounted("32m", "");
     let sink = root.part("sink", "");
     mount(&sink, "8m");
-    assert!(root.yard().init("sink").is_err());
+    assert!(root.tree().init("sink").is_err());
     root.put("relay", "p", b"bytes");
     let (code, said) = root.run(RELAY, &["--once"]);
     assert_eq!(code, 74, "{said}");

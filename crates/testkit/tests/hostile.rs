@@ -291,7 +291,7 @@ fn links_in_ready_and_drop_are_refused_and_left() {
     }
     outside.must_be_untouched();
     must_not_hold_the_secret(&root);
-    let depths = root.yard().depths("relay").unwrap();
+    let depths = root.tree().depths("relay").unwrap();
     assert_eq!(depths.ready + depths.dropped, 0);
     assert_eq!(depths.refused.len(), 7, "{:?}", depths.refused);
 }
@@ -365,12 +365,12 @@ fn a_link_in_the_way_of_a_parcel_is_gone_around() {
     outside.must_be_untouched();
     must_not_hold_the_secret(&root);
     // And a person who releases the link changes nothing behind it.
-    let yard = root.yard();
-    let places = yard
+    let tree = root.tree();
+    let places = tree
         .locate(&["relay".to_owned()], &ParcelId::new("bad").unwrap())
         .unwrap();
     let link = places.iter().find(|place| place.attempts == 1).unwrap();
-    let error = yard.release(link).unwrap_err();
+    let error = tree.release(link).unwrap_err();
     assert!(error.to_string().contains("not a directory"), "{error}");
     outside.must_be_untouched();
 }
@@ -395,7 +395,7 @@ fn a_work_directory_that_is_a_link_is_refused() {
 #[test]
 fn two_processes_adopt_a_dropped_file_once() {
     let root = relay_root();
-    root.yard().init("relay").unwrap();
+    root.tree().init("relay").unwrap();
     let files = 60;
     let mut programs = [
         root.start_ready(RELAY, "relay", &["--workers", "2"]),
@@ -431,10 +431,10 @@ fn a_return_of_a_long_name_that_is_taken_finds_room() {
     let name = OsStr::from_bytes(&[b'n'; 255]).to_owned();
     root.drop_file("relay", &name, b"first");
     // A worker died with the file in hand, before it was described; meanwhile the name came again.
-    let yard = root.yard();
+    let tree = root.tree();
     let limits = ecluse_spool::WorkerLimits::default();
-    let dead = ecluse_spool::Worker::open(&yard, "relay", &[], limits, "test").unwrap();
-    let nest = yard
+    let dead = ecluse_spool::Worker::open(&tree, "relay", &[], limits, "test").unwrap();
+    let nest = tree
         .stage("relay")
         .home(dead.id())
         .join("adopt/00000001/.taken");

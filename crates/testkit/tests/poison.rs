@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 
-use ecluse_spool::{Gift, Yard};
+use ecluse_spool::{Gift, WorkTree};
 
 const NEIGHBOURS: usize = 100;
 
@@ -20,10 +20,10 @@ fn settle(root: &Path, stage: &str) {
     std::fs::write(root.join("pipeline.toml"), settings).unwrap();
 }
 
-fn give(yard: &Yard, root: &Path, stage: &str, name: &str, text: &str) {
+fn give(tree: &WorkTree, root: &Path, stage: &str, name: &str, text: &str) {
     let file = root.join(name);
     std::fs::write(&file, text).unwrap();
-    yard.give(stage, &file, &Gift::default()).unwrap();
+    tree.give(stage, &file, &Gift::default()).unwrap();
 }
 
 /// Runs a stage until it ends by itself; returns how often it died before.
@@ -47,15 +47,15 @@ fn a_parcel_that_kills_its_worker_is_held_alone() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
     settle(root, "relay");
-    let yard = Yard::open(&root.join("work"));
+    let tree = WorkTree::open(&root.join("work"));
     for n in 0..NEIGHBOURS {
-        give(&yard, root, "relay", &format!("good{n}"), "good");
+        give(&tree, root, "relay", &format!("good{n}"), "good");
     }
-    give(&yard, root, "relay", "bad", "die");
+    give(&tree, root, "relay", "bad", "die");
 
     let deaths = run_until_it_ends(env!("CARGO_BIN_EXE_ecluse-relay"), root);
     assert_eq!(deaths, 5, "held after as many deaths as the settings say");
-    let relay = yard.depths("relay").unwrap();
+    let relay = tree.depths("relay").unwrap();
     assert_eq!((relay.ready, relay.working, relay.held), (0, 0, 1));
 }
 
@@ -64,13 +64,13 @@ fn a_batch_is_not_held_for_one_of_its_members() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
     settle(root, "tally");
-    let yard = Yard::open(&root.join("work"));
+    let tree = WorkTree::open(&root.join("work"));
     for n in 0..NEIGHBOURS {
-        give(&yard, root, "tally", &format!("good{n}"), "good");
+        give(&tree, root, "tally", &format!("good{n}"), "good");
     }
-    give(&yard, root, "tally", "bad", "die");
+    give(&tree, root, "tally", "bad", "die");
 
     run_until_it_ends(env!("CARGO_BIN_EXE_ecluse-tally"), root);
-    let tally = yard.depths("tally").unwrap();
+    let tally = tree.depths("tally").unwrap();
     assert_eq!((tally.ready, tally.working, tally.held), (0, 0, 1));
 }

@@ -134,8 +134,8 @@ fn a_killed_stage_loses_nothing() {
         assert_eq!(root.list("relay", part), [""; 0], "{part}");
     }
     let mut attempts = Vec::new();
-    let yard = root.yard();
-    yard.each_receipt("relay", &mut |filed| {
+    let tree = root.tree();
+    tree.each_receipt("relay", &mut |filed| {
         if filed.receipt.work.as_str() == "wedged" {
             attempts.push(filed.receipt.attempt);
         }
@@ -395,7 +395,7 @@ fn systemd_hears_ready_after_the_first_scan_then_the_status_and_the_end() {
 #[test]
 fn the_status_says_what_blocks() {
     let root = relay_root("");
-    root.yard()
+    root.tree()
         .pause("relay", "anna", "the disk is being changed")
         .unwrap();
     let (mut systemd, mut program) = Systemd::start(&root, &[], None);
@@ -454,9 +454,9 @@ fn the_watchdog_is_fed_when_idle_and_when_working_and_not_when_wedged() {
 fn a_large_dropped_file_shows_that_it_goes_forward() {
     let root = relay_root("");
     root.drop_file("relay", "large", &vec![b'x'; 8 << 20]);
-    let yard = root.yard();
+    let tree = root.tree();
     let limits = ecluse_spool::WorkerLimits::default();
-    let mut worker = ecluse_spool::Worker::open(&yard, "relay", &[], limits, "test").unwrap();
+    let mut worker = ecluse_spool::Worker::open(&tree, "relay", &[], limits, "test").unwrap();
     let before = worker.signs().ticks();
     let adopted = worker.adopt(&["large".into()]).unwrap();
     assert_eq!(adopted.parcels.len(), 1);

@@ -96,7 +96,7 @@ impl<'a> Way<'a> {
         let (mut waits, mut another) = (false, false);
         let seen = self
             .home
-            .yard
+            .tree
             .each_place(self.stage, &mut |place| match place.state {
                 ParcelState::Ready => {
                     let theirs = self.known.of(place.parcel.as_str(), &place.path);

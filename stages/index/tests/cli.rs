@@ -318,7 +318,7 @@ fn a_damaged_file_passes_and_says_so() {
     assert_eq!(seen["damage"]["count"], 1);
     assert_eq!(seen["damage"]["list"][0]["record"], 2);
     let mut facts = Vec::new();
-    root.yard()
+    root.tree()
         .each_receipt("index", &mut |filed| {
             facts.push(filed.receipt.facts.clone());
         })

@@ -42,7 +42,7 @@ fn root(more: &str) -> Root {
 
 /// Puts a parcel as `delete` leaves it.
 fn put(root: &Root, name: &str, collection: Option<&str>, cdxj: &str, sha256: &str) {
-    let crib = root.yard().init("merge").unwrap().tmp().join(name);
+    let crib = root.tree().init("merge").unwrap().tmp().join(name);
     fs::create_dir(&crib).unwrap();
     let mut manifest = ParcelManifest::new(ParcelId::new(name).unwrap(), "warc", "0".into());
     manifest.collection = collection.map(str::to_owned);
@@ -57,7 +57,7 @@ fn put(root: &Root, name: &str, collection: Option<&str>, cdxj: &str, sha256: &s
             sha256: digest(text.as_bytes()),
         });
     }
-    root.yard().birth(&crib, "merge", &manifest).unwrap();
+    root.tree().birth(&crib, "merge", &manifest).unwrap();
 }
 
 /// The files of each day in the sink, by collection.
@@ -196,7 +196,7 @@ const SHIPPED: &str = "batch = { parcels = 5000, wait = \"1d\" }";
 fn batches(root: &Root) -> Vec<usize> {
     let mut batches = Vec::new();
     let see = &mut |filed: ecluse_spool::Filed| batches.push(filed.receipt.inputs.len());
-    root.yard().each_receipt("merge", see).unwrap();
+    root.tree().each_receipt("merge", see).unwrap();
     batches
 }
 
@@ -212,7 +212,7 @@ fn age(root: &Root, by: Duration) {
 #[test]
 fn as_many_as_make_a_batch_are_taken_though_none_has_waited() {
     let root = root(SHIPPED);
-    let ready = root.yard().init("merge").unwrap().ready();
+    let ready = root.tree().init("merge").unwrap().ready();
     for number in 0..5_100 {
         let name = format!("p{number}");
         let mut manifest = ParcelManifest::new(ParcelId::new(&name).unwrap(), "warc", "0".into());

@@ -193,7 +193,7 @@ fn names_that_lead_elsewhere_never_leave_the_parcel() {
         .enumerate()
     {
         let dir = root
-            .yard()
+            .tree()
             .init("transfer")
             .unwrap()
             .ready()

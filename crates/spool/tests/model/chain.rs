@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ecluse_spool::{
     FileEntry, Fs, Host, NewParcel, Outbox, Parcel, ParcelId, ParcelManifest, Result, Signs,
-    SpoolError, Verdict, Work, Worker, WorkerLimits, Yard, digest, failpoint, fold_shard,
+    SpoolError, Verdict, Work, WorkTree, Worker, WorkerLimits, digest, failpoint, fold_shard,
 };
 
 use super::disk::{Dice, Disk};
@@ -321,9 +321,9 @@ impl Scenario {
     pub(crate) fn disk(&self) -> Disk {
         let process = Process::new(Disk::new(None));
         if !self.bare {
-            let yard = yard(&process, "setup");
+            let tree = tree(&process, "setup");
             for stage in self.stage_names() {
-                yard.init(stage).unwrap();
+                tree.init(stage).unwrap();
             }
         }
         process.disk().settle();
@@ -353,7 +353,7 @@ pub(crate) enum Temper {
 pub(crate) struct Life<'scenario> {
     scenario: &'scenario Scenario,
     process: Process,
-    yard: Yard,
+    tree: WorkTree,
     temper: Temper,
     lease: Duration,
     errors: usize,
@@ -378,7 +378,7 @@ impl<'scenario> Life<'scenario> {
         Self {
             scenario,
             process: process.clone(),
-            yard: yard(process, host),
+            tree: tree(process, host),
             temper,
             lease: WorkerLimits::default().lease,
             errors: 0,
@@ -414,7 +414,7 @@ impl<'scenario> Life<'scenario> {
                     lease: life.lease,
                     ..WorkerLimits::default()
                 };
-                Worker::open(&life.yard, stage.name, &next, limits, "model")
+                Worker::open(&life.tree, stage.name, &next, limits, "model")
             })?;
             workers.extend(worker.map(|worker| (stage, worker)));
         }
@@ -453,12 +453,12 @@ impl<'scenario> Life<'scenario> {
     /// Folds all receipts, however young.
     fn fold(&self) -> Result<()> {
         for stage in self.scenario.stages.iter().filter(|_| self.scenario.folds) {
-            let receipts = self.yard.stage(stage.name).receipts();
+            let receipts = self.tree.stage(stage.name).receipts();
             let shards = self.process.disk().list(&receipts).unwrap_or_default();
             for (shard, _) in shards {
                 let shard = u8::from_str_radix(shard.to_str().unwrap(), 16).unwrap();
                 let signs = Signs::default();
-                fold_shard(&self.yard, stage.name, shard, Duration::ZERO, &signs)?;
+                fold_shard(&self.tree, stage.name, shard, Duration::ZERO, &signs)?;
             }
         }
         Ok(())
@@ -537,7 +537,7 @@ impl<'scenario> Life<'scenario> {
         if self.process.disk().outside.acknowledged.contains(id) {
             return Ok(());
         }
-        let stage = self.yard.init(self.scenario.stages[0].name)?;
+        let stage = self.tree.init(self.scenario.stages[0].name)?;
         let tick = self.process.disk().tick();
         let crib = stage.tmp().join(format!("give-{tick}"));
         let lives = self.process.disk().lives;
@@ -557,7 +557,7 @@ impl<'scenario> Life<'scenario> {
             &file,
             self.process.write_new(&file, text.as_bytes()),
         )?;
-        match self.yard.birth(&crib, &stage.name, &manifest) {
+        match self.tree.birth(&crib, &stage.name, &manifest) {
             Ok(()) => {
                 let mut disk = self.process.disk();
                 disk.outside.acknowledged.insert(id.to_owned());
@@ -574,7 +574,7 @@ impl<'scenario> Life<'scenario> {
         if self.process.disk().outside.acknowledged.contains(name) {
             return Ok(());
         }
-        let stage = self.yard.init(self.scenario.stages[0].name)?;
+        let stage = self.tree.init(self.scenario.stages[0].name)?;
         let dir = stage.drop();
         let new = stage
             .tmp()
@@ -604,7 +604,7 @@ impl<'scenario> Life<'scenario> {
         let disk = self.process.disk();
         let mut claims = BTreeSet::new();
         for stage in &self.scenario.stages {
-            let list = disk.list(&self.yard.stage(stage.name).claim());
+            let list = disk.list(&self.tree.stage(stage.name).claim());
             for (name, _) in list.unwrap_or_default() {
                 claims.insert(name.to_string_lossy().into_owned());
             }
@@ -753,13 +753,13 @@ fn broken(source: std::io::Error) -> SpoolError {
     }
 }
 
-/// Returns the yard of one host on a model disk.
-pub(crate) fn yard(process: &Process, host: &str) -> Yard {
-    yard_ahead(process, host, 0)
+/// Returns the tree of one host on a model disk.
+pub(crate) fn tree(process: &Process, host: &str) -> WorkTree {
+    tree_ahead(process, host, 0)
 }
 
-/// Returns the yard of a host whose wall clock is ahead of the disk's, or behind.
-pub(crate) fn yard_ahead(process: &Process, host: &str, ahead_ms: i64) -> Yard {
+/// Returns the tree of a host whose wall clock is ahead of the disk's, or behind.
+pub(crate) fn tree_ahead(process: &Process, host: &str, ahead_ms: i64) -> WorkTree {
     let (lives, boots, start_ms) = {
         let disk = process.disk();
         (disk.lives, disk.boots, disk.outside.clock_ms)
@@ -770,7 +770,7 @@ pub(crate) fn yard_ahead(process: &Process, host: &str, ahead_ms: i64) -> Yard {
         .fold(0, |salt: u64, b| salt * 31 + u64::from(b));
     let dice = std::sync::Mutex::new(Dice(u64::from(lives) << 32 | salt));
     let start = Instant::now();
-    Yard::with(
+    WorkTree::with(
         failpoint::wrap(Arc::new(process.clone()), Path::new(WORK)),
         Path::new(WORK),
         Host {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use ecluse_spool::{ParcelId, ParcelState, Setback, Verdict, Worker, WorkerLimits, Yard};
+use ecluse_spool::{ParcelId, ParcelState, Setback, Verdict, WorkTree, Worker, WorkerLimits};
 use proptest::prelude::*;
 
-use super::chain::{yard, yard_ahead};
+use super::chain::{tree, tree_ahead};
 use super::disk::Disk;
 use super::fs::Process;
 
@@ -20,18 +20,18 @@ fn seconds(process: &Process) -> u64 {
     process.disk().outside.clock_ms / 1000
 }
 
-fn worker(yard: &Yard) -> Worker {
+fn worker(tree: &WorkTree) -> Worker {
     let limits = WorkerLimits {
         settle: Duration::ZERO,
         ..WorkerLimits::default()
     };
-    Worker::open(yard, STAGE, &[], limits, "test").unwrap()
+    Worker::open(tree, STAGE, &[], limits, "test").unwrap()
 }
 
-fn put(yard: &Yard, id: &str) -> ParcelId {
+fn put(tree: &WorkTree, id: &str) -> ParcelId {
     let id = ParcelId::new(id).unwrap();
-    yard.init(STAGE).unwrap();
-    assert!(yard.ticket(STAGE, &id, "text", ("text", b"a")).unwrap());
+    tree.init(STAGE).unwrap();
+    assert!(tree.ticket(STAGE, &id, "text", ("text", b"a")).unwrap());
     id
 }
 
@@ -63,10 +63,10 @@ proptest! {
         steps in proptest::collection::vec(1_u64..200, 60),
     ) {
         let process = Process::new(Disk::new(None));
-        let hosts: Vec<Yard> = ahead
+        let hosts: Vec<WorkTree> = ahead
             .iter()
             .zip(["alpha", "beta"])
-            .map(|(ahead, name)| yard_ahead(&process, name, *ahead))
+            .map(|(ahead, name)| tree_ahead(&process, name, *ahead))
             .collect();
         put(&hosts[0], "a");
         let mut workers: Vec<Worker> = hosts.iter().map(worker).collect();
@@ -92,8 +92,8 @@ proptest! {
 #[test]
 fn two_hosts_three_hours_and_200_days_off_do_not_take_a_parcel_from_each_other() {
     let process = Process::new(Disk::new(None));
-    let alpha = yard_ahead(&process, "alpha", 3 * 3_600_000);
-    let beta = yard_ahead(&process, "beta", -200 * DAY_MS);
+    let alpha = tree_ahead(&process, "alpha", 3 * 3_600_000);
+    let beta = tree_ahead(&process, "beta", -200 * DAY_MS);
     put(&alpha, "a");
     let mut workers = [worker(&alpha), worker(&beta)];
     let mut tries = 0;
@@ -109,9 +109,9 @@ fn two_hosts_three_hours_and_200_days_off_do_not_take_a_parcel_from_each_other()
 #[test]
 fn a_deferral_waits_longer_each_time_and_is_held_in_the_end() {
     let process = Process::new(Disk::new(None));
-    let yard = yard(&process, "alpha");
-    let id = put(&yard, "a");
-    let mut one = worker(&yard);
+    let tree = tree(&process, "alpha");
+    let id = put(&tree, "a");
+    let mut one = worker(&tree);
     let due = deferred(attempt(&mut one));
     let first = due - seconds(&process);
     assert!((22..=38).contains(&first), "{first}");
@@ -125,7 +125,7 @@ fn a_deferral_waits_longer_each_time_and_is_held_in_the_end() {
     // Deferred for longer than the limit: a person must look.
     pass(&process, WorkerLimits::default().retry_limit);
     assert_eq!(attempt(&mut one), Some(Setback::Held));
-    let places = yard.locate(&[STAGE.into()], &id).unwrap();
+    let places = tree.locate(&[STAGE.into()], &id).unwrap();
     assert_eq!(places[0].state, ParcelState::Held);
 }
 
@@ -133,13 +133,13 @@ fn a_deferral_waits_longer_each_time_and_is_held_in_the_end() {
 #[test]
 fn a_parcel_deferred_by_a_wrong_clock_waits_the_longest_wait_and_no_more() {
     let process = Process::new(Disk::new(None));
-    let mut one = worker(&yard(&process, "alpha"));
-    put(&yard(&process, "alpha"), "a");
+    let mut one = worker(&tree(&process, "alpha"));
+    put(&tree(&process, "alpha"), "a");
     process.disk().outside.clock_ms += 200 * DAY_MS as u64;
     assert!(deferred(attempt(&mut one)) > 0);
     process.disk().outside.clock_ms -= 200 * DAY_MS as u64;
 
-    let mut one = worker(&yard(&process, "beta"));
+    let mut one = worker(&tree(&process, "beta"));
     assert!(one.undefer().unwrap().is_some());
     pass(&process, WorkerLimits::default().retry_longest);
     assert_eq!(one.undefer().unwrap(), None);
@@ -149,7 +149,7 @@ fn a_parcel_deferred_by_a_wrong_clock_waits_the_longest_wait_and_no_more() {
 #[test]
 fn a_host_says_how_far_its_clock_is_off() {
     let process = Process::new(Disk::new(None));
-    let host = yard_ahead(&process, "alpha", -200 * DAY_MS);
+    let host = tree_ahead(&process, "alpha", -200 * DAY_MS);
     assert_eq!(
         host.clock_skew(STAGE),
         None,
@@ -164,9 +164,9 @@ fn a_host_says_how_far_its_clock_is_off() {
 fn a_stage_on_a_file_system_of_its_own_is_refused() {
     let apart = std::path::Path::new(super::chain::WORK).join(STAGE);
     let process = Process::new(Disk::new(Some(&apart)));
-    let yard = yard(&process, "alpha");
-    yard.init("other").unwrap();
-    let refused = yard.init(STAGE).unwrap_err().to_string();
+    let tree = tree(&process, "alpha");
+    tree.init("other").unwrap();
+    let refused = tree.init(STAGE).unwrap_err().to_string();
     assert!(
         refused.contains("/work/one lies on another file system than /work"),
         "{refused}"
@@ -180,11 +180,11 @@ fn a_living_worker_of_a_host_of_the_same_name_is_not_reaped() {
     for machine in ["", "copied"] {
         let process = Process::new(Disk::new(None)).on_network();
         let host = |boot: &str, pid: u32| {
-            let mut yard = yard_ahead(&process, "crawler", 0);
-            yard.host.boot = boot.into();
-            yard.host.machine = machine.into();
-            yard.host.pid = pid;
-            yard
+            let mut tree = tree_ahead(&process, "crawler", 0);
+            tree.host.boot = boot.into();
+            tree.host.machine = machine.into();
+            tree.host.pid = pid;
+            tree
         };
         let (ours, theirs) = (host("b1", 1), host("b2", 2));
         put(&ours, "a");
@@ -214,12 +214,12 @@ fn a_living_worker_of_a_host_of_the_same_name_is_not_reaped() {
 #[test]
 fn after_a_reboot_a_host_settles_its_own_dead_at_once() {
     let process = Process::new(Disk::new(None));
-    let before = yard(&process, "alpha");
+    let before = tree(&process, "alpha");
     put(&before, "a");
     let mut one = worker(&before);
     let waiting = one.scan().unwrap().waiting.pop().unwrap();
     let parcel = one.claim(&waiting).unwrap().unwrap();
-    let mut after = yard(&process, "alpha");
+    let mut after = tree(&process, "alpha");
     after.host.boot = "another".into();
     let mut heir = worker(&after);
     assert_eq!(heir.recover().unwrap().workers, 0, "its lock is taken");
@@ -232,13 +232,13 @@ fn after_a_reboot_a_host_settles_its_own_dead_at_once() {
 #[test]
 fn a_reader_without_rights_does_not_take_the_living_for_dead() {
     let process = Process::new(Disk::new(None));
-    let host = yard(&process, "alpha");
+    let host = tree(&process, "alpha");
     host.init(STAGE).unwrap();
     let one = worker(&host);
-    let reader = yard(&process.clone().reading_only(), "alpha");
+    let reader = tree(&process.clone().reading_only(), "alpha");
     // Files of the model carry no time: a lease longer than any silence.
     let lease = Duration::from_secs(u64::from(u32::MAX));
-    let alive = |reader: &Yard| reader.workers(STAGE, lease).unwrap()[0].alive;
+    let alive = |reader: &WorkTree| reader.workers(STAGE, lease).unwrap()[0].alive;
     assert!(alive(&reader));
     assert!(alive(&host));
     drop(one);

@@ -13,7 +13,7 @@ use ecluse_spool::{
 };
 use sha2::{Digest, Sha256};
 
-use super::chain::{End, Job, Scenario, WORK, yard};
+use super::chain::{End, Job, Scenario, WORK, tree};
 use super::disk::{Disk, Inode, Thing};
 use super::fs::Process;
 
@@ -176,7 +176,7 @@ impl Case {
     /// Reads the ledgers: each name there stands for one receipt that can be found.
     fn folded(&mut self, disk: &Disk, scenario: &Scenario) -> Receipts {
         let mut receipts = Receipts::new();
-        let yard = yard(&Process::new(disk.clone()), "judge");
+        let tree = tree(&Process::new(disk.clone()), "judge");
         for stage in scenario.stage_names() {
             let dir = Path::new(WORK).join(stage).join("ledger");
             for file in self.names(&dir) {
@@ -188,7 +188,7 @@ impl Case {
                     let name = line.split('\t').next().unwrap_or_default().to_owned();
                     let id = ParcelId::new(&name).unwrap();
                     let key = (stage.to_owned(), name);
-                    match yard.receipt(stage, &id) {
+                    match tree.receipt(stage, &id) {
                         Ok(Some(filed)) if !receipts.contains_key(&key) => {
                             receipts.insert(key, filed);
                         }

@@ -4,10 +4,10 @@
 use std::sync::{Arc, Mutex};
 
 use ecluse_spool::{
-    ParcelId, ParcelPlace, ParcelState, Result, SpoolError, Verdict, Worker, WorkerLimits, Yard,
+    ParcelId, ParcelPlace, ParcelState, Result, SpoolError, Verdict, WorkTree, Worker, WorkerLimits,
 };
 
-use super::chain::yard;
+use super::chain::tree;
 use super::disk::Disk;
 use super::fs::{Process, Shared, Turns};
 
@@ -26,19 +26,19 @@ fn id() -> ParcelId {
     ParcelId::new("a").unwrap()
 }
 
-fn place(yard: &Yard) -> ParcelPlace {
-    let places = yard.locate(&[STAGE.to_owned()], &id()).unwrap();
+fn place(tree: &WorkTree) -> ParcelPlace {
+    let places = tree.locate(&[STAGE.to_owned()], &id()).unwrap();
     assert_eq!(places.len(), 1, "{places:?}");
     places.into_iter().next().unwrap()
 }
 
-fn act(yard: &Yard, place: &ParcelPlace, act: Act) -> Result<()> {
+fn act(tree: &WorkTree, place: &ParcelPlace, act: Act) -> Result<()> {
     match act {
-        Act::Hold => yard.hold(place, "a person holds", "amel"),
-        Act::Release => yard.release(place),
-        Act::Discard => yard.discard(place, "a person discards", "amel").map(drop),
+        Act::Hold => tree.hold(place, "a person holds", "amel"),
+        Act::Release => tree.release(place),
+        Act::Discard => tree.discard(place, "a person discards", "amel").map(drop),
         Act::Work => {
-            let mut worker = Worker::open(yard, STAGE, &[], WorkerLimits::default(), "test")?;
+            let mut worker = Worker::open(tree, STAGE, &[], WorkerLimits::default(), "test")?;
             worker.undefer()?;
             for waiting in worker.scan()?.waiting {
                 if let Some(parcel) = worker.claim(&waiting)? {
@@ -54,14 +54,14 @@ fn act(yard: &Yard, place: &ParcelPlace, act: Act) -> Result<()> {
 /// Returns a disk with a parcel in one of the states.
 fn disk(state: ParcelState) -> Disk {
     let process = Process::new(Disk::new(None));
-    let yard = yard(&process, "setup");
-    yard.init(STAGE).unwrap();
-    assert!(yard.ticket(STAGE, &id(), "text", ("text", b"a")).unwrap());
+    let tree = tree(&process, "setup");
+    tree.init(STAGE).unwrap();
+    assert!(tree.ticket(STAGE, &id(), "text", ("text", b"a")).unwrap());
     match state {
-        ParcelState::Held => act(&yard, &place(&yard), Act::Work).unwrap(),
+        ParcelState::Held => act(&tree, &place(&tree), Act::Work).unwrap(),
         ParcelState::Deferred => {
             let mut worker =
-                Worker::open(&yard, STAGE, &[], WorkerLimits::default(), "test").unwrap();
+                Worker::open(&tree, STAGE, &[], WorkerLimits::default(), "test").unwrap();
             let waiting = worker.scan().unwrap().waiting.remove(0);
             let parcel = worker.claim(&waiting).unwrap().unwrap();
             let reason = "503".into();
@@ -76,7 +76,7 @@ fn disk(state: ParcelState) -> Disk {
 /// Lets two act, the first paused before its call `stops[0]`, the second before `stops[1]`.
 fn race(before: &Disk, acts: [Act; 2], stops: [Option<usize>; 2]) {
     let shared: Shared = Arc::new(Mutex::new(before.clone()));
-    let seen = place(&yard(&Process::on(&shared), "look"));
+    let seen = place(&tree(&Process::on(&shared), "look"));
     let turns = Turns::new(stops);
     std::thread::scope(|scope| {
         for (me, host) in ["alpha", "beta"].into_iter().enumerate() {
@@ -84,7 +84,7 @@ fn race(before: &Disk, acts: [Act; 2], stops: [Option<usize>; 2]) {
             let (turns, seen) = (Arc::clone(&turns), &seen);
             scope.spawn(move || {
                 turns.begin(me);
-                let done = act(&yard(&process, host), seen, acts[me]);
+                let done = act(&tree(&process, host), seen, acts[me]);
                 turns.end(me);
                 match done {
                     Ok(()) | Err(SpoolError::Refused(_)) => {}
@@ -93,9 +93,9 @@ fn race(before: &Disk, acts: [Act; 2], stops: [Option<usize>; 2]) {
             });
         }
     });
-    let yard = yard(&Process::on(&shared), "look");
-    let place = place(&yard);
-    let why = yard.why(&place).unwrap();
+    let tree = tree(&Process::on(&shared), "look");
+    let place = place(&tree);
+    let why = tree.why(&place).unwrap();
     let told = format!("{acts:?} {stops:?} {} {why:?}", place.state.word());
     match place.state {
         ParcelState::Held | ParcelState::Discarded => {

@@ -39,8 +39,8 @@ impl<Kind: Stage> WorkerLoop<Kind> {
 
     fn pressure(&self, nexts: &[String]) -> Result<Option<Blocked>, StepError> {
         let was = self.blocked.as_ref();
-        let yard = &self.context.yard;
-        Ok(yard.pressure(self.context.post.name, nexts, &self.marks, was)?)
+        let tree = &self.context.tree;
+        Ok(tree.pressure(self.context.post.name, nexts, &self.marks, was)?)
     }
 
     /// Blocked by its nexts only when each of them is over its mark.

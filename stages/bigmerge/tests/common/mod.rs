@@ -29,7 +29,7 @@ pub(crate) fn run(root: &Root, expected: i32) -> String {
 
 /// Puts a day.
 pub(crate) fn put(root: &Root, name: &str, collection: Option<&str>, cdxj: &str) {
-    let crib = root.yard().init("bigmerge").unwrap().tmp().join(name);
+    let crib = root.tree().init("bigmerge").unwrap().tmp().join(name);
     fs::create_dir(&crib).unwrap();
     let mut manifest = ParcelManifest::new(ParcelId::new(name).unwrap(), "day", "0".into());
     manifest.collection = collection.map(str::to_owned);
@@ -44,7 +44,7 @@ pub(crate) fn put(root: &Root, name: &str, collection: Option<&str>, cdxj: &str)
             sha256: digest(text.as_bytes()),
         });
     }
-    root.yard().birth(&crib, "bigmerge", &manifest).unwrap();
+    root.tree().birth(&crib, "bigmerge", &manifest).unwrap();
 }
 
 /// Reads the flat index as a reader does.

@@ -1,4 +1,4 @@
-//! The yard: where every stage's work directory lies, and what all workers of a machine share.
+//! The work tree: where every stage's work directory lies, and what all workers of a machine share.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -75,7 +75,7 @@ pub type Dice = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Where the work directories lie, and what the workers of a machine share.
 #[derive(Clone)]
-pub struct Yard {
+pub struct WorkTree {
     pub(crate) fs: Arc<dyn Fs>,
     work: PathBuf,
     /// This machine.
@@ -86,8 +86,8 @@ pub struct Yard {
     pub(crate) dice: Dice,
 }
 
-impl Yard {
-    /// Opens the yard under `work` on this machine's file system.
+impl WorkTree {
+    /// Opens the work tree under `work` on this machine's file system.
     pub fn open(work: &Path) -> Self {
         let wall = Arc::new(|| {
             std::time::SystemTime::now()
@@ -104,7 +104,7 @@ impl Yard {
         )
     }
 
-    /// Opens a yard on any file system, with any clock: for tests.
+    /// Opens a work tree on any file system, with any clock: for tests.
     pub fn with(fs: Arc<dyn Fs>, work: &Path, host: Host, wall: Wall, dice: Dice) -> Self {
         Self {
             fs,
@@ -117,7 +117,7 @@ impl Yard {
         }
     }
 
-    /// The same yard with another monotonic clock: for tests.
+    /// The same tree with another monotonic clock: for tests.
     #[must_use]
     pub fn with_monotonic(self, monotonic: Monotonic) -> Self {
         Self { monotonic, ..self }

@@ -225,16 +225,16 @@ fn count_calls(options: &Options, dir: &Path) {
         let dice = Arc::new(move || seed.fetch_add(1, Ordering::Relaxed));
         let tree = WorkTree::with(counted.clone(), &work, Host::this(), wall, dice);
         fill(&tree, parcels);
-        let mut crews: Vec<Vec<Worker>> = vec![crew(&tree)];
+        let mut pools: Vec<Vec<Worker>> = vec![pool(&tree)];
         counted.calls.lock().unwrap().clear();
         let clock = Clock::start();
         if what == "single" {
-            crews[0]
+            pools[0]
                 .iter_mut()
                 .for_each(|worker| alone(worker, parcels));
         } else {
-            crews.push(crew(&tree));
-            crews = together(crews, &tree, parcels);
+            pools.push(pool(&tree));
+            pools = together(pools, &tree, parcels);
         }
         let run = clock.stop(parcels);
         let steps = parcels as f64 * STAGES.len() as f64;
@@ -254,7 +254,7 @@ fn count_calls(options: &Options, dir: &Path) {
             );
         }
         println!("| all | | | {total:.1} |");
-        finish(&tree, crews.into_iter().flatten().collect(), parcels);
+        finish(&tree, pools.into_iter().flatten().collect(), parcels);
     }
 }
 
@@ -459,7 +459,7 @@ fn fill(tree: &WorkTree, parcels: usize) {
     rustix::fs::sync();
 }
 
-fn crew(tree: &WorkTree) -> Vec<Worker> {
+fn pool(tree: &WorkTree) -> Vec<Worker> {
     let next = |i: usize| vec![(*STAGES.get(i + 1).unwrap_or(&"end")).to_owned()];
     STAGES
         .iter()
@@ -474,13 +474,13 @@ fn one_at_a_time(dir: &Path, parcels: usize) -> Run {
     let tree = WorkTree::open(&dir.join("work"));
     fs::create_dir_all(dir).unwrap();
     fill(&tree, parcels);
-    let mut crew = crew(&tree);
+    let mut pool = pool(&tree);
     let clock = Clock::start();
-    for worker in &mut crew {
+    for worker in &mut pool {
         alone(worker, parcels);
     }
     let run = clock.stop(parcels);
-    finish(&tree, crew, parcels);
+    finish(&tree, pool, parcels);
     run
 }
 
@@ -489,15 +489,15 @@ fn stage_by_stage(dir: &Path, parcels: usize) -> Run {
     let tree = WorkTree::open(&dir.join("work"));
     fs::create_dir_all(dir).unwrap();
     fill(&tree, parcels);
-    let mut crew = crew(&tree);
+    let mut pool = pool(&tree);
     let clock = Clock::start();
     std::thread::scope(|scope| {
-        for worker in &mut crew {
+        for worker in &mut pool {
             scope.spawn(|| alone(worker, parcels));
         }
     });
     let run = clock.stop(parcels);
-    finish(&tree, crew, parcels);
+    finish(&tree, pool, parcels);
     run
 }
 
@@ -520,34 +520,34 @@ fn group_commit(dir: &Path, parcels: usize, workers: usize) -> Run {
     fs::create_dir_all(dir).unwrap();
     let tree = WorkTree::open(&dir.join("work"));
     fill(&tree, parcels);
-    let crews: Vec<Vec<Worker>> = (0..workers).map(|_| crew(&tree)).collect();
+    let pools: Vec<Vec<Worker>> = (0..workers).map(|_| pool(&tree)).collect();
     let clock = Clock::start();
-    let crews = together(crews, &tree, parcels);
+    let pools = together(pools, &tree, parcels);
     let run = clock.stop(parcels);
-    finish(&tree, crews.into_iter().flatten().collect(), parcels);
+    finish(&tree, pools.into_iter().flatten().collect(), parcels);
     run
 }
 
-fn together(crews: Vec<Vec<Worker>>, tree: &WorkTree, parcels: usize) -> Vec<Vec<Worker>> {
+fn together(pools: Vec<Vec<Worker>>, tree: &WorkTree, parcels: usize) -> Vec<Vec<Worker>> {
     std::thread::scope(|scope| {
-        let threads: Vec<_> = crews
+        let threads: Vec<_> = pools
             .into_iter()
-            .map(|crew| scope.spawn(|| pump(crew, tree, parcels)))
+            .map(|pool| scope.spawn(|| pump(pool, tree, parcels)))
             .collect();
         threads.into_iter().map(|t| t.join().unwrap()).collect()
     })
 }
 
 /// Moves parcels through all stages, a group at a time, until all have arrived.
-fn pump(mut crew: Vec<Worker>, tree: &WorkTree, parcels: usize) -> Vec<Worker> {
+fn pump(mut pool: Vec<Worker>, tree: &WorkTree, parcels: usize) -> Vec<Worker> {
     let end = tree.stage("end").ready();
     loop {
         let mut moved = 0;
-        for worker in &mut crew {
+        for worker in &mut pool {
             moved += one_look(worker);
         }
         if moved == 0 && fs::read_dir(&end).unwrap().count() == parcels {
-            return crew;
+            return pool;
         }
     }
 }
@@ -579,10 +579,10 @@ fn claim(worker: &mut Worker, waiting: &Waiting) -> Option<Work> {
     Some(Work { parcels, outbox })
 }
 
-fn finish(tree: &WorkTree, crew: Vec<Worker>, parcels: usize) {
+fn finish(tree: &WorkTree, pool: Vec<Worker>, parcels: usize) {
     let arrived = fs::read_dir(tree.stage("end").ready()).unwrap().count();
     assert_eq!(arrived, parcels, "every parcel must arrive");
-    for worker in crew {
+    for worker in pool {
         worker.close().unwrap();
     }
 }

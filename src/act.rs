@@ -69,7 +69,11 @@ impl Deed {
     }
 }
 
-pub(crate) fn each(desk: &DriverContext, deed: Deed, choice: &Choice) -> Result<ExitCode, Trouble> {
+pub(crate) fn each(
+    context: &DriverContext,
+    deed: Deed,
+    choice: &Choice,
+) -> Result<ExitCode, Trouble> {
     if !deed.reason().is_empty() && choice.act.why.is_none() {
         return Err(Trouble::usage(format!(
             "{} needs{}",
@@ -77,8 +81,8 @@ pub(crate) fn each(desk: &DriverContext, deed: Deed, choice: &Choice) -> Result<
             deed.reason()
         )));
     }
-    desk.must_be_archive()?;
-    let places = chosen(desk, deed, choice)?;
+    context.must_be_archive()?;
+    let places = chosen(context, deed, choice)?;
     if places.is_empty() {
         return Err(Trouble::usage(
             "nothing fits: `ecluse status` and `ecluse find` show what there is",
@@ -94,16 +98,16 @@ pub(crate) fn each(desk: &DriverContext, deed: Deed, choice: &Choice) -> Result<
                 place.state.word(),
                 place.stage
             );
-            desk.tell(&line, told(deed, place, "dry run"))?;
+            context.tell(&line, told(deed, place, "dry run"))?;
             continue;
         }
-        let result = carry_out(desk, deed, place, choice.act.why.as_deref());
+        let result = carry_out(context, deed, place, choice.act.why.as_deref());
         let outcome = match &result {
             Ok(()) => "done".to_owned(),
             Err(trouble) => trouble.line.clone(),
         };
         audit::write(
-            desk,
+            context,
             &Line {
                 verb: deed.verb(),
                 stage: &place.stage,
@@ -115,11 +119,11 @@ pub(crate) fn each(desk: &DriverContext, deed: Deed, choice: &Choice) -> Result<
         match result {
             Ok(()) => {
                 let line = format!("{} {}", place.parcel, deed.done(place));
-                desk.tell(&line, told(deed, place, &outcome))?;
+                context.tell(&line, told(deed, place, &outcome))?;
             }
             Err(trouble) => {
-                if desk.json {
-                    desk.tell("", told(deed, place, &outcome))?;
+                if context.json {
+                    context.tell("", told(deed, place, &outcome))?;
                 }
                 exit = trouble.exit;
                 let _ = trouble.tell();
@@ -134,26 +138,33 @@ fn told(deed: Deed, place: &ParcelPlace, outcome: &str) -> Value {
 }
 
 fn carry_out(
-    desk: &DriverContext,
+    context: &DriverContext,
     deed: Deed,
     place: &ParcelPlace,
     why: Option<&str>,
 ) -> Result<(), Trouble> {
     let reason = why.unwrap_or("by hand");
     match deed {
-        Deed::Retry | Deed::Release => desk.tree.release(place)?,
-        Deed::Hold => desk.tree.hold(place, reason, &audit::who())?,
-        Deed::Discard => desk.tree.discard(place, reason, &audit::who()).map(drop)?,
+        Deed::Retry | Deed::Release => context.tree.release(place)?,
+        Deed::Hold => context.tree.hold(place, reason, &audit::who())?,
+        Deed::Discard => context
+            .tree
+            .discard(place, reason, &audit::who())
+            .map(drop)?,
     }
     Ok(())
 }
 
 /// Finds the parcels meant: by name or number, or all of a stage that fit.
-fn chosen(desk: &DriverContext, deed: Deed, choice: &Choice) -> Result<Vec<ParcelPlace>, Trouble> {
+fn chosen(
+    context: &DriverContext,
+    deed: Deed,
+    choice: &Choice,
+) -> Result<Vec<ParcelPlace>, Trouble> {
     let mut chosen = Vec::new();
     for word in &choice.parcels {
         if let Ok(number) = word.parse()
-            && let need = desk.numbered(number)?
+            && let need = context.numbered(number)?
             && need.count > 1
         {
             return Err(Trouble::usage(format!(
@@ -162,7 +173,7 @@ fn chosen(desk: &DriverContext, deed: Deed, choice: &Choice) -> Result<Vec<Parce
                 need.command_for(number)
             )));
         }
-        let places = desk.places(word)?;
+        let places = context.places(word)?;
         let names: std::collections::BTreeSet<_> = places.iter().map(|p| &p.parcel).collect();
         if names.len() > 1 {
             let names: Vec<&str> = names.iter().take(5).map(|id| id.as_str()).collect();
@@ -191,19 +202,19 @@ fn chosen(desk: &DriverContext, deed: Deed, choice: &Choice) -> Result<Vec<Parce
         chosen.extend(legal);
     }
     if let Some(stage) = &choice.stage {
-        desk.known_stage(stage)?;
+        context.known_stage(stage)?;
         if !choice.all && choice.reason.is_none() {
             return Err(Trouble::usage("--stage needs --all or --reason"));
         }
         let mut places = Vec::new();
-        desk.tree.each_place(stage, &mut |place| {
+        context.tree.each_place(stage, &mut |place| {
             if deed.states().contains(&place.state) && place.state != ParcelState::Discarded {
                 places.push(place);
             }
         })?;
         for place in places {
-            let reason = desk.tree.why(&place)?.map(|why| why.reason);
-            let trouble = desk.tree.trouble(&place).map(|trouble| trouble.reason);
+            let reason = context.tree.why(&place)?.map(|why| why.reason);
+            let trouble = context.tree.trouble(&place).map(|trouble| trouble.reason);
             let fits = choice.reason.as_ref().is_none_or(|part| {
                 reason
                     .iter()
@@ -222,17 +233,17 @@ fn chosen(desk: &DriverContext, deed: Deed, choice: &Choice) -> Result<Vec<Parce
     Ok(chosen)
 }
 
-pub(crate) fn give(desk: &DriverContext, options: &GiveOptions) -> Result<ExitCode, Trouble> {
-    desk.must_be_archive()?;
-    desk.known_stage(&options.stage)?;
+pub(crate) fn give(context: &DriverContext, options: &GiveOptions) -> Result<ExitCode, Trouble> {
+    context.must_be_archive()?;
+    context.known_stage(&options.stage)?;
     let mut exit = Exit::Done;
     let mut files = options.files.clone();
     if options.lost {
         if ecluse_config::base_of(&options.stage) != Index::NAME {
             return Err(Trouble::usage("--lost gives files to index"));
         }
-        let manifest = crate::verify::open(desk)?;
-        for name in desk.stray_files(&manifest)? {
+        let manifest = crate::verify::open(context)?;
+        for name in context.stray_files(&manifest)? {
             match stray::copy_of(&manifest, &name)? {
                 Some(copy) => files.push(copy),
                 None => {
@@ -242,11 +253,11 @@ pub(crate) fn give(desk: &DriverContext, options: &GiveOptions) -> Result<ExitCo
             }
         }
         if files.is_empty() && exit == Exit::Done {
-            desk.say("every file that is not in the index yet is on a stage")?;
+            context.say("every file that is not in the index yet is on a stage")?;
         }
     }
     for file in &files {
-        if let Err(trouble) = give_one(desk, options, file) {
+        if let Err(trouble) = give_one(context, options, file) {
             exit = trouble.exit;
             let _ = trouble.tell();
         }
@@ -254,13 +265,13 @@ pub(crate) fn give(desk: &DriverContext, options: &GiveOptions) -> Result<ExitCo
     Ok(exit.into())
 }
 
-fn give_one(desk: &DriverContext, options: &GiveOptions, file: &Path) -> Result<(), Trouble> {
+fn give_one(context: &DriverContext, options: &GiveOptions, file: &Path) -> Result<(), Trouble> {
     let shown = file.display().to_string();
-    let row = door::must_fit(desk, &options.stage, file)?;
+    let row = door::must_fit(context, &options.stage, file)?;
     if options.act.dry_run {
         let line = format!("would give {shown} to {}", options.stage);
         let value = json!({ "file": shown, "stage": options.stage, "outcome": "dry run" });
-        return desk.tell(&line, value);
+        return context.tell(&line, value);
     }
     // A file of the archive stays what it is there, in the index of its collection too.
     let known = |of: fn(FileRow) -> Option<String>| row.clone().and_then(of);
@@ -273,9 +284,9 @@ fn give_one(desk: &DriverContext, options: &GiveOptions, file: &Path) -> Result<
         collection: known(|row| row.collection),
         again: options.again || options.lost,
     };
-    let id = desk.tree.give(&options.stage, file, &gift)?;
+    let id = context.tree.give(&options.stage, file, &gift)?;
     audit::write(
-        desk,
+        context,
         &Line {
             verb: "give",
             stage: &options.stage,
@@ -284,7 +295,7 @@ fn give_one(desk: &DriverContext, options: &GiveOptions, file: &Path) -> Result<
             outcome: "done",
         },
     )?;
-    let again = match desk.tree.receipt(&options.stage, &id)? {
+    let again = match context.tree.receipt(&options.stage, &id)? {
         Some(_) => "; it was finished before and will be dropped as a copy (--again does it over)",
         None => "",
     };
@@ -296,20 +307,20 @@ fn give_one(desk: &DriverContext, options: &GiveOptions, file: &Path) -> Result<
         "outcome": "done",
         "finished_before": !again.is_empty(),
     });
-    desk.tell(&line, value)
+    context.tell(&line, value)
 }
 
-pub(crate) fn pause(desk: &DriverContext, options: &StageChoice) -> Result<ExitCode, Trouble> {
-    for stage in stages_of(desk, &options.stage)? {
+pub(crate) fn pause(context: &DriverContext, options: &StageChoice) -> Result<ExitCode, Trouble> {
+    for stage in stages_of(context, &options.stage)? {
         if options.act.dry_run {
             let value = json!({ "stage": stage, "outcome": "dry run" });
-            desk.tell(&format!("would pause {stage}"), value)?;
+            context.tell(&format!("would pause {stage}"), value)?;
             continue;
         }
         let why = options.act.why.as_deref().unwrap_or("by hand");
-        let before = desk.tree.paused(&stage)?;
-        desk.tree.pause(&stage, &audit::who(), why)?;
-        note(desk, "pause", &stage, options)?;
+        let before = context.tree.paused(&stage)?;
+        context.tree.pause(&stage, &audit::who(), why)?;
+        note(context, "pause", &stage, options)?;
         let before = before.map_or_else(String::new, |paused| {
             let said = say_blocked(&Blocked::Paused(paused));
             format!("; before this it was {said}")
@@ -319,38 +330,38 @@ pub(crate) fn pause(desk: &DriverContext, options: &StageChoice) -> Result<ExitC
             false => "what is in hand is finished",
         };
         let line = format!("{stage} is paused: {in_hand}, nothing new is taken{before}");
-        desk.tell(&line, json!({ "stage": stage, "paused": true }))?;
+        context.tell(&line, json!({ "stage": stage, "paused": true }))?;
     }
     Ok(Exit::Done.into())
 }
 
-pub(crate) fn resume(desk: &DriverContext, options: &StageChoice) -> Result<ExitCode, Trouble> {
-    for stage in stages_of(desk, &options.stage)? {
+pub(crate) fn resume(context: &DriverContext, options: &StageChoice) -> Result<ExitCode, Trouble> {
+    for stage in stages_of(context, &options.stage)? {
         if options.act.dry_run {
             let value = json!({ "stage": stage, "outcome": "dry run" });
-            desk.tell(&format!("would resume {stage}"), value)?;
+            context.tell(&format!("would resume {stage}"), value)?;
             continue;
         }
-        if desk.tree.resume(&stage)? {
-            note(desk, "resume", &stage, options)?;
+        if context.tree.resume(&stage)? {
+            note(context, "resume", &stage, options)?;
             let value = json!({ "stage": stage, "paused": false });
-            desk.tell(&format!("{stage} takes work again"), value)?;
+            context.tell(&format!("{stage} takes work again"), value)?;
         } else {
             let value = json!({ "stage": stage, "paused": false, "was_paused": false });
-            desk.tell(&format!("{stage} was not paused"), value)?;
+            context.tell(&format!("{stage} was not paused"), value)?;
         }
     }
     Ok(Exit::Done.into())
 }
 
 fn note(
-    desk: &DriverContext,
+    context: &DriverContext,
     verb: &str,
     stage: &str,
     options: &StageChoice,
 ) -> Result<(), Trouble> {
     audit::write(
-        desk,
+        context,
         &Line {
             verb,
             stage,
@@ -361,11 +372,11 @@ fn note(
     )
 }
 
-fn stages_of(desk: &DriverContext, word: &str) -> Result<Vec<String>, Trouble> {
-    desk.must_be_archive()?;
+fn stages_of(context: &DriverContext, word: &str) -> Result<Vec<String>, Trouble> {
+    context.must_be_archive()?;
     if word == "all" {
-        return desk.stages();
+        return context.stages();
     }
-    desk.known_stage(word)?;
+    context.known_stage(word)?;
     Ok(vec![word.to_owned()])
 }

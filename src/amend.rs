@@ -33,8 +33,8 @@ struct Answer {
     warnings: Vec<String>,
 }
 
-pub(crate) fn amend(desk: &DriverContext, options: &AmendOptions) -> Result<ExitCode, Trouble> {
-    let dir = desk.job_dir(&options.job)?;
+pub(crate) fn amend(context: &DriverContext, options: &AmendOptions) -> Result<ExitCode, Trouble> {
+    let dir = context.job_dir(&options.job)?;
     let job = dir.file_name().unwrap_or_default().to_string_lossy();
     if let Some(status) = JobStatus::read(&dir)?
         && status.state == JobState::Finished
@@ -46,7 +46,7 @@ pub(crate) fn amend(desk: &DriverContext, options: &AmendOptions) -> Result<Exit
         .read(&options.file, LONGEST)
         .map_err(|error| Trouble::usage(format!("cannot read {shown}: {error}")))?;
     if options.act.dry_run {
-        desk.say(&format!("would give {shown} to job {job}"))?;
+        context.say(&format!("would give {shown} to job {job}"))?;
         return Ok(Exit::Done.into());
     }
     let name = name_now();
@@ -61,7 +61,7 @@ pub(crate) fn amend(desk: &DriverContext, options: &AmendOptions) -> Result<Exit
         Some(_) => "done".to_owned(),
     };
     audit::write(
-        desk,
+        context,
         &Line {
             verb: "amend",
             stage: ecluse_crawl::Crawl::NAME,
@@ -70,7 +70,7 @@ pub(crate) fn amend(desk: &DriverContext, options: &AmendOptions) -> Result<Exit
             outcome: &outcome,
         },
     )?;
-    tell(desk, &job, answer)
+    tell(context, &job, answer)
 }
 
 /// Returns a name under which no other change is put there.
@@ -99,15 +99,15 @@ fn await_answer(dir: &Path, name: &str, deadline: Instant) -> Option<Answer> {
     }
 }
 
-fn tell(desk: &DriverContext, job: &str, answer: Option<Answer>) -> Result<ExitCode, Trouble> {
+fn tell(context: &DriverContext, job: &str, answer: Option<Answer>) -> Result<ExitCode, Trouble> {
     let Some(answer) = answer else {
         let line = format!(
             "job {job} has not answered; it reads its control directory when it runs, and answers in control/done/"
         );
         return Err(Trouble::new(Exit::Deferred, line));
     };
-    if desk.json {
-        desk.print_json(serde_json::json!({
+    if context.json {
+        context.print_json(serde_json::json!({
             "job": job, "changes": answer.changes, "problems": answer.problems, "warnings": answer.warnings,
         }))?;
     }
@@ -116,15 +116,15 @@ fn tell(desk: &DriverContext, job: &str, answer: Option<Answer>) -> Result<ExitC
         let text: String = lines.collect();
         return Err(Trouble::usage(format!("{text}nothing was changed")));
     }
-    if !desk.json {
+    if !context.json {
         for warning in &answer.warnings {
-            desk.say(&format!("note: {warning}"))?;
+            context.say(&format!("note: {warning}"))?;
         }
         for change in &answer.changes {
-            desk.say(change)?;
+            context.say(change)?;
         }
         if answer.changes.is_empty() {
-            desk.say(&format!("job {job} was so already"))?;
+            context.say(&format!("job {job} was so already"))?;
         }
     }
     Ok(Exit::Done.into())

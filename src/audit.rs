@@ -28,18 +28,18 @@ pub(crate) fn who() -> String {
 }
 
 /// Writes one line, in one write, so that two operators never mix theirs.
-pub(crate) fn write(desk: &DriverContext, line: &Line<'_>) -> Result<(), Trouble> {
+pub(crate) fn write(context: &DriverContext, line: &Line<'_>) -> Result<(), Trouble> {
     let value = serde_json::json!({
         "time": jiff::Timestamp::now().to_string(),
         "who": who(),
-        "host": desk.tree.host.name,
+        "host": context.tree.host.name,
         "verb": line.verb,
         "stage": line.stage,
         "parcel": line.parcel,
         "why": line.why,
         "outcome": line.outcome,
     });
-    let path = desk.root.join(FILE);
+    let path = context.root.join(FILE);
     let written = OpenOptions::new()
         .append(true)
         .create(true)

@@ -35,28 +35,28 @@ struct Spot {
     digest: String,
 }
 
-pub(crate) fn show(desk: &DriverContext, options: &ShowOptions) -> Result<ExitCode, Trouble> {
+pub(crate) fn show(context: &DriverContext, options: &ShowOptions) -> Result<ExitCode, Trouble> {
     let collection = options.collection.as_deref();
-    let spots = spots(desk, &options.url, collection)?;
+    let spots = spots(context, &options.url, collection)?;
     let at = options.at.as_deref().map(until).transpose()?;
     let Some(spot) = chosen(&spots, at.as_deref()) else {
-        lookup::tell_none(desk, &options.url, collection)?;
+        lookup::tell_none(context, &options.url, collection)?;
         return Ok(lookup::NONE_FOUND.into());
     };
-    let file = open(desk, spot)?;
+    let file = open(context, spot)?;
     let mut reader = WarcReader::new(file, ReaderLimits::default());
     let mut record = record_at(&mut reader, spot)?;
     let referred = match record.kind() == RecordKind::Revisit && !options.raw {
-        true => referred(desk, &record, &spots, spot, collection)?,
+        true => referred(context, &record, &spots, spot, collection)?,
         false => None,
     };
-    if desk.json {
-        return describe(desk, &record, spot, referred.as_ref());
+    if context.json {
+        return describe(context, &record, spot, referred.as_ref());
     }
     let mut out = Out::of(options)?;
     if options.raw {
         io::copy(&mut record, &mut out)?;
-        return out.finish(desk);
+        return out.finish(context);
     }
     let head = head_of(&record);
     if let Some(head) = &head
@@ -66,7 +66,7 @@ pub(crate) fn show(desk: &DriverContext, options: &ShowOptions) -> Result<ExitCo
     }
     match &referred {
         Some(spot) => {
-            let file = open(desk, spot)?;
+            let file = open(context, spot)?;
             let mut reader = WarcReader::new(file, ReaderLimits::default());
             let mut record = record_at(&mut reader, spot)?;
             let head = head_of(&record);
@@ -80,14 +80,18 @@ pub(crate) fn show(desk: &DriverContext, options: &ShowOptions) -> Result<ExitCo
         }
         None => out.body(&mut record, head.as_ref())?,
     }
-    out.finish(desk)
+    out.finish(context)
 }
 
 /// Returns the captures of a URL, oldest first.
-fn spots(desk: &DriverContext, url: &str, collection: Option<&str>) -> Result<Vec<Spot>, Trouble> {
+fn spots(
+    context: &DriverContext,
+    url: &str,
+    collection: Option<&str>,
+) -> Result<Vec<Spot>, Trouble> {
     let range = KeyRange::exact(key_of(url)?.as_bytes());
     let mut spots = Vec::new();
-    lookup::each_line(desk, collection, range, &mut |line| {
+    lookup::each_line(context, collection, range, &mut |line| {
         if let Ok(capture) = cdxj::parse(line) {
             spots.extend(Spot::of(&capture));
         }
@@ -133,15 +137,15 @@ fn chosen<'s>(spots: &'s [Spot], until: Option<&str>) -> Option<&'s Spot> {
 }
 
 /// Opens the file of a capture: a stored copy, a backup on this machine, or the file as it was harvested.
-fn open(desk: &DriverContext, spot: &Spot) -> Result<BufReader<File>, Trouble> {
+fn open(context: &DriverContext, spot: &Spot) -> Result<BufReader<File>, Trouble> {
     let mut places = Vec::new();
-    let manifest = crate::verify::manifest_path(desk);
+    let manifest = crate::verify::manifest_path(context);
     if manifest.exists() {
         let mut copies = Manifest::open_to_read(&manifest)?.copies(&spot.file)?;
         copies.sort_by_key(|copy| copy.kind != CopyKind::Stored);
-        places.extend(copies.into_iter().map(|copy| desk.root.join(copy.place)));
+        places.extend(copies.into_iter().map(|copy| context.root.join(copy.place)));
     }
-    let harvested = desk.root.join(desk.pipeline.archive.crawled());
+    let harvested = context.root.join(context.pipeline.archive.crawled());
     places.push(harvested.join(&spot.file));
     for place in &places {
         let Ok(mut file) = File::open(place) else {
@@ -171,7 +175,7 @@ fn record_at<'r, Source: Read>(
 
 /// Finds what a revisit refers to: by what it says, else the first capture of the URL with the same payload.
 fn referred<Source: Read>(
-    desk: &DriverContext,
+    context: &DriverContext,
     record: &Record<'_, Source>,
     own: &[Spot],
     spot: &Spot,
@@ -189,7 +193,7 @@ fn referred<Source: Read>(
             .collect::<String>()
     });
     let mut others = match &uri {
-        Some(uri) => spots(desk, uri, collection)?,
+        Some(uri) => spots(context, uri, collection)?,
         None => Vec::new(),
     };
     let by_date = others.iter().position(|other| {
@@ -236,7 +240,7 @@ fn head_of<Source: Read>(record: &Record<'_, Source>) -> Option<Head> {
 }
 
 fn describe<Source: Read>(
-    desk: &DriverContext,
+    context: &DriverContext,
     record: &Record<'_, Source>,
     spot: &Spot,
     referred: Option<&Spot>,
@@ -250,7 +254,7 @@ fn describe<Source: Read>(
             [text(field.name), text(&field.value())]
         })
         .collect();
-    desk.print_json(json!({
+    context.print_json(json!({
         "url": record.target_uri(),
         "timestamp": spot.time,
         "status": http.as_ref().and_then(HttpHead::status),
@@ -337,14 +341,14 @@ impl Out {
         Ok(())
     }
 
-    fn finish(mut self, desk: &DriverContext) -> Result<ExitCode, Trouble> {
+    fn finish(mut self, context: &DriverContext) -> Result<ExitCode, Trouble> {
         self.flush()?;
         if let Some(trouble) = &self.trouble {
             eprintln!("ecluse: {trouble}");
         }
         if let Some((path, file)) = &self.file {
             file.sync_all()?;
-            desk.say(&format!(
+            context.say(&format!(
                 "{} in {}",
                 show::bytes(self.bytes),
                 path.display()

@@ -73,7 +73,7 @@ const NEEDS_TOLD: usize = 20;
 
 /// Looks and tells. A monitor knows no other codes than its four: whatever goes wrong on the way is one of them.
 pub(crate) fn check(
-    desk: Result<DriverContext, Trouble>,
+    context: Result<DriverContext, Trouble>,
     offline: bool,
     json: bool,
 ) -> Result<ExitCode, Trouble> {
@@ -81,8 +81,8 @@ pub(crate) fn check(
         grade: Grade::Ok,
         lines: Vec::new(),
     };
-    let told = match &desk {
-        Ok(desk) => look(desk, offline, &mut report),
+    let told = match &context {
+        Ok(context) => look(context, offline, &mut report),
         Err(trouble) => {
             // Without settings no stage starts.
             report.add_lines(Grade::Critical, &trouble.line);
@@ -110,8 +110,8 @@ fn tell(text: &str, grade: Grade) -> Result<ExitCode, Trouble> {
 }
 
 /// Returns a summary and the figures.
-fn look(desk: &DriverContext, offline: bool, report: &mut Report) -> (String, String) {
-    configuration(desk, report);
+fn look(context: &DriverContext, offline: bool, report: &mut Report) -> (String, String) {
+    configuration(context, report);
     if offline {
         let sound = match report.grade {
             Grade::Ok => "the configuration is sound",
@@ -119,14 +119,16 @@ fn look(desk: &DriverContext, offline: bool, report: &mut Report) -> (String, St
         };
         return (sound.to_owned(), String::new());
     }
-    let survey = desk.must_be_archive().and_then(|()| desk.survey(None));
+    let survey = context
+        .must_be_archive()
+        .and_then(|()| context.survey(None));
     match survey {
         Ok(survey) => {
-            machine(desk, &survey, report);
+            machine(context, &survey, report);
             holdings(&survey, report);
             needs(&survey, report);
             let summary = crate::status::brief(&survey).replace("ecluse: ", "");
-            (summary, figures(desk, &survey))
+            (summary, figures(context, &survey))
         }
         Err(trouble) => {
             report.add_lines(Grade::Unknown, &trouble.line);
@@ -135,13 +137,13 @@ fn look(desk: &DriverContext, offline: bool, report: &mut Report) -> (String, St
     }
 }
 
-fn configuration(desk: &DriverContext, report: &mut Report) {
-    let mut problems = desk.pipeline.check();
-    let names = desk.pipeline.stage_names();
-    for entry in desk.entries {
+fn configuration(context: &DriverContext, report: &mut Report) {
+    let mut problems = context.pipeline.check();
+    let names = context.pipeline.stage_names();
+    for entry in context.entries {
         // The built-in settings of a stage that this chain does not have are nobody's concern.
         if names.contains(&entry.name) {
-            problems.extend((entry.check)(&desk.pipeline, &desk.root));
+            problems.extend((entry.check)(&context.pipeline, &context.root));
         }
     }
     // Several stages ask for the same directory.
@@ -154,19 +156,19 @@ fn configuration(desk: &DriverContext, report: &mut Report) {
         };
         report.add(grade, problem.to_string());
     }
-    let chain = &desk.pipeline.chain.stages;
+    let chain = &context.pipeline.chain.stages;
     if chain.is_empty() {
         report.add(
             Grade::Warning,
-            format!("{}: the chain has no stages", desk.pipeline.file()),
+            format!("{}: the chain has no stages", context.pipeline.file()),
         );
-    } else if let Err(trouble) = crate::run::chosen(desk, &[]) {
+    } else if let Err(trouble) = crate::run::chosen(context, &[]) {
         report.add_lines(Grade::Critical, &trouble.line);
     }
 }
 
-fn machine(desk: &DriverContext, survey: &Survey, report: &mut Report) {
-    let alert = &desk.pipeline.alert;
+fn machine(context: &DriverContext, survey: &Survey, report: &mut Report) {
+    let alert = &context.pipeline.alert;
     match &survey.room {
         Some(room) => {
             let floor = |free: &Free| free.bytes_of(room.total);
@@ -184,7 +186,7 @@ fn machine(desk: &DriverContext, survey: &Survey, report: &mut Report) {
         ),
     }
     let stages: Vec<String> = survey.stages.iter().map(|view| view.name.clone()).collect();
-    if let Some(what) = desk.clock_trouble(&stages) {
+    if let Some(what) = context.clock_trouble(&stages) {
         report.add(Grade::Warning, what);
     }
     let held: u64 = survey
@@ -200,7 +202,7 @@ fn machine(desk: &DriverContext, survey: &Survey, report: &mut Report) {
     );
     for stage in live(survey) {
         // What gathers for a day has parcels that are a day old.
-        let gathers = gathers(desk, &stage.name);
+        let gathers = gathers(context, &stage.name);
         if let Some(oldest) = stage.depths.oldest_ready {
             let what = format!(
                 "{}: the oldest has waited {}",
@@ -247,18 +249,18 @@ fn machine(desk: &DriverContext, survey: &Survey, report: &mut Report) {
             Condition::Stopped | Condition::Ok => {}
         }
     }
-    file_system(desk, report);
-    sharing(desk, report);
+    file_system(context, report);
+    sharing(context, report);
 }
 
 /// Several hosts may not write the manifest where each has caches of its own. The crawl never writes it.
-fn sharing(desk: &DriverContext, report: &mut Report) {
-    let stages = desk.stages().unwrap_or_default();
+fn sharing(context: &DriverContext, report: &mut Report) {
+    let stages = context.stages().unwrap_or_default();
     let writers = stages.iter().map(String::as_str);
     let writers = writers.filter(|stage| ecluse_config::base_of(stage) != Crawl::NAME);
-    let hosts = hosts_at_work(&desk.tree, &desk.pipeline, writers);
-    let manifest = crate::verify::manifest_path(desk);
-    let directory = manifest.parent().unwrap_or(&desk.root);
+    let hosts = hosts_at_work(&context.tree, &context.pipeline, writers);
+    let manifest = crate::verify::manifest_path(context);
+    let directory = manifest.parent().unwrap_or(&context.root);
     if let Some(trouble) = ManifestSharing::of(directory).judge(&hosts) {
         let grade = match trouble.is_critical {
             true => Grade::Critical,
@@ -306,11 +308,11 @@ fn should_finish(stage: &str, depths: &Depths) -> bool {
 }
 
 /// Returns how long a stage lets parcels wait on purpose; nothing for one that gathers none.
-fn gathers(desk: &DriverContext, stage: &str) -> Duration {
+fn gathers(context: &DriverContext, stage: &str) -> Duration {
     let base = ecluse_config::base_of(stage);
-    let entry = desk.entries.iter().find(|entry| entry.name == base);
+    let entry = context.entries.iter().find(|entry| entry.name == base);
     match entry.map(|entry| entry.intake) {
-        Some(Intake::Batch) => desk.pipeline.shell(stage).batch.wait.0,
+        Some(Intake::Batch) => context.pipeline.shell(stage).batch.wait.0,
         Some(Intake::One) | None => Duration::ZERO,
     }
 }
@@ -322,8 +324,8 @@ fn inodes(room: &Room, report: &mut Report) {
 }
 
 /// Looks at how the work directories' file system is mounted, and tries what they need of it.
-fn file_system(desk: &DriverContext, report: &mut Report) {
-    let Ok(work) = desk.tree.work().canonicalize() else {
+fn file_system(context: &DriverContext, report: &mut Report) {
+    let Ok(work) = context.tree.work().canonicalize() else {
         return;
     };
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
@@ -340,11 +342,11 @@ fn file_system(desk: &DriverContext, report: &mut Report) {
         };
         mount.judge(report, has_journal);
     }
-    let stages = desk.tree.stages().unwrap_or_default();
+    let stages = context.tree.stages().unwrap_or_default();
     // Who may only look cannot try, and a full disk shows elsewhere.
     let faults = stages
         .first()
-        .and_then(|stage| desk.tree.fitness(stage).ok());
+        .and_then(|stage| context.tree.fitness(stage).ok());
     for fault in faults.into_iter().flatten() {
         let line = format!("{}: {fault}; see docs/file-systems.md", work.display());
         report.add(Grade::Critical, line);
@@ -425,12 +427,12 @@ impl<'a> Mount<'a> {
     }
 }
 
-fn figures(desk: &DriverContext, survey: &Survey) -> String {
-    let alert = &desk.pipeline.alert;
+fn figures(context: &DriverContext, survey: &Survey) -> String {
+    let alert = &context.pipeline.alert;
     let waiting: usize = live(survey).map(|stage| stage.depths.ready).sum();
     let held: usize = survey.stages.iter().map(|stage| stage.depths.held).sum();
     let oldest = live(survey)
-        .filter(|stage| gathers(desk, &stage.name).is_zero())
+        .filter(|stage| gathers(context, &stage.name).is_zero())
         .filter_map(|stage| stage.depths.oldest_ready)
         .max()
         .unwrap_or(0);

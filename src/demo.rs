@@ -27,7 +27,7 @@ use self::web::Web;
 /// The job's name.
 const JOB: &str = "demo";
 
-pub(crate) fn demo(desk: &DriverContext, options: &DemoOptions) -> Result<ExitCode, Trouble> {
+pub(crate) fn demo(context: &DriverContext, options: &DemoOptions) -> Result<ExitCode, Trouble> {
     let server = Server::start(Web::new(options.port), options.port).map_err(|error| {
         let line = format!(
             "cannot serve the small web on 127.0.0.1:{0}: {error}; `--port N` takes another port",
@@ -36,12 +36,12 @@ pub(crate) fn demo(desk: &DriverContext, options: &DemoOptions) -> Result<ExitCo
         Trouble::usage(line)
     })?;
     let draft = draft_of(options.port);
-    draft.check(desk)?;
-    let carried_out = carry_out(desk, &draft);
+    draft.check(context)?;
+    let carried_out = carry_out(context, &draft);
     drop(server);
     let (exit, whole) = carried_out?;
-    if whole && exit == Exit::Done && !desk.json && !desk.quiet {
-        desk.print(&hint(desk, options.port))?;
+    if whole && exit == Exit::Done && !context.json && !context.quiet {
+        context.print(&hint(context, options.port))?;
     }
     Ok(exit.into())
 }
@@ -73,19 +73,19 @@ fn draft_of(port: u16) -> Draft {
     }
 }
 
-fn hint(desk: &DriverContext, port: u16) -> String {
+fn hint(context: &DriverContext, port: u16) -> String {
     let web = format!("http://canal.localhost:{port}");
     let port = match port {
         PORT => String::new(),
         port => format!(" --port {port}"),
     };
     let lines = [
-        desk.command(&format!("lookup {web}/ --match host")),
-        desk.command(&format!("why {web}/staff/ --job {JOB}")),
-        desk.command("status"),
+        context.command(&format!("lookup {web}/ --match host")),
+        context.command(&format!("why {web}/staff/ --job {JOB}")),
+        context.command("status"),
         format!(
             "{}          once more: what has not changed is not stored again",
-            desk.command(&format!("demo{port}"))
+            context.command(&format!("demo{port}"))
         ),
     ];
     let lines = lines.map(|line| format!("  {}\n", printable(line.as_bytes())));

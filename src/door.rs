@@ -16,17 +16,17 @@ const ORDER_BYTES: u64 = 16 << 20;
 
 /// Fails if a stage could do nothing with a file; returns what the manifest knows of a file of the archive.
 pub(crate) fn must_fit(
-    desk: &DriverContext,
+    context: &DriverContext,
     stage: &str,
     file: &Path,
 ) -> Result<Option<FileRow>, Trouble> {
     let opened = must_be_plain(file)?;
     let base = ecluse_config::base_of(stage);
     if base == Crawl::NAME {
-        return must_be_order(desk, file, opened).map(|()| None);
+        return must_be_order(context, file, opened).map(|()| None);
     }
     if base == ecluse_ingest::Ingest::NAME {
-        return Err(refused(file, &new_files(desk)));
+        return Err(refused(file, &new_files(context)));
     }
     let chain = [
         ecluse_index::Index::NAME,
@@ -35,7 +35,7 @@ pub(crate) fn must_fit(
         ecluse_delete::Delete::NAME,
     ];
     match chain.contains(&base) {
-        true => must_be_known(desk, file).map(Some),
+        true => must_be_known(context, file).map(Some),
         false => Ok(None),
     }
 }
@@ -44,8 +44,8 @@ fn refused(file: &Path, why: &str) -> Trouble {
     Trouble::usage(format!("cannot give {}: {why}", file.display()))
 }
 
-fn new_files(desk: &DriverContext) -> String {
-    let harvested = desk.root.join(desk.pipeline.archive.crawled());
+fn new_files(context: &DriverContext) -> String {
+    let harvested = context.root.join(context.pipeline.archive.crawled());
     format!(
         "new files are taken in by ingest: put it into {}",
         harvested.display()
@@ -66,14 +66,14 @@ fn must_be_plain(file: &Path) -> Result<File, Trouble> {
 }
 
 /// An order must make sense, need no other file, and be the first or the same of its job and harvest.
-fn must_be_order(desk: &DriverContext, file: &Path, opened: File) -> Result<(), Trouble> {
+fn must_be_order(context: &DriverContext, file: &Path, opened: File) -> Result<(), Trouble> {
     if file.extension().is_none_or(|end| end != "toml") {
         return Err(refused(file, "the crawl takes orders, *.toml"));
     }
     let mut text = String::new();
     let read = opened.take(ORDER_BYTES).read_to_string(&mut text);
     read.map_err(|error| refused(file, &error.to_string()))?;
-    let contact = &desk.pipeline.site.contact;
+    let contact = &context.pipeline.site.contact;
     let name = file.display().to_string();
     let order = Order::parse(&text, &name, contact)
         .map_err(Trouble::usage)?
@@ -87,7 +87,7 @@ fn must_be_order(desk: &DriverContext, file: &Path, opened: File) -> Result<(), 
         return Err(refused(file, "it has no seed that can be crawled"));
     }
     let job = format!("{}-{}", order.job, order.harvest);
-    let begun = desk.jobs_dir()?.join(&job).join("order-given.toml");
+    let begun = context.jobs_dir()?.join(&job).join("order-given.toml");
     match std::fs::read(&begun) {
         Ok(before) if before != text.as_bytes() => {
             let why = format!("{job} was begun with another order; give this one another harvest");
@@ -98,20 +98,23 @@ fn must_be_order(desk: &DriverContext, file: &Path, opened: File) -> Result<(), 
 }
 
 /// A file of the archive must be the one that ingest took in under its name: another would be held before anything is removed.
-fn must_be_known(desk: &DriverContext, file: &Path) -> Result<FileRow, Trouble> {
+fn must_be_known(context: &DriverContext, file: &Path) -> Result<FileRow, Trouble> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let path = crate::verify::manifest_path(desk);
+    let path = crate::verify::manifest_path(context);
     let row = match path.exists() {
         true => Manifest::open_to_read(&path)?.file(&name)?,
         false => None,
     };
     let Some(row) = row else {
-        return Err(refused(file, &new_files(desk)));
+        return Err(refused(file, &new_files(context)));
     };
     let taken = || {
         let why = format!(
             "{name} is in the archive with other bytes; give it another name and put it into {}",
-            desk.root.join(desk.pipeline.archive.crawled()).display()
+            context
+                .root
+                .join(context.pipeline.archive.crawled())
+                .display()
         );
         Err(refused(file, &why))
     };

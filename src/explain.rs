@@ -12,16 +12,16 @@ use crate::context::{DriverContext, Trouble};
 /// How long a running job may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(crate) fn explain(desk: &DriverContext, url: &str, job: &str) -> Result<ExitCode, Trouble> {
-    let dir = desk.job_dir(job)?;
-    let contact = &desk.pipeline.site.contact;
+pub(crate) fn explain(context: &DriverContext, url: &str, job: &str) -> Result<ExitCode, Trouble> {
+    let dir = context.job_dir(job)?;
+    let contact = &context.pipeline.site.contact;
     let explanation =
         ecluse_crawl::explain(&dir, url, contact, PATIENCE).map_err(Trouble::usage)?;
-    if desk.json {
+    if context.json {
         let value = serde_json::to_value(&explanation).map_err(std::io::Error::from)?;
-        desk.print_json(value)?;
+        context.print_json(value)?;
     } else {
-        desk.print(&in_words(&explanation))?;
+        context.print(&in_words(&explanation))?;
     }
     Ok(Exit::Done.into())
 }

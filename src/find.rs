@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 
 use crate::context::{DriverContext, Trouble};
 
-pub(crate) fn find(desk: &DriverContext, terms: &[String]) -> Result<ExitCode, Trouble> {
-    desk.must_be_archive()?;
-    let mut list = List::begin(desk.json)?;
-    let mut names = under_way(desk, terms, &mut list)?;
-    archived(desk, terms, &mut list)?;
-    jobs(desk, terms, &mut names, &mut list)?;
-    finished(desk, terms, &names, &mut list)?;
+pub(crate) fn find(context: &DriverContext, terms: &[String]) -> Result<ExitCode, Trouble> {
+    context.must_be_archive()?;
+    let mut list = List::begin(context.json)?;
+    let mut names = under_way(context, terms, &mut list)?;
+    archived(context, terms, &mut list)?;
+    jobs(context, terms, &mut names, &mut list)?;
+    finished(context, terms, &names, &mut list)?;
     if list.end()? == 0 {
         return Err(Trouble::usage(format!(
             "nothing found for {}",
@@ -32,15 +32,15 @@ pub(crate) fn find(desk: &DriverContext, terms: &[String]) -> Result<ExitCode, T
 
 /// Lists the parcels in the stages and returns their names.
 fn under_way(
-    desk: &DriverContext,
+    context: &DriverContext,
     terms: &[String],
     list: &mut List,
 ) -> Result<BTreeSet<String>, Trouble> {
     let mut names = BTreeSet::new();
     let mut told = Ok(());
-    for stage in desk.stages()? {
-        desk.tree.each_place(&stage, &mut |place| {
-            let manifest = desk.tree.manifest(&place).ok();
+    for stage in context.stages()? {
+        context.tree.each_place(&stage, &mut |place| {
+            let manifest = context.tree.manifest(&place).ok();
             let fits = |term: &String| fits(term, place.parcel.as_str(), manifest.as_ref());
             if told.is_ok() && terms.iter().all(fits) {
                 names.insert(place.parcel.to_string());
@@ -56,8 +56,8 @@ fn under_way(
 }
 
 /// Lists the files of the manifest that fit all terms, with their copies.
-fn archived(desk: &DriverContext, terms: &[String], list: &mut List) -> Result<(), Trouble> {
-    let path = crate::verify::manifest_path(desk);
+fn archived(context: &DriverContext, terms: &[String], list: &mut List) -> Result<(), Trouble> {
+    let path = crate::verify::manifest_path(context);
     if !path.exists() {
         return Ok(());
     }
@@ -74,12 +74,12 @@ fn archived(desk: &DriverContext, terms: &[String], list: &mut List) -> Result<(
 }
 
 fn jobs(
-    desk: &DriverContext,
+    context: &DriverContext,
     terms: &[String],
     names: &mut BTreeSet<String>,
     list: &mut List,
 ) -> Result<(), Trouble> {
-    for job in desk.jobs()? {
+    for job in context.jobs()? {
         let status = &job.status;
         let fits = |term: &String| match term_of(term) {
             Term::Job(wanted) => status.job == wanted,
@@ -99,14 +99,15 @@ fn jobs(
 
 /// Lists those that are in no stage. They are known by the names of their receipts: not by job or digest.
 fn finished(
-    desk: &DriverContext,
+    context: &DriverContext,
     terms: &[String],
     names: &BTreeSet<String>,
     list: &mut List,
 ) -> Result<(), Trouble> {
     let mut told = Ok(());
-    desk.tree
-        .each_finished(&desk.stages()?, &mut |stage, name| {
+    context
+        .tree
+        .each_finished(&context.stages()?, &mut |stage, name| {
             let fits = terms.iter().all(|term| fits(term, name, None));
             if told.is_ok() && fits && !names.contains(name) {
                 told = list.add(&json!({

@@ -83,7 +83,7 @@ impl DriverContext {
 
 impl Holdings {
     /// Returns what a person has to look at.
-    pub(crate) fn needs(&self, desk: &DriverContext) -> Vec<Need> {
+    pub(crate) fn needs(&self, context: &DriverContext) -> Vec<Need> {
         let mut needs = Vec::new();
         for lost in &self.lost {
             let advice = "stop the stages; docs/formats/index-generation.md and the runbook say how it comes back";
@@ -94,36 +94,36 @@ impl Holdings {
                 "delete",
                 format!("nothing is removed since {}: {}", frozen.since, frozen.why),
                 match self.health.bad {
-                    0 => desk.command("verify --release --why \"…\""),
+                    0 => context.command("verify --release --why \"…\""),
                     _ => "it is lifted when every bad copy is mended".into(),
                 },
             ));
         }
-        needs.extend(self.need(desk, self.health.bad, "bad", CopyRow::is_bad));
+        needs.extend(self.need(context, self.health.bad, "bad", CopyRow::is_bad));
         if let Some(place) = &self.moved {
             needs.push(Need::of_stage(
                 "transfer",
                 format!("the archive was moved: {place} is elsewhere now, and maybe others"),
-                format!("stop the stages, then {}", desk.command("rebuild path")),
+                format!("stop the stages, then {}", context.command("rebuild path")),
             ));
         }
-        needs.extend(self.need_of_stray(desk));
+        needs.extend(self.need_of_stray(context));
         needs.extend(self.need_of_unaccounted());
         let unread = |copy: &CopyRow| !copy.is_bad();
-        needs.extend(self.need(desk, self.health.unread, "missing or unreadable", unread));
+        needs.extend(self.need(context, self.health.unread, "missing or unreadable", unread));
         needs
     }
 
-    fn need_of_stray(&self, desk: &DriverContext) -> Option<Need> {
+    fn need_of_stray(&self, context: &DriverContext) -> Option<Need> {
         let files = match self.on_no_stage {
             0 => return None,
             1 => "1 file is on no stage and not in the index".to_owned(),
             files => format!("{files} files are on no stage and not in the index"),
         };
-        let stages = desk.pipeline.stage_names();
+        let stages = context.pipeline.stage_names();
         let is_index = |stage: &&&str| ecluse_config::base_of(stage) == Index::NAME;
         let stage = stages.iter().find(is_index)?;
-        let command = desk.command(&format!("give {stage} --lost"));
+        let command = context.command(&format!("give {stage} --lost"));
         Some(Need::of_stage(stage, files, command))
     }
 
@@ -140,7 +140,7 @@ impl Holdings {
     /// Returns one entry for all copies of a kind, with the first of them.
     fn need(
         &self,
-        desk: &DriverContext,
+        context: &DriverContext,
         count: u64,
         word: &str,
         is_meant: impl Fn(&CopyRow) -> bool,
@@ -169,14 +169,14 @@ impl Holdings {
             ),
         };
         let command = match word {
-            "bad" => desk.command(&command),
-            _ => format!("mount its disk, or {}", desk.command(&command)),
+            "bad" => context.command(&command),
+            _ => format!("mount its disk, or {}", context.command(&command)),
         };
         Some(Need::of_stage(stage, what, command))
     }
 
     /// Returns the line of `status` that tells of damaged files; nothing where there are none.
-    pub(crate) fn damage_line(&self, desk: &DriverContext) -> String {
+    pub(crate) fn damage_line(&self, context: &DriverContext) -> String {
         let files = match self.health.damaged {
             0 => return String::new(),
             1 => "1 damaged file".to_owned(),
@@ -184,7 +184,7 @@ impl Holdings {
         };
         format!(
             "  {files}, kept as they came: {}\n\n",
-            desk.command("find damaged")
+            context.command("find damaged")
         )
     }
 }

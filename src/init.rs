@@ -53,10 +53,10 @@ pub(crate) fn init(cli: &Cli) -> Result<ExitCode, Trouble> {
         let harvested = root.join(harvested);
         fs::create_dir_all(&harvested).map_err(machine(&harvested))?;
     }
-    let desk = DriverContext::open(cli, &[])?;
+    let context = DriverContext::open(cli, &[])?;
     let pipeline_toml = if made { "wrote" } else { "kept" };
-    desk.say(&format!("{pipeline_toml} {}", path.display()))?;
-    desk.say(&format!(
+    context.say(&format!("{pipeline_toml} {}", path.display()))?;
+    context.say(&format!(
         "work directories for {} stages under {}",
         pipeline.stage_names().len(),
         tree.work().display()

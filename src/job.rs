@@ -15,14 +15,14 @@ use crate::audit::{self, Line};
 use crate::cli::{JobChoice, JobVerb};
 use crate::context::{DriverContext, Trouble};
 
-pub(crate) fn job(desk: &DriverContext, verb: &JobVerb) -> Result<ExitCode, Trouble> {
+pub(crate) fn job(context: &DriverContext, verb: &JobVerb) -> Result<ExitCode, Trouble> {
     let (word, choice) = match verb {
         JobVerb::Pause(choice) => ("pause", choice),
         JobVerb::Resume(choice) => ("resume", choice),
         JobVerb::End(choice) => ("end", choice),
     };
-    desk.must_be_archive()?;
-    let dir = desk.job_dir(&choice.job)?;
+    context.must_be_archive()?;
+    let dir = context.job_dir(&choice.job)?;
     let job = dir.file_name().unwrap_or_default().to_string_lossy();
     if let Some(status) = JobStatus::read(&dir)?
         && status.state == JobState::Finished
@@ -31,12 +31,12 @@ pub(crate) fn job(desk: &DriverContext, verb: &JobVerb) -> Result<ExitCode, Trou
     }
     if choice.act.dry_run {
         let value = serde_json::json!({ "job": job, "verb": word, "outcome": "dry run" });
-        desk.tell(&format!("would {word} job {job}"), value)?;
+        context.tell(&format!("would {word} job {job}"), value)?;
         return Ok(Exit::Done.into());
     }
     let done = match verb {
         JobVerb::Pause(_) => pause(&dir, choice),
-        JobVerb::Resume(_) => resume(desk, &dir),
+        JobVerb::Resume(_) => resume(context, &dir),
         JobVerb::End(_) => end(&dir, choice),
     };
     let said = done.map_err(|error| {
@@ -44,7 +44,7 @@ pub(crate) fn job(desk: &DriverContext, verb: &JobVerb) -> Result<ExitCode, Trou
         Trouble::new(Exit::Machine, line)
     })?;
     audit::write(
-        desk,
+        context,
         &Line {
             verb: &format!("job {word}"),
             stage: Crawl::NAME,
@@ -54,7 +54,7 @@ pub(crate) fn job(desk: &DriverContext, verb: &JobVerb) -> Result<ExitCode, Trou
         },
     )?;
     let value = serde_json::json!({ "job": job, "verb": word, "outcome": "done" });
-    desk.tell(&format!("job {job} {said}"), value)?;
+    context.tell(&format!("job {job} {said}"), value)?;
     Ok(Exit::Done.into())
 }
 
@@ -69,7 +69,7 @@ fn pause(dir: &Path, choice: &JobChoice) -> io::Result<String> {
     ))
 }
 
-fn resume(desk: &DriverContext, dir: &Path) -> io::Result<String> {
+fn resume(context: &DriverContext, dir: &Path) -> io::Result<String> {
     let file = dir.join(CONTROL).join(PAUSE_FILE);
     match RealFs.unlink(&file) {
         Ok(()) => {}
@@ -78,11 +78,11 @@ fn resume(desk: &DriverContext, dir: &Path) -> io::Result<String> {
         }
         Err(error) => return Err(error),
     }
-    let paused = desk.tree.paused(Crawl::NAME).ok().flatten();
+    let paused = context.tree.paused(Crawl::NAME).ok().flatten();
     Ok(match paused {
         Some(_) => format!(
             "is no longer paused, but the crawl is: `{}`",
-            desk.command("resume crawl")
+            context.command("resume crawl")
         ),
         None => "goes on".to_owned(),
     })

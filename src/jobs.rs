@@ -38,11 +38,11 @@ pub(crate) struct Job {
     pub(crate) reports: Vec<PathBuf>,
 }
 
-pub(crate) fn list(desk: &DriverContext, options: &JobsOptions) -> Result<ExitCode, Trouble> {
-    desk.must_be_archive()?;
-    let mut jobs = desk.jobs()?;
+pub(crate) fn list(context: &DriverContext, options: &JobsOptions) -> Result<ExitCode, Trouble> {
+    context.must_be_archive()?;
+    let mut jobs = context.jobs()?;
     if let Some(word) = &options.job {
-        let dir = desk.job_dir(word)?;
+        let dir = context.job_dir(word)?;
         jobs.retain(|job| job.dir == dir);
         if jobs.is_empty() {
             let line = format!("{} has no status yet", dir.display());
@@ -62,15 +62,17 @@ pub(crate) fn list(desk: &DriverContext, options: &JobsOptions) -> Result<ExitCo
         };
         key(b).cmp(&key(a))
     });
-    if desk.json {
-        desk.print_json(serde_json::json!({ "jobs": jobs }))?;
+    if context.json {
+        context.print_json(serde_json::json!({ "jobs": jobs }))?;
     } else if options.job.is_some() {
-        jobs.iter().try_for_each(|job| desk.print(&whole(job)))?;
+        jobs.iter().try_for_each(|job| context.print(&whole(job)))?;
     } else {
-        let paint = Paint { color: desk.color };
-        desk.print(&overview(&jobs, paint))?;
-        let more = desk.command("jobs JOB");
-        desk.print(&match jobs.is_empty() {
+        let paint = Paint {
+            color: context.color,
+        };
+        context.print(&overview(&jobs, paint))?;
+        let more = context.command("jobs JOB");
+        context.print(&match jobs.is_empty() {
             true => "There is no job yet.\n".to_owned(),
             false => paint.dim(&format!("\n{more} tells of one, with its reports\n")),
         })?;

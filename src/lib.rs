@@ -90,47 +90,47 @@ pub fn main(stages: &'static [Entry]) -> ExitCode {
         Verb::Check { offline } => {
             check::check(DriverContext::open(&cli, stages), *offline, cli.json)
         }
-        verb => DriverContext::open(&cli, stages).and_then(|desk| {
-            let exit = dispatch(&desk, verb)?;
-            desk.show_told()?;
+        verb => DriverContext::open(&cli, stages).and_then(|context| {
+            let exit = dispatch(&context, verb)?;
+            context.show_told()?;
             Ok(exit)
         }),
     };
     result.unwrap_or_else(|trouble: Trouble| trouble.tell())
 }
 
-fn dispatch(desk: &DriverContext, verb: &Verb) -> Result<ExitCode, Trouble> {
+fn dispatch(context: &DriverContext, verb: &Verb) -> Result<ExitCode, Trouble> {
     match verb {
-        Verb::Run(options) => run::run(desk, options),
-        Verb::Status(options) => status::status(desk, options),
-        Verb::Harvest(options) => harvest::harvest(desk, options),
-        Verb::Demo(options) => demo::demo(desk, options),
+        Verb::Run(options) => run::run(context, options),
+        Verb::Status(options) => status::status(context, options),
+        Verb::Harvest(options) => harvest::harvest(context, options),
+        Verb::Demo(options) => demo::demo(context, options),
         Verb::Why(options) => match &options.job {
-            Some(job) => explain::explain(desk, &options.what, job),
-            None => why::why(desk, &options.what),
+            Some(job) => explain::explain(context, &options.what, job),
+            None => why::why(context, &options.what),
         },
-        Verb::Jobs(options) => jobs::list(desk, options),
-        Verb::Job(verb) => job::job(desk, verb),
-        Verb::Amend(options) => amend::amend(desk, options),
-        Verb::Find { terms } => find::find(desk, terms),
-        Verb::Lookup(options) => lookup::lookup(desk, options),
-        Verb::Show(options) => capture::show(desk, options),
-        Verb::Give(options) => act::give(desk, options),
-        Verb::Retry(choice) => act::each(desk, act::Deed::Retry, choice),
-        Verb::Hold(choice) => act::each(desk, act::Deed::Hold, choice),
-        Verb::Release(choice) => act::each(desk, act::Deed::Release, choice),
-        Verb::Discard(choice) => act::each(desk, act::Deed::Discard, choice),
-        Verb::Pause(options) => act::pause(desk, options),
-        Verb::Resume(options) => act::resume(desk, options),
-        Verb::Verify(options) => verify::verify(desk, options),
+        Verb::Jobs(options) => jobs::list(context, options),
+        Verb::Job(verb) => job::job(context, verb),
+        Verb::Amend(options) => amend::amend(context, options),
+        Verb::Find { terms } => find::find(context, terms),
+        Verb::Lookup(options) => lookup::lookup(context, options),
+        Verb::Show(options) => capture::show(context, options),
+        Verb::Give(options) => act::give(context, options),
+        Verb::Retry(choice) => act::each(context, act::Deed::Retry, choice),
+        Verb::Hold(choice) => act::each(context, act::Deed::Hold, choice),
+        Verb::Release(choice) => act::each(context, act::Deed::Release, choice),
+        Verb::Discard(choice) => act::each(context, act::Deed::Discard, choice),
+        Verb::Pause(options) => act::pause(context, options),
+        Verb::Resume(options) => act::resume(context, options),
+        Verb::Verify(options) => verify::verify(context, options),
         Verb::Rebuild(options) => match options.what {
-            cli::Rebuilt::Manifest => rebuild::rebuild(desk, options),
-            cli::Rebuilt::Path => rebuild_path::rebuild(desk, options),
+            cli::Rebuilt::Manifest => rebuild::rebuild(context, options),
+            cli::Rebuilt::Path => rebuild_path::rebuild(context, options),
         },
-        Verb::Repair(options) => repair::repair(desk, options),
-        Verb::Units(options) => units_verb::units(desk, options),
+        Verb::Repair(options) => repair::repair(context, options),
+        Verb::Units(options) => units_verb::units(context, options),
         Verb::Config => {
-            desk.print(&desk.pipeline.effective())?;
+            context.print(&context.pipeline.effective())?;
             Ok(Exit::Done.into())
         }
         Verb::Init | Verb::Check { .. } | Verb::Completions { .. } | Verb::Man { .. } => {

@@ -21,19 +21,22 @@ pub(crate) const NONE_FOUND: u8 = 1;
 /// More captures of a host than this are not counted.
 const COUNTED: u64 = 1_000_000;
 
-pub(crate) fn lookup(desk: &DriverContext, options: &LookupOptions) -> Result<ExitCode, Trouble> {
+pub(crate) fn lookup(
+    context: &DriverContext,
+    options: &LookupOptions,
+) -> Result<ExitCode, Trouble> {
     let range = range_of(&with_scheme(&options.url), options.matches)?;
     let collection = options.collection.as_deref();
     let on_terminal = io::stdout().is_terminal();
     let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
-    let table = (on_terminal && !desk.json).then(|| Table {
+    let table = (on_terminal && !context.json).then(|| Table {
         has_urls: options.matches != Match::Exact,
         width: show::columns(io::stdout()),
     });
     let mut found = 0;
     let mut put = |line: &[u8]| -> Result<(), Trouble> {
         found += 1;
-        if desk.json {
+        if context.json {
             let object = as_json(line).map_err(|fault| {
                 Trouble::new(Exit::Held, format!("line {found} of the answer: {fault}"))
             })?;
@@ -52,7 +55,7 @@ pub(crate) fn lookup(desk: &DriverContext, options: &LookupOptions) -> Result<Ex
     let mut result = Ok(());
     let mut left = options.limit.unwrap_or(u64::MAX);
     if left > 0 {
-        each_line(desk, collection, range, &mut |line| {
+        each_line(context, collection, range, &mut |line| {
             result = put(line);
             left -= 1;
             result.is_ok() && left > 0
@@ -65,19 +68,19 @@ pub(crate) fn lookup(desk: &DriverContext, options: &LookupOptions) -> Result<Ex
         return Ok(Exit::Done.into());
     }
     if on_terminal {
-        tell_none(desk, &options.url, collection)?;
+        tell_none(context, &options.url, collection)?;
     }
     Ok(NONE_FOUND.into())
 }
 
 /// Calls `see` with each line of the current index in a range, until it says that it has seen enough.
 pub(crate) fn each_line(
-    desk: &DriverContext,
+    context: &DriverContext,
     collection: Option<&str>,
     range: KeyRange,
     see: &mut dyn FnMut(&[u8]) -> bool,
 ) -> Result<(), Trouble> {
-    let index = desk.root.join(&desk.pipeline.archive.index);
+    let index = context.root.join(&context.pipeline.archive.index);
     let index = IndexDirectory::of(&index, collection).map_err(Trouble::usage)?;
     let lookup = Lookup::open(&list_of(&index)?).map_err(unreadable)?;
     let mut matches = lookup.range(range).map_err(unreadable)?;
@@ -91,7 +94,7 @@ pub(crate) fn each_line(
 
 /// Says that nothing was found, and what there is of the host.
 pub(crate) fn tell_none(
-    desk: &DriverContext,
+    context: &DriverContext,
     url: &str,
     collection: Option<&str>,
 ) -> Result<(), Trouble> {
@@ -99,7 +102,7 @@ pub(crate) fn tell_none(
     let mut captures = 0u64;
     let mut urls = 0u64;
     let mut last = Vec::new();
-    each_line(desk, collection, range, &mut |line| {
+    each_line(context, collection, range, &mut |line| {
         let key = line.split(|byte| *byte == b' ').next().unwrap_or_default();
         captures += 1;
         if key != last {
@@ -118,7 +121,7 @@ pub(crate) fn tell_none(
         0 => "nothing of its host either".to_owned(),
         _ => format!(
             "of its host there are {more}{captures} captures of {urls} URLs: {}",
-            desk.command(&format!("lookup {} --match host", show::word(url)))
+            context.command(&format!("lookup {} --match host", show::word(url)))
         ),
     };
     eprintln!("ecluse: no capture of {shown}; {host}");
@@ -232,14 +235,14 @@ fn as_far_as_written(key: &[u8], url: &str) -> Vec<u8> {
 }
 
 /// Returns the file to ask: the flat index, or the summary of a ZipNum one without it.
-fn list_of(shelf: &IndexDirectory) -> Result<PathBuf, Trouble> {
-    let current = shelf
+fn list_of(index: &IndexDirectory) -> Result<PathBuf, Trouble> {
+    let current = index
         .current()
         .map_err(|error| Trouble::new(Exit::Machine, error))?;
     let Some(current) = current else {
         return Err(Trouble::usage(format!(
             "no index in {}: bigmerge has made none yet",
-            shelf.root().display()
+            index.root().display()
         )));
     };
     let lists = [FLAT, SUMMARY].map(|name| current.join(name));

@@ -26,12 +26,12 @@ struct Keeper {
 }
 
 pub(crate) fn run(
-    desk: &DriverContext,
+    context: &DriverContext,
     options: &RunOptions,
     entries: &[Entry],
 ) -> Result<ExitCode, Trouble> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-    let before = ended(desk, entries)?;
+    let before = ended(context, entries)?;
     let now = Instant::now();
     let mut keepers: Vec<Keeper> = entries
         .iter()
@@ -68,14 +68,14 @@ pub(crate) fn run(
                 worst = worst.max((exit == Exit::Machine as i32).then_some(exit));
             }
             if keeper.child.is_none() && !stopping && Instant::now() >= keeper.start_at {
-                keeper.start(desk, options)?;
+                keeper.start(context, options)?;
             }
         }
         if stopping && keepers.iter().all(|keeper| keeper.child.is_none()) {
             break;
         }
         if options.once && !stopping {
-            idle = if all_idle(desk, &mut keepers)? {
+            idle = if all_idle(context, &mut keepers)? {
                 idle + 1
             } else {
                 0
@@ -87,9 +87,9 @@ pub(crate) fn run(
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    let after = ended(desk, entries)?;
+    let after = ended(context, entries)?;
     let ended = since(&before, after, options.once);
-    crate::run::tell(desk, &ended)?;
+    crate::run::tell(context, &ended)?;
     Ok(if worst.is_some() {
         Exit::Machine
     } else {
@@ -99,15 +99,15 @@ pub(crate) fn run(
 }
 
 impl Keeper {
-    fn start(&mut self, desk: &DriverContext, options: &RunOptions) -> Result<(), Trouble> {
+    fn start(&mut self, context: &DriverContext, options: &RunOptions) -> Result<(), Trouble> {
         let mut command = program(&self.entry)?;
         // A Ctrl-C goes to everybody in the group: with the signal passed on from here it would be the second, which ends at once.
         command.process_group(0);
-        command.arg("--root").arg(&desk.root);
-        if let Some(config) = &desk.config {
+        command.arg("--root").arg(&context.root);
+        if let Some(config) = &context.config {
             command.arg("--config").arg(config);
         }
-        if let Some(level) = &desk.log {
+        if let Some(level) = &context.log {
             command.arg("--log").arg(level);
         }
         if let Some(workers) = options.workers {
@@ -186,14 +186,14 @@ fn send_all_and_wait(keepers: &mut [Keeper]) {
 
 /// Tells whether nothing moves; a gathering stage with all still before it is told to take what
 /// there is.
-fn all_idle(desk: &DriverContext, keepers: &mut [Keeper]) -> Result<bool, Trouble> {
+fn all_idle(context: &DriverContext, keepers: &mut [Keeper]) -> Result<bool, Trouble> {
     let mut still = true;
     for keeper in keepers {
         let name = keeper.entry.name;
-        let depths = desk.tree.depths(name)?;
-        let next = desk.pipeline.next_of(name);
+        let depths = context.tree.depths(name)?;
+        let next = context.pipeline.next_of(name);
         let next: Vec<String> = next.into_iter().map(str::to_owned).collect();
-        let waits = depths.ready + depths.dropped > 0 && desk.blocked(name, &next)?.is_none();
+        let waits = depths.ready + depths.dropped > 0 && context.blocked(name, &next)?.is_none();
         if still && waits && keeper.entry.intake == Intake::Batch {
             send(std::slice::from_mut(keeper), Signal::USR1);
         }
@@ -218,19 +218,19 @@ fn since(before: &Ended, after: Ended, once: bool) -> Ended {
 }
 
 /// Counts what the stages hold and have done so far.
-fn ended(desk: &DriverContext, entries: &[Entry]) -> Result<Ended, Trouble> {
+fn ended(context: &DriverContext, entries: &[Entry]) -> Result<Ended, Trouble> {
     let mut sums: HashMap<&str, u64> = HashMap::new();
     let mut blocked = None;
     for entry in entries {
-        let next = desk.pipeline.next_of(entry.name);
+        let next = context.pipeline.next_of(entry.name);
         let next: Vec<String> = next.into_iter().map(str::to_owned).collect();
-        if let Some(why) = desk.blocked(entry.name, &next)? {
+        if let Some(why) = context.blocked(entry.name, &next)? {
             blocked.get_or_insert(format!("{}: {}", entry.name, say_blocked(&why)));
         }
-        let depths = desk.tree.depths(entry.name)?;
+        let depths = context.tree.depths(entry.name)?;
         *sums.entry("held").or_default() += depths.held as u64;
         *sums.entry("deferred").or_default() += depths.deferred as u64;
-        let done = desk
+        let done = context
             .tree
             .throughput(entry.name, Duration::from_secs(u32::MAX.into()))?;
         *sums.entry("done").or_default() += done.count;

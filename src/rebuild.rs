@@ -24,10 +24,13 @@ const TELLING: [&str; 7] = [
 /// Why nothing is removed after the old manifest could not be asked.
 const UNKNOWN: &str = "the manifest was rebuilt and the old one could not be read, so whether a copy was bad is not known: run `ecluse verify`, then release";
 
-pub(crate) fn rebuild(desk: &DriverContext, options: &RebuildOptions) -> Result<ExitCode, Trouble> {
-    desk.must_be_archive()?;
-    must_be_stopped(desk)?;
-    let path = crate::verify::manifest_path(desk);
+pub(crate) fn rebuild(
+    context: &DriverContext,
+    options: &RebuildOptions,
+) -> Result<ExitCode, Trouble> {
+    context.must_be_archive()?;
+    must_be_stopped(context)?;
+    let path = crate::verify::manifest_path(context);
     let time = jiff::Timestamp::now()
         .strftime("%Y%m%dT%H%M%S%3fZ")
         .to_string();
@@ -36,8 +39,8 @@ pub(crate) fn rebuild(desk: &DriverContext, options: &RebuildOptions) -> Result<
         beside(&path, &format!(".old-{time}")),
     );
     let mut rebuild = Rebuild::begin(&new)?;
-    let receipts = replay(desk, &mut rebuild)?;
-    let unknown = stored_without_receipt(desk, &mut rebuild)?;
+    let receipts = replay(context, &mut rebuild)?;
+    let unknown = stored_without_receipt(context, &mut rebuild)?;
     let cleaned = rebuild.cleaned(is_gone)?;
     if rebuild.take_checks(&path).is_err() {
         rebuild.freeze(UNKNOWN)?;
@@ -48,12 +51,12 @@ pub(crate) fn rebuild(desk: &DriverContext, options: &RebuildOptions) -> Result<
     );
     if options.act.dry_run {
         rebuild.discard()?;
-        desk.say(&format!("would rebuild {}: {outcome}", path.display()))?;
+        context.say(&format!("would rebuild {}: {outcome}", path.display()))?;
         return Ok(Exit::Done.into());
     }
     rebuild.publish(&path, &old)?;
     audit::write(
-        desk,
+        context,
         &Line {
             verb: "rebuild manifest",
             stage: "",
@@ -62,25 +65,25 @@ pub(crate) fn rebuild(desk: &DriverContext, options: &RebuildOptions) -> Result<
             outcome: &outcome,
         },
     )?;
-    if desk.json {
-        desk.print_json(json!({
+    if context.json {
+        context.print_json(json!({
             "files": files, "receipts": receipts, "without_receipt": unknown, "cleaned": cleaned,
             "old": old.exists().then_some(&old),
         }))?;
         return Ok(Exit::Done.into());
     }
-    desk.say(&format!("rebuilt {}: {outcome}", path.display()))?;
+    context.say(&format!("rebuilt {}: {outcome}", path.display()))?;
     if old.exists() {
-        desk.say(&format!("the old one is {}", old.display()))?;
+        context.say(&format!("the old one is {}", old.display()))?;
     }
     Ok(Exit::Done.into())
 }
 
 /// Refuses while a stage runs: what it told the manifest meanwhile would be lost.
-pub(crate) fn must_be_stopped(desk: &DriverContext) -> Result<(), Trouble> {
-    for stage in desk.stages()? {
-        let lease = desk.pipeline.shell(&stage).lease.0;
-        if desk
+pub(crate) fn must_be_stopped(context: &DriverContext) -> Result<(), Trouble> {
+    for stage in context.stages()? {
+        let lease = context.pipeline.shell(&stage).lease.0;
+        if context
             .tree
             .workers(&stage, lease)?
             .iter()
@@ -109,15 +112,15 @@ fn is_gone(source: &str) -> bool {
 }
 
 /// Tells the new manifest every receipt, and returns how many there were.
-fn replay(desk: &DriverContext, rebuild: &mut Rebuild) -> Result<u64, Trouble> {
+fn replay(context: &DriverContext, rebuild: &mut Rebuild) -> Result<u64, Trouble> {
     let mut count = 0;
     for telling in TELLING {
-        for stage in desk.stages()? {
+        for stage in context.stages()? {
             if ecluse_config::base_of(&stage) != telling {
                 continue;
             }
             let mut told = Ok(());
-            desk.tree.each_receipt_ever(&stage, &mut |filed| {
+            context.tree.each_receipt_ever(&stage, &mut |filed| {
                 if told.is_ok() {
                     count += 1;
                     told = tell(telling, &filed.receipt, rebuild);
@@ -265,13 +268,13 @@ fn attached<'a>(receipt: &'a Receipt, ending: &str) -> Option<&'a str> {
 }
 
 /// Takes up what lies in the locations and no receipt tells of, with the digest it has now.
-fn stored_without_receipt(desk: &DriverContext, rebuild: &mut Rebuild) -> Result<u64, Trouble> {
-    let root = std::path::absolute(&desk.root)?;
+fn stored_without_receipt(context: &DriverContext, rebuild: &mut Rebuild) -> Result<u64, Trouble> {
+    let root = std::path::absolute(&context.root)?;
     let at = jiff::Timestamp::now()
         .strftime("%Y-%m-%dT%H:%M:%SZ")
         .to_string();
     let mut count = 0;
-    for location in &desk.pipeline.archive.repository {
+    for location in &context.pipeline.archive.repository {
         let mut directories = vec![root.join(&location.path)];
         while let Some(directory) = directories.pop() {
             let entries = match std::fs::read_dir(&directory) {

@@ -45,16 +45,19 @@ struct Sums {
     days: u64,
 }
 
-pub(crate) fn rebuild(desk: &DriverContext, options: &RebuildOptions) -> Result<ExitCode, Trouble> {
-    desk.must_be_archive()?;
-    must_be_stopped(desk)?;
+pub(crate) fn rebuild(
+    context: &DriverContext,
+    options: &RebuildOptions,
+) -> Result<ExitCode, Trouble> {
+    context.must_be_archive()?;
+    must_be_stopped(context)?;
     let is_dry = options.act.dry_run;
-    let mut manifest = verify::open(desk)?;
-    let now = PlacesNow::of(desk)?;
+    let mut manifest = verify::open(context)?;
+    let now = PlacesNow::of(context)?;
     let mut sums = Sums::default();
     now.mend_manifest(&mut manifest, is_dry, &mut sums)?;
-    give_again(desk, &now, &manifest, is_dry, &mut sums)?;
-    for index in indexes(desk)? {
+    give_again(context, &now, &manifest, is_dry, &mut sums)?;
+    for index in indexes(context)? {
         sums.lines += now.mend_index(&index, &manifest, is_dry)?;
     }
     let outcome = format!(
@@ -69,25 +72,25 @@ pub(crate) fn rebuild(desk: &DriverContext, options: &RebuildOptions) -> Result<
             why: options.act.why.as_deref(),
             outcome: &outcome,
         };
-        audit::write(desk, &line)?;
+        audit::write(context, &line)?;
     }
-    if desk.json {
-        desk.print_json(json!({
+    if context.json {
+        context.print_json(json!({
             "dry_run": is_dry, "places": sums.moved, "lines": sums.lines, "missing": sums.missing,
             "given_again": sums.given, "days": sums.days,
         }))?;
         return Ok(Exit::Done.into());
     }
     let would = if is_dry { "would be so: " } else { "" };
-    desk.say(&format!("{would}{outcome}"))?;
+    context.say(&format!("{would}{outcome}"))?;
     if sums.given > 0 {
         let given = sums.given;
-        desk.say(&format!("{would}{given} parcels that named the old places are discarded, and their files given to index again"))?;
+        context.say(&format!("{would}{given} parcels that named the old places are discarded, and their files given to index again"))?;
     }
     if sums.days > 0 {
-        let again = desk.command("rebuild path");
+        let again = context.command("rebuild path");
         let days = sums.days;
-        desk.say(&format!(
+        context.say(&format!(
             "{days} day's lists are on their way with the old places: when they are in the index, {again} once more"
         ))?;
     }
@@ -150,11 +153,11 @@ fn is_gone(path: &Path) -> bool {
 }
 
 impl PlacesNow {
-    fn of(desk: &DriverContext) -> Result<Self, Trouble> {
-        let root = std::path::absolute(&desk.root)?;
-        let harvested = &desk.pipeline.archive.harvested;
+    fn of(context: &DriverContext) -> Result<Self, Trouble> {
+        let root = std::path::absolute(&context.root)?;
+        let harvested = &context.pipeline.archive.harvested;
         Ok(Self {
-            homes: homes(desk)?,
+            homes: homes(context)?,
             harvested: harvested.iter().map(|path| root.join(path)).collect(),
         })
     }
@@ -346,8 +349,8 @@ impl PlacesNow {
 }
 
 /// Returns the big index and those of collections.
-fn indexes(desk: &DriverContext) -> Result<Vec<IndexDirectory>, Trouble> {
-    let root = std::path::absolute(&desk.root)?.join(&desk.pipeline.archive.index);
+fn indexes(context: &DriverContext) -> Result<Vec<IndexDirectory>, Trouble> {
+    let root = std::path::absolute(&context.root)?.join(&context.pipeline.archive.index);
     let mut indexes = Vec::new();
     if !root.is_dir() {
         return Ok(indexes);
@@ -366,25 +369,25 @@ fn indexes(desk: &DriverContext) -> Result<Vec<IndexDirectory>, Trouble> {
 
 /// Parcels behind transfer name the old places of their one file: it is given to index again from where it is now.
 fn give_again(
-    desk: &DriverContext,
+    context: &DriverContext,
     now: &PlacesNow,
     manifest: &Manifest,
     is_dry: bool,
     sums: &mut Sums,
 ) -> Result<(), Trouble> {
-    let index = desk.stages()?;
+    let index = context.stages()?;
     let index = index
         .iter()
         .find(|stage| ecluse_config::base_of(stage) == Index::NAME);
-    for stage in desk.stages()? {
+    for stage in context.stages()? {
         let mut places = Vec::new();
-        desk.tree.each_place(&stage, &mut |place| {
+        context.tree.each_place(&stage, &mut |place| {
             if matches!(place.state, ParcelState::Ready | ParcelState::Deferred) {
                 places.push(place);
             }
         })?;
         for place in places {
-            let Ok(parcel) = desk.tree.manifest(&place) else {
+            let Ok(parcel) = context.tree.manifest(&place) else {
                 continue;
             };
             let Some(list) = parcel
@@ -426,9 +429,9 @@ fn give_again(
                 again: true,
             };
             // First the new one: killed in between, the old one waits and is met again.
-            desk.tree.give(index, &stored, &gift)?;
+            context.tree.give(index, &stored, &gift)?;
             let why = "it names places of before the archive was moved; given to index again";
-            desk.tree.discard(&place, why, &audit::who())?;
+            context.tree.discard(&place, why, &audit::who())?;
         }
     }
     Ok(())

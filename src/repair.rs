@@ -18,8 +18,11 @@ use crate::cli::RepairOptions;
 use crate::context::{DriverContext, Trouble};
 use crate::verify;
 
-pub(crate) fn repair(desk: &DriverContext, options: &RepairOptions) -> Result<ExitCode, Trouble> {
-    let mut manifest = verify::open(desk)?;
+pub(crate) fn repair(
+    context: &DriverContext,
+    options: &RepairOptions,
+) -> Result<ExitCode, Trouble> {
+    let mut manifest = verify::open(context)?;
     let mut names: Vec<String> = match options.all {
         true => {
             let failing = manifest.failing(usize::MAX)?;
@@ -28,12 +31,12 @@ pub(crate) fn repair(desk: &DriverContext, options: &RepairOptions) -> Result<Ex
         false => options.files.iter().map(|word| file_name(word)).collect(),
     };
     names.dedup();
-    let homes = homes(desk)?;
+    let homes = homes(context)?;
     let mut exit = Exit::Done;
     let mut told = Vec::new();
     for name in &names {
         let mut mender = Mender {
-            desk,
+            context,
             options,
             homes: &homes,
             manifest: &mut manifest,
@@ -45,8 +48,8 @@ pub(crate) fn repair(desk: &DriverContext, options: &RepairOptions) -> Result<Ex
                 told.push(json!({
                     "file": name, "mended": mender.mended, "trouble": trouble.line,
                 }));
-                if !desk.json {
-                    desk.say(&trouble.line)?;
+                if !context.json {
+                    context.say(&trouble.line)?;
                 }
                 // That nothing good is left of a file is the worst there is.
                 if exit != Exit::Held {
@@ -55,18 +58,18 @@ pub(crate) fn repair(desk: &DriverContext, options: &RepairOptions) -> Result<Ex
             }
         }
     }
-    let frozen = lift(desk, &mut manifest, options)?;
-    if desk.json {
-        desk.print_json(json!({ "files": told, "frozen": frozen }))?;
+    let frozen = lift(context, &mut manifest, options)?;
+    if context.json {
+        context.print_json(json!({ "files": told, "frozen": frozen }))?;
     } else if names.is_empty() {
-        desk.say("no copy is known to be bad; `ecluse verify` reads them")?;
+        context.say("no copy is known to be bad; `ecluse verify` reads them")?;
     }
     Ok(exit.into())
 }
 
 /// Lets removals go on when nothing bad is left; tells whether they are still frozen.
 fn lift(
-    desk: &DriverContext,
+    context: &DriverContext,
     manifest: &mut Manifest,
     options: &RepairOptions,
 ) -> Result<bool, Trouble> {
@@ -75,8 +78,8 @@ fn lift(
         return Ok(false);
     };
     if options.act.dry_run || health.bad > 0 {
-        if !desk.json {
-            desk.say(&format!(
+        if !context.json {
+            context.say(&format!(
                 "delete and clean stay frozen: {} bad copies are left",
                 health.bad
             ))?;
@@ -86,7 +89,7 @@ fn lift(
     manifest.thaw()?;
     let outcome = format!("released, nothing bad is left: {}", frozen.why);
     audit::write(
-        desk,
+        context,
         &Line {
             verb: "repair",
             stage: "delete, clean",
@@ -95,8 +98,8 @@ fn lift(
             outcome: &outcome,
         },
     )?;
-    if !desk.json {
-        desk.say(&format!("delete and clean go on; {outcome}"))?;
+    if !context.json {
+        context.say(&format!("delete and clean go on; {outcome}"))?;
     }
     Ok(false)
 }
@@ -115,15 +118,15 @@ pub(crate) struct CopyHome {
 }
 
 /// Returns the locations and the backup directories.
-pub(crate) fn homes(desk: &DriverContext) -> Result<Vec<CopyHome>, Trouble> {
+pub(crate) fn homes(context: &DriverContext) -> Result<Vec<CopyHome>, Trouble> {
     let wrong = |error| Trouble::new(Exit::Config, error);
-    let root = std::path::absolute(&desk.root)?;
+    let root = std::path::absolute(&context.root)?;
     let mut homes = Vec::new();
-    let transfer: ecluse_transfer::Settings = desk
+    let transfer: ecluse_transfer::Settings = context
         .pipeline
         .stage_settings("transfer")
         .map_err(|e| wrong(e.to_string()))?;
-    for location in &desk.pipeline.archive.repository {
+    for location in &context.pipeline.archive.repository {
         homes.push(CopyHome {
             kind: CopyKind::Stored,
             target: location.name.clone(),
@@ -131,7 +134,7 @@ pub(crate) fn homes(desk: &DriverContext) -> Result<Vec<CopyHome>, Trouble> {
             leave: location.leave_free.unwrap_or(transfer.leave_free),
         });
     }
-    let backup: ecluse_backup::Settings = desk
+    let backup: ecluse_backup::Settings = context
         .pipeline
         .stage_settings("backup")
         .map_err(|e| wrong(e.to_string()))?;
@@ -150,7 +153,7 @@ pub(crate) fn homes(desk: &DriverContext) -> Result<Vec<CopyHome>, Trouble> {
 
 /// Mends the copies of one file.
 struct Mender<'a> {
-    desk: &'a DriverContext,
+    context: &'a DriverContext,
     options: &'a RepairOptions,
     homes: &'a [CopyHome],
     manifest: &'a mut Manifest,
@@ -219,7 +222,7 @@ impl Mender<'_> {
             outcome.push_str(&format!("; what lay there is now {}", aside.display()));
         }
         audit::write(
-            self.desk,
+            self.context,
             &Line {
                 verb: "repair",
                 stage: &copy.target,
@@ -260,16 +263,16 @@ impl Mender<'_> {
             )
         })?;
         self.must_be_mounted(home)?;
-        let shelf = CopyDirectory::open(&home.path, "repair").map_err(trouble)?;
-        let leave = home.leave.bytes_of(shelf.room().map_err(trouble)?.total);
+        let copies = CopyDirectory::open(&home.path, "repair").map_err(trouble)?;
+        let leave = home.leave.bytes_of(copies.room().map_err(trouble)?.total);
         let mut open = || open_plain(Path::new(&good.place)).map(|f| Box::new(f) as Box<dyn Read>);
         let wanted = Fixity {
             bytes: copy.bytes,
             sha256: copy.sha256.clone(),
         };
-        shelf
+        copies
             .folder(folder)
-            .and_then(|shelf| shelf.replace(&copy.file, &wanted, leave, &mut open, &|| true))
+            .and_then(|copies| copies.replace(&copy.file, &wanted, leave, &mut open, &|| true))
             .map_err(trouble)
     }
 
@@ -292,9 +295,9 @@ impl Mender<'_> {
     }
 
     fn tell(&self, line: &str) -> Result<(), Trouble> {
-        match self.desk.json {
+        match self.context.json {
             true => Ok(()),
-            false => self.desk.say(line),
+            false => self.context.say(line),
         }
     }
 }

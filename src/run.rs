@@ -14,54 +14,54 @@ use crate::context::{DriverContext, Trouble};
 use crate::processes;
 use crate::show;
 
-pub(crate) fn run(desk: &DriverContext, options: &RunOptions) -> Result<ExitCode, Trouble> {
-    if !desk.root.is_dir() {
+pub(crate) fn run(context: &DriverContext, options: &RunOptions) -> Result<ExitCode, Trouble> {
+    if !context.root.is_dir() {
         // Made here, it would run and wait for work that goes elsewhere.
         let line = format!(
             "no directory {}: `ecluse init` makes it",
-            desk.root.display()
+            context.root.display()
         );
         return Err(Trouble::usage(line));
     }
-    let entries = chosen(desk, &options.stages)?;
+    let entries = chosen(context, &options.stages)?;
     for entry in &entries {
-        entry.must_be_sound(&desk.pipeline, &desk.root)?;
+        entry.must_be_sound(&context.pipeline, &context.root)?;
     }
     if options.processes {
-        return processes::run(desk, options, &entries);
+        return processes::run(context, options, &entries);
     }
     let interactive = std::io::stderr().is_terminal();
-    let level = desk
+    let level = context
         .log
         .clone()
         .or_else(|| (interactive && options.once).then(|| "warn".to_owned()));
-    let log = start_log(&desk.pipeline, level.as_ref(), "ecluse")?;
-    let control = Arc::new(Control::new(desk.pipeline.clone()));
+    let log = start_log(&context.pipeline, level.as_ref(), "ecluse")?;
+    let control = Arc::new(Control::new(context.pipeline.clone()));
     let plan = Plan {
-        root: desk.root.clone(),
-        config: desk.config.clone(),
+        root: context.root.clone(),
+        config: context.config.clone(),
         once: options.once,
         version: env!("CARGO_PKG_VERSION"),
-        progress: (interactive && !desk.quiet).then(progress),
+        progress: (interactive && !context.quiet).then(progress),
         log: Some(log),
     };
     let host = std::env::var("ECLUSE_HOST").ok();
     let ended = supervise(plan, &control, &entries, options.workers, host)?;
-    if interactive && !desk.quiet {
+    if interactive && !context.quiet {
         draw(String::new());
     }
-    tell(desk, &ended)?;
+    tell(context, &ended)?;
     Ok(ended.exit().into())
 }
 
 /// Returns the stages to run: those asked for, else those of the chain that are programs.
-pub(crate) fn chosen(desk: &DriverContext, asked: &[String]) -> Result<Vec<Entry>, Trouble> {
+pub(crate) fn chosen(context: &DriverContext, asked: &[String]) -> Result<Vec<Entry>, Trouble> {
     let find = |name: &str| {
         let (stage, machine) = match name.split_once('@') {
             Some((stage, machine)) => (stage, Some(machine)),
             None => (name, None),
         };
-        let entry = desk.entries.iter().find(|entry| entry.name == stage)?;
+        let entry = context.entries.iter().find(|entry| entry.name == stage)?;
         machine.map_or(Some(*entry), |machine| entry.at(machine).ok())
     };
     if !asked.is_empty() {
@@ -69,7 +69,7 @@ pub(crate) fn chosen(desk: &DriverContext, asked: &[String]) -> Result<Vec<Entry
             .iter()
             .map(|name| {
                 find(name).ok_or_else(|| {
-                    let known: Vec<&str> = desk.entries.iter().map(|entry| entry.name).collect();
+                    let known: Vec<&str> = context.entries.iter().map(|entry| entry.name).collect();
                     Trouble::usage(format!(
                         "no stage {name:?}; this program has: {}",
                         known.join(", ")
@@ -78,14 +78,14 @@ pub(crate) fn chosen(desk: &DriverContext, asked: &[String]) -> Result<Vec<Entry
             })
             .collect();
     }
-    let chain = &desk.pipeline.chain.stages;
+    let chain = &context.pipeline.chain.stages;
     let entries: Vec<Entry> = chain.iter().filter_map(|name| find(name)).collect();
     if entries.is_empty() {
         return Err(Trouble::new(
             Exit::Config,
             format!(
                 "{}: no stage to run: name some in [chain] stages",
-                desk.pipeline.file()
+                context.pipeline.file()
             ),
         ));
     }
@@ -99,7 +99,7 @@ pub(crate) fn chosen(desk: &DriverContext, asked: &[String]) -> Result<Vec<Entry
             Exit::Config,
             format!(
                 "{}: this program has no stage {name:?}",
-                desk.pipeline.file()
+                context.pipeline.file()
             ),
         ));
     }
@@ -109,18 +109,18 @@ pub(crate) fn chosen(desk: &DriverContext, asked: &[String]) -> Result<Vec<Entry
 /// Draws one line again and again: what waits in each stage, and what is done.
 fn progress() -> Progress {
     let mut drawn: Option<Instant> = None;
-    Box::new(move |crews| {
+    Box::new(move |pools| {
         if drawn.is_some_and(|at| at.elapsed() < Duration::from_millis(100)) {
             return;
         }
         drawn = Some(Instant::now());
-        let parts: Vec<String> = crews
+        let parts: Vec<String> = pools
             .iter()
-            .map(|crew| {
-                let tally = &crew.tally;
+            .map(|pool| {
+                let tally = &pool.tally;
                 format!(
                     "{} {}/{}",
-                    crew.name,
+                    pool.name,
                     tally.done.load(Ordering::Relaxed),
                     tally.done.load(Ordering::Relaxed) + tally.waiting.load(Ordering::Relaxed)
                 )
@@ -140,9 +140,9 @@ fn draw(line: String) {
     let _ = FOOTER.draw(&mut std::io::stderr(), "\r", line, start);
 }
 
-pub(crate) fn tell(desk: &DriverContext, ended: &Ended) -> Result<(), Trouble> {
-    if desk.json {
-        return desk.print_json(serde_json::json!({
+pub(crate) fn tell(context: &DriverContext, ended: &Ended) -> Result<(), Trouble> {
+    if context.json {
+        return context.print_json(serde_json::json!({
             "done": ended.done,
             "held": ended.held,
             "deferred": ended.deferred,
@@ -158,7 +158,7 @@ pub(crate) fn tell(desk: &DriverContext, ended: &Ended) -> Result<(), Trouble> {
     if let Some(why) = ended.halted.as_ref().or(ended.blocked.as_ref()) {
         line.push_str(&format!("; stopped: {why}"));
     } else if ended.held > 0 {
-        line.push_str(&format!("; see `{}`", desk.command("status")));
+        line.push_str(&format!("; see `{}`", context.command("status")));
     }
-    desk.say(&line)
+    context.say(&line)
 }

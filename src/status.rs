@@ -21,32 +21,35 @@ use crate::survey::{Condition, Survey};
 /// More needs than this are counted, not shown.
 const MOST_SHOWN: usize = 20;
 
-pub(crate) fn status(desk: &DriverContext, options: &StatusOptions) -> Result<ExitCode, Trouble> {
-    desk.must_be_archive()?;
+pub(crate) fn status(
+    context: &DriverContext,
+    options: &StatusOptions,
+) -> Result<ExitCode, Trouble> {
+    context.must_be_archive()?;
     if let Some(stage) = &options.stage {
-        desk.known_stage(stage)?;
+        context.known_stage(stage)?;
     }
-    if options.watch && desk.json {
+    if options.watch && context.json {
         return Err(Trouble::usage(
             "a screen that is drawn again has no answer in JSON: ask `status --json` as often as you like",
         ));
     }
     if options.watch {
-        return watch(desk, options);
+        return watch(context, options);
     }
-    let survey = desk.survey(options.stage.as_deref())?;
-    if desk.json {
+    let survey = context.survey(options.stage.as_deref())?;
+    if context.json {
         let value = serde_json::to_value(&survey).map_err(io::Error::from)?;
-        desk.print_json(value)?;
+        context.print_json(value)?;
     } else if options.brief {
-        desk.print(&format!("{}\n", brief(&survey)))?;
+        context.print(&format!("{}\n", brief(&survey)))?;
     } else {
-        desk.print(&screen(desk, &survey, usize::MAX))?;
+        context.print(&screen(context, &survey, usize::MAX))?;
     }
     Ok(Exit::Done.into())
 }
 
-fn watch(desk: &DriverContext, options: &StatusOptions) -> Result<ExitCode, Trouble> {
+fn watch(context: &DriverContext, options: &StatusOptions) -> Result<ExitCode, Trouble> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
@@ -54,34 +57,34 @@ fn watch(desk: &DriverContext, options: &StatusOptions) -> Result<ExitCode, Trou
     let terminal = io::stdout().is_terminal();
     if terminal {
         // Lines that do not fit are cut by the terminal: wrapped, they would push the rest off the screen.
-        desk.print("\x1b[?1049h\x1b[?25l\x1b[?7l")?;
+        context.print("\x1b[?1049h\x1b[?25l\x1b[?7l")?;
     }
     let keys = Keys::begin();
-    let result = draw_again(desk, options, &stop, terminal, &keys);
+    let result = draw_again(context, options, &stop, terminal, &keys);
     drop(keys);
     if terminal {
-        desk.print("\x1b[?7h\x1b[?25h\x1b[?1049l")?;
+        context.print("\x1b[?7h\x1b[?25h\x1b[?1049l")?;
     }
     result.map(|()| Exit::Done.into())
 }
 
 fn draw_again(
-    desk: &DriverContext,
+    context: &DriverContext,
     options: &StatusOptions,
     stop: &AtomicBool,
     terminal: bool,
     keys: &Keys,
 ) -> Result<(), Trouble> {
     while !stop.load(Ordering::Relaxed) {
-        let survey = desk.survey(options.stage.as_deref())?;
+        let survey = context.survey(options.stage.as_deref())?;
         let height = rustix::termios::tcgetwinsize(io::stdout())
             .map_or(24, |size| usize::from(size.ws_row).max(10));
-        let text = screen(desk, &survey, height);
+        let text = screen(context, &survey, height);
         if terminal {
             let text = clip(&text, height).replace('\n', "\x1b[K\r\n");
-            desk.print(&format!("\x1b[H{text}\x1b[J"))?;
+            context.print(&format!("\x1b[H{text}\x1b[J"))?;
         } else {
-            desk.print(&text)?;
+            context.print(&text)?;
         }
         io::stdout().flush()?;
         let next = Instant::now() + Duration::from_secs(2);
@@ -155,9 +158,11 @@ pub(crate) fn brief(survey: &Survey) -> String {
     )
 }
 
-fn screen(desk: &DriverContext, survey: &Survey, height: usize) -> String {
-    let paint = Paint { color: desk.color };
-    let mut text = head(desk, survey, &paint);
+fn screen(context: &DriverContext, survey: &Survey, height: usize) -> String {
+    let paint = Paint {
+        color: context.color,
+    };
+    let mut text = head(context, survey, &paint);
     text.push_str(
         &paint.dim("     STAGE          WAIT   WORK  DEFER   HELD    OLDEST  LAST HOUR  STATE\n"),
     );
@@ -212,9 +217,9 @@ fn screen(desk: &DriverContext, survey: &Survey, height: usize) -> String {
         false => usize::MAX,
     };
     text.push_str(&jobs::table(&survey.jobs, paint, width));
-    text.push_str(&survey.holdings.damage_line(desk));
+    text.push_str(&survey.holdings.damage_line(context));
     let room = height.saturating_sub(text.lines().count() + 2);
-    needs(desk, &mut text, survey, &paint, width, room);
+    needs(context, &mut text, survey, &paint, width, room);
     text
 }
 
@@ -235,11 +240,11 @@ fn clip(text: &str, height: usize) -> String {
     clipped
 }
 
-fn head(desk: &DriverContext, survey: &Survey, paint: &Paint) -> String {
+fn head(context: &DriverContext, survey: &Survey, paint: &Paint) -> String {
     let now = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::system());
     let place = [
-        &desk.pipeline.site.organization,
-        &desk.pipeline.site.platform,
+        &context.pipeline.site.organization,
+        &context.pipeline.site.platform,
     ];
     let place: Vec<&str> = place
         .iter()
@@ -253,10 +258,10 @@ fn head(desk: &DriverContext, survey: &Survey, paint: &Paint) -> String {
             room.free.saturating_mul(100) / room.total.max(1)
         )
     });
-    let root = desk
+    let root = context
         .root
         .canonicalize()
-        .unwrap_or_else(|_| desk.root.clone());
+        .unwrap_or_else(|_| context.root.clone());
     let head = format!(
         "ecluse {}  {}  {}  {room}  {}",
         env!("CARGO_PKG_VERSION"),
@@ -269,7 +274,7 @@ fn head(desk: &DriverContext, survey: &Survey, paint: &Paint) -> String {
 
 /// Adds what needs a person, as far as there is room: the reason first, then the name, then what to type.
 fn needs(
-    desk: &DriverContext,
+    context: &DriverContext,
     text: &mut String,
     survey: &Survey,
     paint: &Paint,
@@ -309,10 +314,10 @@ fn needs(
         text.push_str(&format!(
             "      and {} more: {}\n",
             all - shown,
-            desk.command("status --json")
+            context.command("status --json")
         ));
     }
-    desk.remember(survey.needs_you.get(..shown).unwrap_or_default());
+    context.remember(survey.needs_you.get(..shown).unwrap_or_default());
 }
 
 /// Returns the lines of one need, and of each whether it is dim.

@@ -11,30 +11,30 @@ use crate::cli::UnitsOptions;
 use crate::context::{DriverContext, Trouble};
 use crate::units::{self, NetworkAccess, Options, Start, UnitPath, UnitStage};
 
-pub(crate) fn units(desk: &DriverContext, asked: &UnitsOptions) -> Result<ExitCode, Trouble> {
-    let root = std::path::absolute(&desk.root)?;
+pub(crate) fn units(context: &DriverContext, asked: &UnitsOptions) -> Result<ExitCode, Trouble> {
+    let root = std::path::absolute(&context.root)?;
     let options = Options {
         root: unit_path(&root)?,
         programs: unit_path(&asked.programs)?,
-        config: desk.config.as_deref().map(unit_path).transpose()?,
+        config: context.config.as_deref().map(unit_path).transpose()?,
         start: if asked.path_units {
             Start::OnWork
         } else {
             Start::Resident
         },
     };
-    let stages = stages_of(&desk.pipeline, desk.entries, &root)?;
+    let stages = stages_of(&context.pipeline, context.entries, &root)?;
     if stages.is_empty() {
         return Err(Trouble::new(
             Exit::Config,
             format!(
                 "{}: no stage to write units for: name some in [chain] stages",
-                desk.pipeline.file()
+                context.pipeline.file()
             ),
         ));
     }
     for (name, content) in units::render(&stages, &options) {
-        write(desk, &asked.out.join(&name), &content, "")?;
+        write(context, &asked.out.join(&name), &content, "")?;
     }
     for (kind, content) in [
         ("sysusers.d", units::render_sysusers(&options)),
@@ -42,7 +42,7 @@ pub(crate) fn units(desk: &DriverContext, asked: &UnitsOptions) -> Result<ExitCo
     ] {
         let to = asked.out.join(kind).join("ecluse.conf");
         write(
-            desk,
+            context,
             &to,
             &content,
             &format!("; it belongs into /etc/{kind}"),
@@ -50,7 +50,7 @@ pub(crate) fn units(desk: &DriverContext, asked: &UnitsOptions) -> Result<ExitCo
     }
     for name in stages.iter().map(UnitStage::name) {
         if name.contains('@') {
-            desk.say(&format!(
+            context.say(&format!(
                 "on its machine alone: systemctl enable --now ecluse@{name}"
             ))?;
         }
@@ -58,11 +58,11 @@ pub(crate) fn units(desk: &DriverContext, asked: &UnitsOptions) -> Result<ExitCo
     Ok(Exit::Done.into())
 }
 
-fn write(desk: &DriverContext, to: &Path, content: &str, note: &str) -> Result<(), Trouble> {
+fn write(context: &DriverContext, to: &Path, content: &str, note: &str) -> Result<(), Trouble> {
     let made = to.parent().map_or(Ok(()), fs::create_dir_all);
     made.and_then(|()| fs::write(to, content))
         .map_err(|e| Trouble::new(Exit::Machine, format!("cannot write {}: {e}", to.display())))?;
-    desk.say(&format!("wrote {}{note}", to.display()))
+    context.say(&format!("wrote {}{note}", to.display()))
 }
 
 fn unit_path(path: &Path) -> Result<UnitPath, Trouble> {

@@ -14,27 +14,30 @@ use crate::audit::{self, Line};
 use crate::cli::VerifyOptions;
 use crate::context::{DriverContext, Trouble};
 
-pub(crate) fn verify(desk: &DriverContext, options: &VerifyOptions) -> Result<ExitCode, Trouble> {
-    let mut manifest = open(desk)?;
+pub(crate) fn verify(
+    context: &DriverContext,
+    options: &VerifyOptions,
+) -> Result<ExitCode, Trouble> {
+    let mut manifest = open(context)?;
     if options.release {
-        return release(desk, &mut manifest, options);
+        return release(context, &mut manifest, options);
     }
     let due = manifest.due(options.budget.0)?;
     if options.act.dry_run {
-        return tell_due(desk, &due);
+        return tell_due(context, &due);
     }
     let mut sums = Sums::default();
     for copy in &due {
         let found = check(copy);
         manifest.checked(copy, &found)?;
         sums.count(copy, &found);
-        if !matches!(found, CheckOutcome::Good) && !desk.json {
-            desk.say(&format!("{}: {}", copy.place, words(&found)))?;
+        if !matches!(found, CheckOutcome::Good) && !context.json {
+            context.say(&format!("{}: {}", copy.place, words(&found)))?;
         }
     }
     let frozen = manifest.frozen()?;
-    if desk.json {
-        desk.print_json(serde_json::json!({
+    if context.json {
+        context.print_json(serde_json::json!({
             "good": sums.good,
             "bad": sums.bad,
             "unread": sums.unread,
@@ -42,7 +45,7 @@ pub(crate) fn verify(desk: &DriverContext, options: &VerifyOptions) -> Result<Ex
             "frozen": frozen,
         }))?;
     } else {
-        desk.say(&format!(
+        context.say(&format!(
             "{} copies read again: {} good, {} bad, {} could not be read; {} bytes",
             due.len(),
             sums.good,
@@ -51,14 +54,14 @@ pub(crate) fn verify(desk: &DriverContext, options: &VerifyOptions) -> Result<Ex
             sums.bytes
         ))?;
         if let Some(frozen) = &frozen {
-            desk.say(&format!(
+            context.say(&format!(
                 "delete and clean are frozen since {}: {}",
                 frozen.since, frozen.why
             ))?;
-            let repair = desk.command("repair --all");
-            let release = desk.command("verify --release --why \"…\"");
-            desk.say(&format!("{repair}   puts bad copies back from good ones"))?;
-            desk.say(&format!("{release}   lets them go on as it is"))?;
+            let repair = context.command("repair --all");
+            let release = context.command("verify --release --why \"…\"");
+            context.say(&format!("{repair}   puts bad copies back from good ones"))?;
+            context.say(&format!("{release}   lets them go on as it is"))?;
         }
     }
     Ok(match (sums.bad, sums.unread) {
@@ -122,20 +125,20 @@ pub(crate) fn words(found: &CheckOutcome) -> String {
     }
 }
 
-fn tell_due(desk: &DriverContext, due: &[Due]) -> Result<ExitCode, Trouble> {
-    if desk.json {
-        desk.print_json(serde_json::json!({ "due": due }))?;
+fn tell_due(context: &DriverContext, due: &[Due]) -> Result<ExitCode, Trouble> {
+    if context.json {
+        context.print_json(serde_json::json!({ "due": due }))?;
         return Ok(Exit::Done.into());
     }
     for copy in due {
         let last = copy.checked.as_deref().unwrap_or("never");
-        desk.say(&format!("would read {} (last: {last})", copy.place))?;
+        context.say(&format!("would read {} (last: {last})", copy.place))?;
     }
     Ok(Exit::Done.into())
 }
 
 fn release(
-    desk: &DriverContext,
+    context: &DriverContext,
     manifest: &mut Manifest,
     options: &VerifyOptions,
 ) -> Result<ExitCode, Trouble> {
@@ -143,17 +146,17 @@ fn release(
         return Err(Trouble::usage("verify --release needs --why \"…\""));
     };
     let Some(frozen) = manifest.frozen()? else {
-        desk.say("nothing is frozen")?;
+        context.say("nothing is frozen")?;
         return Ok(Exit::Done.into());
     };
     if options.act.dry_run {
-        desk.say(&format!("would release: {}", frozen.why))?;
+        context.say(&format!("would release: {}", frozen.why))?;
         return Ok(Exit::Done.into());
     }
     manifest.thaw()?;
     let outcome = format!("released: {}", frozen.why);
     audit::write(
-        desk,
+        context,
         &Line {
             verb: "verify --release",
             stage: "delete, clean",
@@ -162,17 +165,17 @@ fn release(
             outcome: &outcome,
         },
     )?;
-    desk.say(&format!("delete and clean go on; {outcome}"))?;
+    context.say(&format!("delete and clean go on; {outcome}"))?;
     Ok(Exit::Done.into())
 }
 
 /// Returns where the manifest of this chain lies.
-pub(crate) fn manifest_path(desk: &DriverContext) -> PathBuf {
-    desk.root.join(&desk.pipeline.archive.manifest)
+pub(crate) fn manifest_path(context: &DriverContext) -> PathBuf {
+    context.root.join(&context.pipeline.archive.manifest)
 }
 
-pub(crate) fn open(desk: &DriverContext) -> Result<Manifest, Trouble> {
-    let path = manifest_path(desk);
+pub(crate) fn open(context: &DriverContext) -> Result<Manifest, Trouble> {
+    let path = manifest_path(context);
     if let Some(lost) = Manifest::lost(&path) {
         return Err(lost.into());
     }

@@ -13,30 +13,30 @@ use crate::life::deed;
 use crate::show;
 use crate::survey::Condition;
 
-pub(crate) fn why(desk: &DriverContext, what: &str) -> Result<ExitCode, Trouble> {
-    desk.must_be_archive()?;
-    let id = identify(desk, what)?;
-    let stages = desk.stages()?;
-    let places = desk.tree.locate(&stages, &id)?;
-    let life = desk.life(&id)?;
+pub(crate) fn why(context: &DriverContext, what: &str) -> Result<ExitCode, Trouble> {
+    context.must_be_archive()?;
+    let id = identify(context, what)?;
+    let stages = context.stages()?;
+    let places = context.tree.locate(&stages, &id)?;
+    let life = context.life(&id)?;
     if places.is_empty() && life.is_empty() {
         return Err(Trouble::usage(format!(
             "no parcel {what:?}, and no receipt of one"
         )));
     }
-    if desk.json {
+    if context.json {
         let receipts: Vec<_> = life.iter().map(|filed| &filed.receipt).collect();
-        desk.print_json(serde_json::json!({
+        context.print_json(serde_json::json!({
             "parcel": id,
             "places": places,
             "receipts": receipts,
-            "held": places.iter().find_map(|place| desk.tree.why(place).ok().flatten()),
+            "held": places.iter().find_map(|place| context.tree.why(place).ok().flatten()),
         }))?;
         return Ok(Exit::Done.into());
     }
     let mut text = format!("{id}\n");
     for place in &places {
-        describe(desk, place, &mut text)?;
+        describe(context, place, &mut text)?;
     }
     if places.is_empty() {
         text.push_str("  is in no stage: it went through the chain\n");
@@ -63,23 +63,23 @@ pub(crate) fn why(desk: &DriverContext, what: &str) -> Result<ExitCode, Trouble>
     }
     damage(&life, &mut text);
     for place in &places {
-        next_and_help(desk, place, &mut text)?;
+        next_and_help(context, place, &mut text)?;
     }
     let shown: Vec<String> = text
         .lines()
         .map(|line| printable(line.as_bytes()))
         .collect();
-    desk.print(&format!("{}\n", shown.join("\n")))?;
+    context.print(&format!("{}\n", shown.join("\n")))?;
     Ok(Exit::Done.into())
 }
 
 /// Returns the one parcel meant.
-fn identify(desk: &DriverContext, what: &str) -> Result<ParcelId, Trouble> {
-    let places = match desk.places(what) {
+fn identify(context: &DriverContext, what: &str) -> Result<ParcelId, Trouble> {
+    let places = match context.places(what) {
         Ok(places) => places,
         // No number that was shown: a name may begin with one. To look is no risk.
         Err(trouble) => {
-            let named = desk.named(what)?;
+            let named = context.named(what)?;
             if named.is_empty() {
                 return Err(trouble);
             }
@@ -99,10 +99,10 @@ fn identify(desk: &DriverContext, what: &str) -> Result<ParcelId, Trouble> {
             some.join(", ")
         )));
     }
-    let stages = desk.stages()?;
+    let stages = context.stages()?;
     if let Ok(id) = ParcelId::new(what) {
         for stage in &stages {
-            if desk.tree.receipt(stage, &id)?.is_some() {
+            if context.tree.receipt(stage, &id)?.is_some() {
                 return Ok(id);
             }
         }
@@ -110,7 +110,7 @@ fn identify(desk: &DriverContext, what: &str) -> Result<ParcelId, Trouble> {
     let stem = stem_of(what)?;
     // Finished and gone: its name may be the beginning of one that a receipt knows.
     let mut known = std::collections::BTreeSet::new();
-    desk.tree.each_finished(&stages, &mut |_, name| {
+    context.tree.each_finished(&stages, &mut |_, name| {
         if name.starts_with(&stem) && known.len() < 6 {
             known.extend(ParcelId::new(name).ok());
         }
@@ -136,7 +136,11 @@ fn identify(desk: &DriverContext, what: &str) -> Result<ParcelId, Trouble> {
     }
 }
 
-fn describe(desk: &DriverContext, place: &ParcelPlace, text: &mut String) -> Result<(), Trouble> {
+fn describe(
+    context: &DriverContext,
+    place: &ParcelPlace,
+    text: &mut String,
+) -> Result<(), Trouble> {
     text.push_str(&format!("  is {} in {}", place.state.word(), place.stage));
     if let Some(worker) = &place.worker {
         text.push_str(&format!(", claimed by {worker}"));
@@ -147,7 +151,7 @@ fn describe(desk: &DriverContext, place: &ParcelPlace, text: &mut String) -> Res
         "attempts"
     };
     text.push_str(&format!(", {} {tries} begun\n", place.attempts));
-    if let Ok(manifest) = desk.tree.manifest(place) {
+    if let Ok(manifest) = context.tree.manifest(place) {
         for (what, value) in [
             ("original name", manifest.original.clone()),
             ("harvest", manifest.harvest.clone()),
@@ -202,11 +206,11 @@ fn damage(life: &[Filed], text: &mut String) {
 }
 
 fn next_and_help(
-    desk: &DriverContext,
+    context: &DriverContext,
     place: &ParcelPlace,
     text: &mut String,
 ) -> Result<(), Trouble> {
-    if let Some(trouble) = desk.tree.trouble(place) {
+    if let Some(trouble) = context.tree.trouble(place) {
         text.push_str(&format!(
             "\n  last trouble\n    {} (deferred {} since {})\n",
             trouble.reason,
@@ -217,7 +221,7 @@ fn next_and_help(
             show::clock(trouble.since)
         ));
     }
-    if let Some(why) = desk.tree.why(place)? {
+    if let Some(why) = context.tree.why(place)? {
         let state = match place.state {
             ParcelState::Discarded => "discarded",
             _ => "held since",
@@ -234,7 +238,7 @@ fn next_and_help(
         }
     }
     let next = match (place.state, place.due) {
-        (ParcelState::Ready, _) => what_waits_for(desk, &place.stage)?,
+        (ParcelState::Ready, _) => what_waits_for(context, &place.stage)?,
         (ParcelState::Working, _) => {
             "it is handed over when the work is committed; if its worker dies, it is tried again"
                 .into()
@@ -253,7 +257,7 @@ fn next_and_help(
     ] {
         if deed.states().contains(&place.state) {
             let words = format!("{command} {}{}", place.parcel, deed.reason());
-            help.push(format!("    {}   {why}\n", desk.command(&words)));
+            help.push(format!("    {}   {why}\n", context.command(&words)));
         }
     }
     if !help.is_empty() {
@@ -263,8 +267,8 @@ fn next_and_help(
 }
 
 /// Says what a waiting parcel of a stage waits for.
-fn what_waits_for(desk: &DriverContext, stage: &str) -> Result<String, Trouble> {
-    let view = desk.view(stage)?;
+fn what_waits_for(context: &DriverContext, stage: &str) -> Result<String, Trouble> {
+    let view = context.view(stage)?;
     Ok(match view.state {
         _ if view.is_end => "somebody takes it from here: this is the end of the chain".to_owned(),
         Condition::Ok => format!("the next free worker of {stage} takes it"),

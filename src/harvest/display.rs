@@ -1,6 +1,6 @@
 //! The progress of a harvest on a terminal: a few lines that are drawn again in place.
 //!
-//! A thread of its own draws, so that something moves while the crews drain after a Ctrl-C. It writes to standard error, below
+//! A thread of its own draws, so that something moves while the pools drain after a Ctrl-C. It writes to standard error, below
 //! the log; what was drawn is wiped before anything else is told.
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use ecluse_crawl::{Crawl, JobState, JobStatus};
 use ecluse_spool::WorkTree;
-use ecluse_stage::{Progress, Stage, Tally};
+use ecluse_stage::{Progress, Stage, StageTally};
 use ecluse_telemetry::{FOOTER, printable};
 
 use crate::context::DriverContext;
@@ -27,33 +27,33 @@ const EVERY: Duration = Duration::from_millis(150);
 const COUNT: Duration = Duration::from_millis(500);
 
 /// The stages of this process with what became of their parcels.
-type Crews = Arc<Mutex<Vec<(&'static str, Arc<Tally>)>>>;
+type Pools = Arc<Mutex<Vec<(&'static str, Arc<StageTally>)>>>;
 
 /// Draws until it is dropped.
 pub(crate) struct Display {
     over: Arc<AtomicBool>,
-    crews: Crews,
+    pools: Pools,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Display {
     /// Begins to draw how a job goes, unless nobody would see it.
     pub(crate) fn begin(
-        desk: &DriverContext,
+        context: &DriverContext,
         job_dir: &Path,
         stopping: &Arc<AtomicBool>,
     ) -> io::Result<Self> {
         let over = Arc::new(AtomicBool::new(false));
-        let crews = Crews::default();
+        let pools = Pools::default();
         let mut thread = None;
-        if !desk.quiet && io::stderr().is_terminal() {
+        if !context.quiet && io::stderr().is_terminal() {
             let artist = Artist {
                 job_dir: job_dir.to_owned(),
                 begun: Instant::now(),
                 over: Arc::clone(&over),
                 stopping: Arc::clone(stopping),
-                crews: Arc::clone(&crews),
-                tree: desk.tree.clone(),
+                pools: Arc::clone(&pools),
+                tree: context.tree.clone(),
                 waiting: HashMap::new(),
                 counted: None,
                 drawn: Vec::new(),
@@ -63,20 +63,20 @@ impl Display {
         }
         Ok(Self {
             over,
-            crews,
+            pools,
             thread,
         })
     }
 
-    /// Returns what tells it of the crews.
+    /// Returns what tells it of the pools.
     pub(crate) fn progress(&self) -> Progress {
-        let known = Arc::clone(&self.crews);
-        Box::new(move |crews| {
+        let known = Arc::clone(&self.pools);
+        Box::new(move |pools| {
             let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-            if known.len() != crews.len() {
-                *known = crews
+            if known.len() != pools.len() {
+                *known = pools
                     .iter()
-                    .map(|crew| (crew.name, Arc::clone(&crew.tally)))
+                    .map(|pool| (pool.name, Arc::clone(&pool.tally)))
                     .collect();
             }
         })
@@ -98,7 +98,7 @@ struct Artist {
     begun: Instant,
     over: Arc<AtomicBool>,
     stopping: Arc<AtomicBool>,
-    crews: Crews,
+    pools: Pools,
     tree: WorkTree,
     /// What waits in each stage or is in hand, as last counted.
     waiting: HashMap<&'static str, usize>,
@@ -121,16 +121,16 @@ impl Artist {
     }
 
     fn look(&mut self) -> Scene {
-        let crews = self.crews.lock().unwrap_or_else(PoisonError::into_inner);
+        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         if self.counted.is_none_or(|at| at.elapsed() >= COUNT) {
             self.counted = Some(Instant::now());
-            for (name, _) in &*crews {
+            for (name, _) in &*pools {
                 if let Ok(depths) = self.tree.depths(name) {
                     self.waiting.insert(name, depths.ready + depths.working);
                 }
             }
         }
-        let stages = crews.iter().map(|(name, tally)| StageLine {
+        let stages = pools.iter().map(|(name, tally)| StageLine {
             name,
             done: tally.done.load(Ordering::Relaxed),
             waiting: self.waiting.get(name).map_or(0, |count| *count as u64),

@@ -37,7 +37,7 @@ pub(crate) struct Draft {
 
 impl Draft {
     /// Writes the order that a command asks for.
-    pub(crate) fn of(desk: &DriverContext, options: &HarvestOptions) -> Result<Self, Trouble> {
+    pub(crate) fn of(context: &DriverContext, options: &HarvestOptions) -> Result<Self, Trouble> {
         let seeds = match &options.seeds {
             Some(path) => Some(read_seeds(path)?),
             None => None,
@@ -57,12 +57,12 @@ impl Draft {
         };
         let draft = Self {
             job: job_of(first.url.host_str().unwrap_or_default()),
-            rest: rest_of(options, contact_of(desk, options).as_deref()),
+            rest: rest_of(options, contact_of(context, options).as_deref()),
             first: first.url.to_string(),
             seeds,
             unfinished: options.unfinished,
         };
-        draft.check(desk)?;
+        draft.check(context)?;
         Ok(draft)
     }
 
@@ -84,8 +84,8 @@ impl Draft {
     }
 
     /// Finds what is wrong with it, before anything is written.
-    pub(crate) fn check(&self, desk: &DriverContext) -> Result<(), Trouble> {
-        let contact = &desk.pipeline.site.contact;
+    pub(crate) fn check(&self, context: &DriverContext) -> Result<(), Trouble> {
+        let contact = &context.pipeline.site.contact;
         Order::parse(&self.text("20260101000000"), "the order", contact)
             .map(drop)
             .map_err(Trouble::usage)
@@ -123,12 +123,12 @@ pub(crate) fn job_of(host: &str) -> String {
 /// Returns whom to write to, unless the site's settings say it.
 ///
 /// Nobody else's page stands in for somebody who said nothing: the mail would go to a stranger. User and host are the truth.
-pub(crate) fn contact_of(desk: &DriverContext, options: &HarvestOptions) -> Option<String> {
+pub(crate) fn contact_of(context: &DriverContext, options: &HarvestOptions) -> Option<String> {
     if let Some(contact) = &options.contact {
         return Some(contact.clone());
     }
-    let known = !desk.pipeline.site.contact.trim().is_empty();
-    (!known).then(|| person(&audit::who(), &desk.tree.host.name))
+    let known = !context.pipeline.site.contact.trim().is_empty();
+    (!known).then(|| person(&audit::who(), &context.tree.host.name))
 }
 
 /// Returns a person on a machine as a mail address. A machine without a domain is known in its own network by `.local`.

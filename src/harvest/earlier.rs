@@ -12,7 +12,7 @@ use ecluse_spool::{ParcelPlace, ParcelState, Paused};
 use ecluse_stage::{Exit, Stage};
 
 use super::draft::Draft;
-use super::errand::{HarvestRun, harvest_of, take_up};
+use super::run::{HarvestRun, harvest_of, take_up};
 use crate::audit;
 use crate::cli::Unfinished;
 use crate::context::{DriverContext, Trouble};
@@ -22,9 +22,12 @@ use crate::job;
 const ORDERS: [&str; 2] = ["order.toml", "order-given.toml"];
 
 /// Does with an earlier harvest what is asked for; returns it if it goes on.
-pub(crate) fn settle(desk: &DriverContext, draft: &Draft) -> Result<Option<HarvestRun>, Trouble> {
+pub(crate) fn settle(
+    context: &DriverContext,
+    draft: &Draft,
+) -> Result<Option<HarvestRun>, Trouble> {
     let mut newest: Option<ParcelPlace> = None;
-    desk.tree.each_place(Crawl::NAME, &mut |place| {
+    context.tree.each_place(Crawl::NAME, &mut |place| {
         let is_of_job = harvest_of(draft, place.parcel.as_str()).is_some();
         let is_newer = newest
             .as_ref()
@@ -36,18 +39,18 @@ pub(crate) fn settle(desk: &DriverContext, draft: &Draft) -> Result<Option<Harve
     let Some(place) = newest else {
         return Ok(None);
     };
-    must_not_be_at_work(desk, &place)?;
-    let dir = desk.jobs_dir()?.join(place.parcel.as_str());
+    must_not_be_at_work(context, &place)?;
+    let dir = context.jobs_dir()?.join(place.parcel.as_str());
     let how = match draft.unfinished {
         Some(how) => how,
-        None => ask(desk, &place, &dir)?,
+        None => ask(context, &place, &dir)?,
     };
     match how {
         Unfinished::GoOn => {}
-        Unfinished::Amend => amend(desk, draft, &place, &dir)?,
-        Unfinished::Drop => return end(desk, &place, &dir).map(|()| None),
+        Unfinished::Amend => amend(context, draft, &place, &dir)?,
+        Unfinished::Drop => return end(context, &place, &dir).map(|()| None),
     }
-    take_up(desk, &place)?;
+    take_up(context, &place)?;
     Ok(
         harvest_of(draft, place.parcel.as_str()).map(|harvest| HarvestRun {
             job: draft.job.clone(),
@@ -57,9 +60,9 @@ pub(crate) fn settle(desk: &DriverContext, draft: &Draft) -> Result<Option<Harve
     )
 }
 
-fn must_not_be_at_work(desk: &DriverContext, place: &ParcelPlace) -> Result<(), Trouble> {
-    let lease = desk.pipeline.shell(Crawl::NAME).lease.0;
-    let workers = desk.tree.workers(Crawl::NAME, lease)?;
+fn must_not_be_at_work(context: &DriverContext, place: &ParcelPlace) -> Result<(), Trouble> {
+    let lease = context.pipeline.shell(Crawl::NAME).lease.0;
+    let workers = context.tree.workers(Crawl::NAME, lease)?;
     let lives = |worker: &String| workers.iter().any(|one| one.alive && one.id == *worker);
     if !place.worker.as_ref().is_some_and(lives) {
         return Ok(());
@@ -67,17 +70,17 @@ fn must_not_be_at_work(desk: &DriverContext, place: &ParcelPlace) -> Result<(), 
     let parcel = &place.parcel;
     Err(Trouble::usage(format!(
         "{parcel} is at work: `{}` changes it, `{} --why …` ends it",
-        desk.command(&format!("amend {parcel} FILE")),
-        desk.command(&format!("job end {parcel}"))
+        context.command(&format!("amend {parcel} FILE")),
+        context.command(&format!("job end {parcel}"))
     )))
 }
 
 /// Asks whoever sits at a terminal; elsewhere the command must say it.
-fn ask(desk: &DriverContext, place: &ParcelPlace, dir: &Path) -> Result<Unfinished, Trouble> {
+fn ask(context: &DriverContext, place: &ParcelPlace, dir: &Path) -> Result<Unfinished, Trouble> {
     let status = JobStatus::read(dir).ok().flatten().unwrap_or_default();
     let how_far = format!("{} URLs done, {} queued", status.done, status.queued);
     let parcel = &place.parcel;
-    let is_asked = io::stdin().is_terminal() && io::stderr().is_terminal() && !desk.json;
+    let is_asked = io::stdin().is_terminal() && io::stderr().is_terminal() && !context.json;
     if !is_asked {
         return Err(Trouble::usage(format!(
             "{parcel} is not finished ({how_far}) and was asked for with other options; say\n  \
@@ -106,7 +109,7 @@ fn ask(desk: &DriverContext, place: &ParcelPlace, dir: &Path) -> Result<Unfinish
 
 /// Gives the job the options of this command; its seeds stay.
 fn amend(
-    desk: &DriverContext,
+    context: &DriverContext,
     draft: &Draft,
     place: &ParcelPlace,
     dir: &Path,
@@ -120,7 +123,7 @@ fn amend(
             place.parcel
         )));
     };
-    let contact = &desk.pipeline.site.contact;
+    let contact = &context.pipeline.site.contact;
     let changes = draft.without_seeds();
     Order::parse(&text, "its order", contact)
         .and_then(|given| given.order.amend(changes, "this command", contact))
@@ -130,10 +133,10 @@ fn amend(
 }
 
 /// Ends a job that has begun, with its files and reports; takes out an order that has not.
-fn end(desk: &DriverContext, place: &ParcelPlace, dir: &Path) -> Result<(), Trouble> {
+fn end(context: &DriverContext, place: &ParcelPlace, dir: &Path) -> Result<(), Trouble> {
     let why = "another harvest of this site was asked for";
     if !ORDERS.iter().any(|name| dir.join(name).exists()) {
-        desk.tree.discard(place, why, &audit::who())?;
+        context.tree.discard(place, why, &audit::who())?;
         return Ok(());
     }
     let told = Paused {
@@ -143,5 +146,5 @@ fn end(desk: &DriverContext, place: &ParcelPlace, dir: &Path) -> Result<(), Trou
     };
     let told = serde_json::to_vec(&told).map_err(io::Error::from)?;
     job::put(dir, END_FILE, &told)?;
-    take_up(desk, place)
+    take_up(context, place)
 }

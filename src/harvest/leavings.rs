@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use ecluse_manifest::Manifest;
 
-use super::errand::HarvestRun;
+use super::run::HarvestRun;
 use crate::context::{DriverContext, Trouble};
 
 /// Where to look, and for what.
@@ -19,11 +19,11 @@ pub(crate) struct Leavings {
 
 impl Leavings {
     /// Looks for files of a harvest.
-    pub(crate) fn of(desk: &DriverContext, errand: &HarvestRun) -> Result<Self, Trouble> {
+    pub(crate) fn of(context: &DriverContext, run: &HarvestRun) -> Result<Self, Trouble> {
         Ok(Self {
-            harvested: desk.root.join(desk.pipeline.archive.crawled()),
-            manifest: crate::verify::manifest_path(desk),
-            mark: format!("{}-", errand.name()),
+            harvested: context.root.join(context.pipeline.archive.crawled()),
+            manifest: crate::verify::manifest_path(context),
+            mark: format!("{}-", run.name()),
         })
     }
 

@@ -11,8 +11,8 @@ use ecluse_stage::{Ended, Exit};
 use ecluse_telemetry::printable;
 use serde::Serialize;
 
-use super::errand::HarvestRun;
 use super::outcome::{Answers, Failed, FailedSeed, LOG, Outcomes};
+use super::run::HarvestRun;
 use crate::context::{DriverContext, Trouble};
 use crate::needs::Need;
 use crate::paint::Paint;
@@ -87,7 +87,7 @@ pub(crate) struct Index {
 }
 
 /// How the run of the chain ended.
-pub(crate) struct Run<'a> {
+pub(crate) struct ChainRun<'a> {
     pub(crate) ended: &'a Ended,
     pub(crate) stopped: bool,
     pub(crate) took: Duration,
@@ -98,23 +98,23 @@ pub(crate) struct Run<'a> {
 impl Report {
     /// Gathers what came of a harvest from the job's directory, the manifest and the index.
     pub(crate) fn gather(
-        desk: &DriverContext,
-        errand: &HarvestRun,
-        run: &Run<'_>,
+        context: &DriverContext,
+        run: &HarvestRun,
+        chain: &ChainRun<'_>,
     ) -> Result<Self, Trouble> {
-        let dir = errand.dir(desk)?;
+        let dir = run.dir(context)?;
         let status = JobStatus::read(&dir)?.unwrap_or_default();
         let outcomes = Outcomes::read(&dir)?;
-        let needs = desk.survey(None)?.needs_you;
-        let trouble = run.ended.halted.as_ref().or(run.ended.blocked.as_ref());
+        let needs = context.survey(None)?.needs_you;
+        let trouble = chain.ended.halted.as_ref().or(chain.ended.blocked.as_ref());
         Ok(Self {
-            job: errand.job.clone(),
-            harvest: errand.harvest.clone(),
-            went_on: errand.goes_on,
-            stopped: run.stopped,
+            job: run.job.clone(),
+            harvest: run.harvest.clone(),
+            went_on: run.goes_on,
+            stopped: chain.stopped,
             crawled: status.state == JobState::Finished,
             ended_early: status.why.filter(|why| why != WHOLE),
-            seconds: run.took.as_secs_f64(),
+            seconds: chain.took.as_secs_f64(),
             urls: status.done,
             captures: status.captures,
             revisits: status.revisits,
@@ -127,15 +127,15 @@ impl Report {
             refused: outcomes.refused() && status.captures + status.revisits == 0,
             silent: outcomes.silent,
             private: outcomes.private,
-            files: files_of(desk, errand)?,
-            index: index_of(desk)?,
+            files: files_of(context, run)?,
+            index: index_of(context)?,
             held: needs
                 .into_iter()
                 .filter(|need| need.parcel.is_some())
                 .collect(),
-            deferred: run.ended.deferred,
+            deferred: chain.ended.deferred,
             trouble: trouble.cloned(),
-            look: desk.command(&format!("lookup {}", show::word(run.first))),
+            look: context.command(&format!("lookup {}", show::word(chain.first))),
         })
     }
 
@@ -333,19 +333,19 @@ fn parent_of(place: &str) -> String {
 }
 
 /// Finds the files of a harvest by their names, whatever ingest could read from these.
-fn files_of(desk: &DriverContext, errand: &HarvestRun) -> Result<Vec<Stored>, Trouble> {
-    let path = crate::verify::manifest_path(desk);
+fn files_of(context: &DriverContext, run: &HarvestRun) -> Result<Vec<Stored>, Trouble> {
+    let path = crate::verify::manifest_path(context);
     if !path.exists() {
         return Ok(Vec::new());
     }
     let manifest = Manifest::open(&path)?;
     let mut files = Vec::new();
-    let name = format!("{}-", errand.name());
+    let name = format!("{}-", run.name());
     manifest.find(&[Term::Name(&name)], |row| {
         let copies = manifest.copies(&row.name)?;
         let places = |kind: CopyKind| {
             let some = copies.iter().filter(move |copy| copy.kind == kind);
-            some.map(|copy| below(&desk.root, &copy.place)).collect()
+            some.map(|copy| below(&context.root, &copy.place)).collect()
         };
         files.push(Stored {
             bytes: row.bytes.unwrap_or(0),
@@ -367,16 +367,16 @@ fn below(root: &Path, place: &str) -> String {
     }
 }
 
-fn index_of(desk: &DriverContext) -> Result<Option<Index>, Trouble> {
+fn index_of(context: &DriverContext) -> Result<Option<Index>, Trouble> {
     let machine = |error| Trouble::new(Exit::Machine, error);
-    let shelf =
-        IndexDirectory::of(&desk.root.join(&desk.pipeline.archive.index), None).map_err(machine)?;
-    let Some(number) = shelf.current_number().map_err(machine)? else {
+    let index = IndexDirectory::of(&context.root.join(&context.pipeline.archive.index), None)
+        .map_err(machine)?;
+    let Some(number) = index.current_number().map_err(machine)? else {
         return Ok(None);
     };
-    let generation = shelf.describe(number).map_err(machine)?;
+    let generation = index.describe(number).map_err(machine)?;
     Ok(generation.map(|generation| Index {
-        path: shelf
+        path: index
             .root()
             .join("current")
             .join(FLAT)

@@ -253,8 +253,8 @@ impl Fleet {
     fn moving(&self, tree: &WorkTree) -> anyhow::Result<Option<String>> {
         for stage in STAGES {
             let depths = tree.depths(stage)?;
-            let crew = self.slots.iter().filter(|slot| slot.stage == stage);
-            let workers: u32 = crew.map(|slot| slot.workers).sum();
+            let pool = self.slots.iter().filter(|slot| slot.stage == stage);
+            let workers: u32 = pool.map(|slot| slot.workers).sum();
             let moving = depths.ready + depths.deferred + depths.dropped + depths.working;
             if moving + depths.reaping > 0 || depths.workers != workers as usize {
                 return Ok(Some(format!(

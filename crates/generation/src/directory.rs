@@ -463,12 +463,12 @@ impl IndexDirectory {
         for number in &numbers {
             let path = self.generation(*number);
             // Renamed first: half a generation must not look like one.
-            let grave = self
+            let retired = self
                 .root
                 .join(GENERATIONS)
                 .join(format!("{BUILDING}old-{number}"));
-            fs::rename(&path, &grave).map_err(failed("retire", &path))?;
-            fs::remove_dir_all(&grave).map_err(failed("remove", &grave))?;
+            fs::rename(&path, &retired).map_err(failed("retire", &path))?;
+            fs::remove_dir_all(&retired).map_err(failed("remove", &retired))?;
         }
         Ok(numbers)
     }

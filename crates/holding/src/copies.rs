@@ -1,8 +1,8 @@
 //! A directory in which copies are kept.
 //!
-//! A copy is written under a temporary name in the shelf's own directory, synced, read back from
+//! A copy is written under a temporary name in the same directory, synced, read back from
 //! the disk and only then given its name, which is never taken from another file. Every call goes
-//! through the directory's descriptor and follows no symbolic link, so that a shelf that is moved
+//! through the directory's descriptor and follows no symbolic link, so that a directory that is moved
 //! or swapped while it is used cannot lead elsewhere.
 //!
 //! The writer holds a lock on its temporary file for as long as it lives. A temporary file whose lock is free is a
@@ -38,13 +38,13 @@ const FILE: OFlags = OFlags::NOFOLLOW
 pub struct CopyDirectory {
     dir: OwnedFd,
     path: PathBuf,
-    /// Where temporary files are: the shelf itself, or the one this is a folder of.
+    /// Where temporary files are: the directory itself, or the one this is a folder of.
     scratch: Rc<OwnedFd>,
     /// Tells the temporary files of one kind of writer from another's.
     prefix: String,
 }
 
-/// Room on a shelf.
+/// Room for copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
     /// Bytes that may still be written.
@@ -53,7 +53,7 @@ pub struct Room {
     pub total: u64,
 }
 
-/// How a copy came to be on the shelf.
+/// How a copy came to be in the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
     /// It was copied, and read back.
@@ -62,11 +62,11 @@ pub enum Kept {
     Found,
 }
 
-/// Why a copy is not on the shelf.
+/// Why a copy is not in the directory.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CopyFault {
-    /// The shelf failed: it is full, read-only, gone or broken.
+    /// The directory failed: it is full, read-only, gone or broken.
     #[error("cannot {what} {}: {error}", path.display())]
     Place {
         /// What was being done.
@@ -111,7 +111,7 @@ pub enum CopyFault {
     /// What was read back is not what should have been written; the source or the disk lies.
     #[error("the copy in {} was read back as {found}, ingest took {wanted}", path.display())]
     Differs {
-        /// The shelf.
+        /// The directory.
         path: PathBuf,
         /// What was read back.
         found: Fixity,
@@ -168,18 +168,18 @@ impl CopyDirectory {
         writer: &str,
         swept: &mut bool,
     ) -> Result<Self, CopyFault> {
-        let shelf = match path.is_absolute() {
+        let copies = match path.is_absolute() {
             true => Self::open(path, writer)?,
             false => Self::make(root, path, writer)?,
         };
         if !*swept {
-            let dead = shelf.sweep()?;
+            let dead = copies.sweep()?;
             if dead > 0 {
-                tracing::info!(place = %shelf.path.display(), dead, "half copies of dead workers swept");
+                tracing::info!(place = %copies.path.display(), dead, "half copies of dead workers swept");
             }
             *swept = true;
         }
-        Ok(shelf)
+        Ok(copies)
     }
 
     fn of(dir: OwnedFd, path: &Path, writer: &str) -> Result<Self, CopyFault> {
@@ -211,8 +211,8 @@ impl CopyDirectory {
         })
     }
 
-    /// Returns a folder of this shelf, made if need be; `folder` may have several steps, and none is the
-    /// shelf itself. Its temporary files are those of the whole shelf.
+    /// Returns a folder of this directory, made if need be; `folder` may have several steps, and none is the
+    /// directory itself. Its temporary files are those of the whole.
     ///
     /// # Errors
     /// As [`CopyDirectory::make`].
@@ -221,7 +221,7 @@ impl CopyDirectory {
             .at("make", &self.path.join(folder))
     }
 
-    /// Returns a folder of this shelf if it is there.
+    /// Returns a folder of this directory if it is there.
     ///
     /// # Errors
     /// When it is no directory, or cannot be opened.
@@ -485,32 +485,32 @@ impl CopyDirectory {
 
 /// A copy under construction; removed when it is let go of without a name.
 struct Temporary<'a> {
-    shelf: &'a CopyDirectory,
+    copies: &'a CopyDirectory,
     name: String,
     file: File,
 }
 
 impl<'a> Temporary<'a> {
-    fn create(shelf: &'a CopyDirectory) -> Result<Self, CopyFault> {
+    fn create(copies: &'a CopyDirectory) -> Result<Self, CopyFault> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | FILE;
         let mode = Mode::from_raw_mode(0o644);
         for number in 0..u32::MAX {
-            let name = format!("{}{}-{number}", shelf.prefix, std::process::id());
-            let file = match rustix::fs::openat(&shelf.scratch, &name, flags, mode) {
+            let name = format!("{}{}-{number}", copies.prefix, std::process::id());
+            let file = match rustix::fs::openat(&copies.scratch, &name, flags, mode) {
                 Ok(fd) => File::from(fd),
                 Err(Errno::EXIST) => continue,
-                Err(error) => return Err(error).at("create", &shelf.path.join(&name)),
+                Err(error) => return Err(error).at("create", &copies.path.join(&name)),
             };
             // A sweeper saw it before it was locked, and removes it. Where there are no locks, nobody sweeps.
             let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
             if locked == Err(Errno::WOULDBLOCK) {
                 continue;
             }
-            if shelf.is_named(&file, &name) {
-                return Ok(Self { shelf, name, file });
+            if copies.is_named(&file, &name) {
+                return Ok(Self { copies, name, file });
             }
         }
-        Err(Errno::EXIST).at("create a file in", &shelf.path)
+        Err(Errno::EXIST).at("create a file in", &copies.path)
     }
 
     /// Takes the room before the bytes come, so that a full disk is known at once.
@@ -530,7 +530,7 @@ impl<'a> Temporary<'a> {
         wanted: &Fixity,
         going: Going<'_>,
     ) -> Result<(), CopyFault> {
-        let path = self.shelf.path.join(&self.name);
+        let path = self.copies.path.join(&self.name);
         let mut buffer = vec![0; PIECE_BYTES];
         let mut copied: u64 = 0;
         loop {
@@ -557,7 +557,7 @@ impl<'a> Temporary<'a> {
 
     /// Gives the file its name, unless another has it.
     fn publish(&self, name: &str) -> Result<(), Errno> {
-        let (from, dir) = (&self.shelf.scratch, &self.shelf.dir);
+        let (from, dir) = (&self.copies.scratch, &self.copies.dir);
         match rustix::fs::renameat_with(from, &self.name, dir, name, RenameFlags::NOREPLACE) {
             // NFS and some others cannot: a link is as good, and the temporary name goes with `self`.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
@@ -570,8 +570,8 @@ impl<'a> Temporary<'a> {
 
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
-        if self.shelf.is_named(&self.file, &self.name) {
-            let _ = rustix::fs::unlinkat(&self.shelf.scratch, &self.name, AtFlags::empty());
+        if self.copies.is_named(&self.file, &self.name) {
+            let _ = rustix::fs::unlinkat(&self.copies.scratch, &self.name, AtFlags::empty());
         }
     }
 }
@@ -632,14 +632,14 @@ mod tests {
     }
 
     fn keep(
-        shelf: &CopyDirectory,
+        copies: &CopyDirectory,
         name: &str,
         bytes: &[u8],
         claimed: &[u8],
     ) -> Result<Kept, CopyFault> {
         let bytes = bytes.to_vec();
         let mut open = || Ok(Box::new(io::Cursor::new(bytes.clone())) as Box<dyn Read>);
-        shelf.keep(name, &fixity(claimed), 0, &mut open, &|| true)
+        copies.keep(name, &fixity(claimed), 0, &mut open, &|| true)
     }
 
     fn names(dir: &Path) -> Vec<String> {
@@ -654,11 +654,11 @@ mod tests {
     #[test]
     fn a_copy_is_kept_once() {
         let dir = tempfile::tempdir().unwrap();
-        let shelf = CopyDirectory::open(dir.path(), "test").unwrap();
+        let copies = CopyDirectory::open(dir.path(), "test").unwrap();
         let large = vec![7; 3 * PIECE_BYTES + 5];
-        assert_eq!(keep(&shelf, "a", &large, &large).unwrap(), Kept::Copied);
-        assert_eq!(keep(&shelf, "a", &large, &large).unwrap(), Kept::Found);
-        assert_eq!(keep(&shelf, "b", b"", b"").unwrap(), Kept::Copied);
+        assert_eq!(keep(&copies, "a", &large, &large).unwrap(), Kept::Copied);
+        assert_eq!(keep(&copies, "a", &large, &large).unwrap(), Kept::Found);
+        assert_eq!(keep(&copies, "b", b"", b"").unwrap(), Kept::Copied);
         assert_eq!(fs::read(dir.path().join("a")).unwrap(), large);
         assert_eq!(names(dir.path()), ["a", "b"]);
     }
@@ -666,16 +666,16 @@ mod tests {
     #[test]
     fn a_taken_name_is_never_given_away() {
         let dir = tempfile::tempdir().unwrap();
-        let shelf = CopyDirectory::open(dir.path(), "test").unwrap();
+        let copies = CopyDirectory::open(dir.path(), "test").unwrap();
         fs::write(dir.path().join("a"), b"older").unwrap();
         fs::create_dir(dir.path().join("b")).unwrap();
         std::os::unix::fs::symlink("/etc/hostname", dir.path().join("c")).unwrap();
-        let taken = keep(&shelf, "a", b"newer", b"newer").unwrap_err();
+        let taken = keep(&copies, "a", b"newer", b"newer").unwrap_err();
         assert!(matches!(taken, CopyFault::Taken { .. }), "{taken}");
         let said = taken.to_string();
         assert!(said.contains(&fixity(b"older").sha256) && said.contains(&fixity(b"newer").sha256));
         for name in ["b", "c"] {
-            let fault = keep(&shelf, name, b"x", b"x").unwrap_err();
+            let fault = keep(&copies, name, b"x", b"x").unwrap_err();
             assert!(matches!(fault, CopyFault::Obstructed { .. }), "{fault}");
         }
         assert_eq!(fs::read(dir.path().join("a")).unwrap(), b"older");
@@ -685,9 +685,9 @@ mod tests {
     #[test]
     fn what_is_read_back_must_be_what_was_wanted() {
         let dir = tempfile::tempdir().unwrap();
-        let shelf = CopyDirectory::open(dir.path(), "test").unwrap();
+        let copies = CopyDirectory::open(dir.path(), "test").unwrap();
         for source in [&b"other"[..], b"longer than wanted", b"", b"wante"] {
-            let fault = keep(&shelf, "a", source, b"wanted").unwrap_err();
+            let fault = keep(&copies, "a", source, b"wanted").unwrap_err();
             assert!(matches!(fault, CopyFault::Differs { .. }), "{fault}");
         }
         assert_eq!(names(dir.path()), [""; 0]);
@@ -696,10 +696,10 @@ mod tests {
     #[test]
     fn a_bad_copy_is_set_aside_for_a_good_one() {
         let dir = tempfile::tempdir().unwrap();
-        let shelf = CopyDirectory::open(dir.path(), "test").unwrap();
+        let copies = CopyDirectory::open(dir.path(), "test").unwrap();
         let replace = |name: &str, leave: u64, source: &'static [u8]| {
             let mut open = || Ok(Box::new(source) as Box<dyn Read>);
-            shelf.replace(name, &fixity(b"good"), leave, &mut open, &|| true)
+            copies.replace(name, &fixity(b"good"), leave, &mut open, &|| true)
         };
         assert_eq!(replace("missing", 0, b"good").unwrap(), None);
         assert_eq!(replace("missing", 0, b"good").unwrap(), None, "it is good");
@@ -723,20 +723,20 @@ mod tests {
                 .unwrap()
                 .is_file()
         );
-        assert_eq!(shelf.sweep().unwrap(), 0);
+        assert_eq!(copies.sweep().unwrap(), 0);
     }
 
     #[test]
     fn only_the_dead_writers_of_its_kind_are_swept() {
         let dir = tempfile::tempdir().unwrap();
-        let shelf = CopyDirectory::open(dir.path(), "test").unwrap();
+        let copies = CopyDirectory::open(dir.path(), "test").unwrap();
         fs::write(dir.path().join(".ecluse-tmp-test-1-0"), b"dead").unwrap();
         fs::write(dir.path().join(".ecluse-tmp-other-1-0"), b"somebody else's").unwrap();
         fs::write(dir.path().join("kept"), b"kept").unwrap();
         fs::create_dir(dir.path().join(".ecluse-tmp-test-dir")).unwrap();
         std::os::unix::fs::symlink("kept", dir.path().join(".ecluse-tmp-test-link")).unwrap();
-        let living = Temporary::create(&shelf).unwrap();
-        assert_eq!(shelf.sweep().unwrap(), 1);
+        let living = Temporary::create(&copies).unwrap();
+        assert_eq!(copies.sweep().unwrap(), 1);
         let mut left = names(dir.path());
         assert!(left.contains(&living.name));
         left.retain(|name| *name != living.name);
@@ -754,9 +754,9 @@ mod tests {
     #[test]
     fn room_is_left() {
         let dir = tempfile::tempdir().unwrap();
-        let shelf = CopyDirectory::open(dir.path(), "test").unwrap();
+        let copies = CopyDirectory::open(dir.path(), "test").unwrap();
         let mut open = || Ok(Box::new(io::empty()) as Box<dyn Read>);
-        let kept = shelf.keep("a", &fixity(b"abc"), u64::MAX, &mut open, &|| true);
+        let kept = copies.keep("a", &fixity(b"abc"), u64::MAX, &mut open, &|| true);
         assert!(matches!(kept, Err(CopyFault::NoRoom { bytes: 3, .. })));
         assert_eq!(names(dir.path()), [""; 0]);
     }
@@ -771,12 +771,12 @@ mod tests {
             let made = CopyDirectory::make(dir.path(), Path::new(below), "test");
             assert!(made.is_err(), "{below}");
         }
-        let shelf = CopyDirectory::make(dir.path(), Path::new("a/b"), "test").unwrap();
+        let copies = CopyDirectory::make(dir.path(), Path::new("a/b"), "test").unwrap();
         assert!(dir.path().join("a/b").is_dir());
         std::os::unix::fs::symlink(outside.path(), dir.path().join("a/b/job")).unwrap();
-        assert!(shelf.folder("job").is_err());
-        assert!(shelf.folder("../../../x").is_err());
-        shelf.folder("7/8").unwrap();
+        assert!(copies.folder("job").is_err());
+        assert!(copies.folder("../../../x").is_err());
+        copies.folder("7/8").unwrap();
         assert!(dir.path().join("a/b/7/8").is_dir());
         assert_eq!(names(outside.path()), [""; 0]);
     }
@@ -788,12 +788,12 @@ mod tests {
             for writer in 0..8_u8 {
                 let path = dir.path();
                 scope.spawn(move || {
-                    let shelf = CopyDirectory::open(path, "test").unwrap();
-                    shelf.sweep().unwrap();
+                    let copies = CopyDirectory::open(path, "test").unwrap();
+                    copies.sweep().unwrap();
                     let bytes = vec![writer % 2; 100_000];
-                    keep(&shelf, "even", &vec![0; 100_000], &vec![0; 100_000]).unwrap();
-                    let _ = keep(&shelf, "either", &bytes, &bytes);
-                    shelf.sweep().unwrap();
+                    keep(&copies, "even", &vec![0; 100_000], &vec![0; 100_000]).unwrap();
+                    let _ = keep(&copies, "either", &bytes, &bytes);
+                    copies.sweep().unwrap();
                 });
             }
         });

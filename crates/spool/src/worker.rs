@@ -320,14 +320,14 @@ impl Worker {
     /// Looks up what this stage already did with a parcel of this name.
     pub(crate) fn standing(&self, manifest: &ParcelManifest) -> Result<Standing> {
         let id = &manifest.id;
-        let shelf = self.stage.receipts().join(id.shard());
-        let sheet = match self.fs.look_inside(&shelf) {
+        let shard = self.stage.receipts().join(id.shard());
+        let sheet = match self.fs.look_inside(&shard) {
             Ok(inside) => {
                 let name = receipt_name(id);
-                if_there(inside.read(&name, SHEET_BYTES)).at("read", &shelf.join(&name))?
+                if_there(inside.read(&name, SHEET_BYTES)).at("read", &shard.join(&name))?
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-            Err(e) => return Err(e).at("look at", &shelf),
+            Err(e) => return Err(e).at("look at", &shard),
         };
         let filed = match sheet {
             Some(bytes) => in_sheet(&bytes, &self.stage, id).map(Some),

@@ -304,8 +304,8 @@ fn a_worker_taken_for_dead_is_fenced() {
     file.write_all(b"late").unwrap();
     outbox.attach(file).unwrap();
     // What a reaper does, from a host that saw the lease stand still.
-    let grave = tree.stage("one").reap().join(format!("{}@r", zombie.id()));
-    fs::rename(tree.stage("one").claim().join(zombie.id().as_str()), &grave).unwrap();
+    let dead = tree.stage("one").reap().join(format!("{}@r", zombie.id()));
+    fs::rename(tree.stage("one").claim().join(zombie.id().as_str()), &dead).unwrap();
     let mut works = vec![Work {
         parcels: vec![parcel],
         outbox,

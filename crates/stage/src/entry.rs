@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use ecluse_config::{Pipeline, Problem};
 
 use crate::check::{check_settings, must_be_sound};
-use crate::crew::{Crew, StageContext};
 use crate::failure::Failure;
 use crate::home::Home;
+use crate::pool::{StageContext, WorkerPool};
 use crate::stage::{Intake, Stage};
 
 /// One stage the driver knows, or one machine's copy of it.
@@ -31,7 +31,7 @@ pub struct Entry {
     /// Reads its settings and says what is wrong with them under this root.
     pub check: fn(&Pipeline, &Path) -> Vec<Problem>,
     /// Starts its workers.
-    pub start: fn(StageContext) -> Result<Crew, Failure>,
+    pub start: fn(StageContext) -> Result<WorkerPool, Failure>,
     /// Its own program, with these arguments: its name, then options.
     pub main_with: fn(Vec<String>) -> ExitCode,
 }
@@ -48,7 +48,7 @@ impl Entry {
             writes: writes::<Kind>,
             needs_network: needs_network::<Kind>,
             check: check_settings::<Kind>,
-            start: Crew::start::<Kind>,
+            start: WorkerPool::start::<Kind>,
             main_with: crate::program::main_with::<Kind>,
         }
     }

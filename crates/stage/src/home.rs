@@ -6,8 +6,8 @@ use ecluse_config::{Archive, Pipeline, ShellSettings, Site};
 use ecluse_spool::WorkTree;
 use ecluse_telemetry::Metrics;
 
-use crate::crew::nexts;
 use crate::failure::Failure;
+use crate::pool::nexts;
 
 /// The surroundings of a stage.
 #[derive(Clone)]

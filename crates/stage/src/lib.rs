@@ -6,13 +6,13 @@
 
 mod bell;
 mod check;
+mod collector;
 mod control;
-mod crew;
-mod doorstep;
 mod entry;
 mod exit;
 mod failure;
 mod home;
+mod pool;
 mod program;
 mod sharing;
 mod stage;
@@ -21,9 +21,8 @@ mod thread;
 mod worker_loop;
 
 pub use check::SettingsCheck;
+pub use collector::{Collected, Collector, News, Ticket};
 pub use control::Control;
-pub use crew::{Crew, StageContext, Tally, marks_of};
-pub use doorstep::{Collected, Doorstep, News, Ticket};
 pub use ecluse_config::Site;
 pub use ecluse_spool::{
     FileEntry, NewParcel, OutFile, Outbox, Parcel, ParcelId, ParcelState, Paused, RestWatch,
@@ -33,6 +32,7 @@ pub use entry::Entry;
 pub use exit::Exit;
 pub use failure::{Blame, Failure};
 pub use home::Home;
+pub use pool::{StageContext, StageTally, WorkerPool, marks_of};
 pub use program::{main, start_log};
 pub use sharing::{ManifestSharing, SharingTrouble, hosts_at_work};
 pub use stage::{Intake, Stage};

@@ -8,7 +8,7 @@ use ecluse_spool::{Outbox, Parcel, ParcelId};
 use serde::de::DeserializeOwned;
 
 use crate::check::SettingsCheck;
-use crate::doorstep::{Collected, Doorstep};
+use crate::collector::{Collected, Collector};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::home::Home;
@@ -90,8 +90,8 @@ pub trait Stage: Sized {
     ///
     /// # Errors
     /// Any failure is the machine's or the configuration's: no parcel is in hand.
-    fn collect(&mut self, doorstep: &mut Doorstep<'_>) -> Result<Collected, Failure> {
-        let _ = doorstep;
+    fn collect(&mut self, collector: &mut Collector<'_>) -> Result<Collected, Failure> {
+        let _ = collector;
         Ok(Collected::default())
     }
 

@@ -1,4 +1,4 @@
-//! Watches over the crews of this process: signals, the watchdog, metrics, the end.
+//! Watches over the pools of this process: signals, the watchdog, metrics, the end.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::control::Control;
-use crate::crew::{Crew, StageContext};
 use crate::exit::Exit;
 use crate::failure::{Blame, Failure};
+use crate::pool::{StageContext, WorkerPool};
 use crate::stage::Intake;
 
-/// How often the crews are looked at.
+/// How often the pools are looked at.
 const LOOK: Duration = Duration::from_millis(50);
 /// How often depths are counted for metrics and the status line.
 const COUNT: Duration = Duration::from_secs(5);
 
-/// Shows how far the crews are.
-pub type Progress = Box<dyn FnMut(&[Crew])>;
+/// Shows how far the pools are.
+pub type Progress = Box<dyn FnMut(&[WorkerPool])>;
 
 /// What a process runs.
 pub struct Plan {
@@ -36,7 +36,7 @@ pub struct Plan {
     pub once: bool,
     /// The version that metrics tell.
     pub version: &'static str,
-    /// Called about ten times a second with the crews, to show progress.
+    /// Called about ten times a second with the pools, to show progress.
     pub progress: Option<Progress>,
     /// The log, so that SIGHUP can change its level.
     pub log: Option<telemetry::log::Handle>,
@@ -76,7 +76,7 @@ impl Ended {
     }
 }
 
-/// Starts the crews and watches over them until they are told to stop, or with `once` until all is
+/// Starts the pools and watches over them until they are told to stop, or with `once` until all is
 /// idle.
 pub fn supervise(
     mut plan: Plan,
@@ -103,10 +103,10 @@ pub fn supervise(
         // An idle worker must be seen to live as often as the watchdog is fed.
         control.wait_at_most(limit / 8);
     }
-    let mut crews: Vec<Crew> = Vec::new();
+    let mut pools: Vec<WorkerPool> = Vec::new();
     let mut tree = None;
     for entry in starts {
-        let post = StageContext {
+        let stage = StageContext {
             name: entry.name,
             root: plan.root.clone(),
             control: Arc::clone(control),
@@ -115,12 +115,12 @@ pub fn supervise(
             workers,
             host: host.clone(),
         };
-        tree.get_or_insert_with(|| post.tree());
-        match (entry.start)(post) {
-            Ok(crew) => crews.push(crew),
+        tree.get_or_insert_with(|| stage.tree());
+        match (entry.start)(stage) {
+            Ok(pool) => pools.push(pool),
             Err(failure) => {
                 control.stop();
-                stop_all(crews, Instant::now() + Duration::from_secs(5));
+                stop_all(pools, Instant::now() + Duration::from_secs(5));
                 return Err(failure);
             }
         }
@@ -144,17 +144,17 @@ pub fn supervise(
         idle_rounds: 0,
         last_look: Vec::new(),
     };
-    watch.until_end(&crews);
+    watch.until_end(&pools);
     health.unwell("stop", "stopping");
     tell_systemd(&[sd_notify::NotifyState::Stopping]);
-    let grace = crews
+    let grace = pools
         .iter()
-        .map(|crew| control.pipeline().shell(crew.name).grace.0)
+        .map(|pool| control.pipeline().shell(pool.name).grace.0)
         .max()
         .unwrap_or_default();
-    watch.drain(&crews, Instant::now() + grace);
-    let ended = ended(&crews, &tree, plan.once);
-    stop_all(crews, Instant::now());
+    watch.drain(&pools, Instant::now() + grace);
+    let ended = ended(&pools, &tree, plan.once);
+    stop_all(pools, Instant::now());
     publish(&registry, &control.pipeline(), starts);
     Ok(ended)
 }
@@ -171,28 +171,28 @@ struct Watch<'a> {
     dog: Option<Duration>,
     fed: Instant,
     idle_rounds: u32,
-    /// The rings that asked the crews for a last look; none while something moves.
+    /// The rings that asked the pools for a last look; none while something moves.
     last_look: Vec<u64>,
 }
 
 impl Watch<'_> {
-    /// Returns when the crews should stop.
-    fn until_end(&mut self, crews: &[Crew]) {
+    /// Returns when the pools should stop.
+    fn until_end(&mut self, pools: &[WorkerPool]) {
         loop {
-            self.hear_signals(crews);
-            if self.control.stopping() || crews.iter().all(Crew::ended) {
+            self.hear_signals(pools);
+            if self.control.stopping() || pools.iter().all(WorkerPool::ended) {
                 self.control.stop();
                 return;
             }
-            crews.iter().for_each(Crew::keep_bell);
-            crews.iter().for_each(Crew::keep_size);
-            self.tell_health(crews);
-            self.feed_dog(crews);
-            self.count(crews);
+            pools.iter().for_each(WorkerPool::keep_bell);
+            pools.iter().for_each(WorkerPool::keep_size);
+            self.tell_health(pools);
+            self.feed_dog(pools);
+            self.count(pools);
             if let Some(progress) = &mut self.plan.progress {
-                progress(crews);
+                progress(pools);
             }
-            if self.plan.once && self.all_idle(crews) {
+            if self.plan.once && self.all_idle(pools) {
                 self.control.stop();
                 return;
             }
@@ -200,35 +200,35 @@ impl Watch<'_> {
         }
     }
 
-    /// Says whether the process is ready: every crew has a worker, and none waits for the machine to get well.
-    fn tell_health(&self, crews: &[Crew]) {
-        for crew in crews {
-            match crew.unwell() {
-                Some(why) => self.health.unwell(crew.name, &why),
-                None => self.health.well(crew.name),
+    /// Says whether the process is ready: every pool has a worker, and none waits for the machine to get well.
+    fn tell_health(&self, pools: &[WorkerPool]) {
+        for pool in pools {
+            match pool.unwell() {
+                Some(why) => self.health.unwell(pool.name, &why),
+                None => self.health.well(pool.name),
             }
         }
     }
 
-    /// Waits for the crews to end, hearing a second signal.
-    fn drain(&mut self, crews: &[Crew], deadline: Instant) {
-        for crew in crews {
-            crew.ask_to_stop();
+    /// Waits for the pools to end, hearing a second signal.
+    fn drain(&mut self, pools: &[WorkerPool], deadline: Instant) {
+        for pool in pools {
+            pool.ask_to_stop();
         }
-        while !crews.iter().all(Crew::ended) && Instant::now() < deadline {
-            self.hear_signals(crews);
-            self.feed_dog(crews);
+        while !pools.iter().all(WorkerPool::ended) && Instant::now() < deadline {
+            self.hear_signals(pools);
+            self.feed_dog(pools);
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    fn hear_signals(&mut self, crews: &[Crew]) {
+    fn hear_signals(&mut self, pools: &[WorkerPool]) {
         let pending: Vec<i32> = self.signals.pending().collect();
         for signal in pending {
             match signal {
-                SIGHUP => self.reload(crews),
+                SIGHUP => self.reload(pools),
                 // On demand: gathering stages take what there is, without waiting for more.
-                SIGUSR1 => crews.iter().for_each(|crew| crew.hurry(true)),
+                SIGUSR1 => pools.iter().for_each(|pool| pool.hurry(true)),
                 _ => {
                     if self.control.stop() {
                         // Asked twice: go now. What is in hand is settled by the next worker.
@@ -242,7 +242,7 @@ impl Watch<'_> {
         }
     }
 
-    fn reload(&mut self, crews: &[Crew]) {
+    fn reload(&mut self, pools: &[WorkerPool]) {
         let loaded = Pipeline::load(self.plan.config.as_deref())
             .map_err(Failure::config)
             .and_then(|pipeline| {
@@ -258,7 +258,7 @@ impl Watch<'_> {
                     let _ = log.set_filter(pipeline.log.level.as_str());
                 }
                 self.control.reload(pipeline);
-                crews.iter().for_each(Crew::rewire);
+                pools.iter().for_each(WorkerPool::rewire);
                 tracing::info!("settings read again");
             }
             Err(error) => tracing::error!(%error, "keeping the settings as they were"),
@@ -266,32 +266,32 @@ impl Watch<'_> {
     }
 
     /// Feeds systemd's watchdog while every worker goes forward.
-    fn feed_dog(&mut self, crews: &[Crew]) {
+    fn feed_dog(&mut self, pools: &[WorkerPool]) {
         let Some(limit) = self.dog else { return };
         if self.fed.elapsed() < limit / 4 {
             return;
         }
         self.fed = Instant::now();
         // All are asked, so that each is compared with its state at this very moment.
-        let forward = crews.iter().filter(|crew| crew.goes_forward()).count();
-        if forward == crews.len() {
+        let forward = pools.iter().filter(|pool| pool.goes_forward()).count();
+        if forward == pools.len() {
             tell_systemd(&[sd_notify::NotifyState::Watchdog]);
         } else {
             tracing::error!("a worker stands still: not feeding the watchdog");
         }
     }
 
-    fn count(&mut self, crews: &[Crew]) {
+    fn count(&mut self, pools: &[WorkerPool]) {
         if self.counted.is_some_and(|at| at.elapsed() < COUNT) {
             return;
         }
         self.counted = Some(Instant::now());
         let mut sum = Depths::default();
-        for crew in crews {
-            let Ok(depths) = self.tree.depths(crew.name) else {
+        for pool in pools {
+            let Ok(depths) = self.tree.depths(pool.name) else {
                 continue;
             };
-            let metrics = self.registry.stage(crew.name);
+            let metrics = self.registry.stage(pool.name);
             metrics.depths(&figures(&depths));
             metrics.blocked(telemetry::Cause::Paused, depths.paused.is_some());
             sum.ready += depths.ready;
@@ -303,33 +303,33 @@ impl Watch<'_> {
             "waiting {} working {} deferred {} held {}",
             sum.ready, sum.working, sum.deferred, sum.held
         );
-        for crew in crews {
-            if let Some(why) = crew.tally.halted().or_else(|| crew.tally.blocked()) {
-                let line = format!("; {}: {why}", crew.name);
+        for pool in pools {
+            if let Some(why) = pool.tally.halted().or_else(|| pool.tally.blocked()) {
+                let line = format!("; {}: {why}", pool.name);
                 status.push_str(&telemetry::printable(line.as_bytes()));
             }
         }
         tell_systemd(&[sd_notify::NotifyState::Status(&status)]);
-        let stages: Vec<&str> = crews.iter().map(|crew| crew.name).collect();
+        let stages: Vec<&str> = pools.iter().map(|pool| pool.name).collect();
         publish_textfile(self.registry, &self.control.pipeline(), &stages);
     }
 
     /// Tells whether nothing moves any more. Gathering stages are hurried once all before them is
     /// still, so that they take everything in one batch.
-    fn all_idle(&mut self, crews: &[Crew]) -> bool {
-        if crews.iter().any(|crew| crew.tally.halt_failure().is_some()) {
+    fn all_idle(&mut self, pools: &[WorkerPool]) -> bool {
+        if pools.iter().any(|pool| pool.tally.halt_failure().is_some()) {
             return true;
         }
         let mut still = true;
-        for crew in crews {
-            let Ok(depths) = self.tree.depths(crew.name) else {
+        for pool in pools {
+            let Ok(depths) = self.tree.depths(pool.name) else {
                 return false;
             };
-            if crew.intake == Intake::Batch {
-                crew.hurry(still && depths.working == 0);
+            if pool.intake == Intake::Batch {
+                pool.hurry(still && depths.working == 0);
             }
-            let blocked = crew.tally.blocked().is_some();
-            let settling = crew.tally.settling.load(Ordering::SeqCst) > 0;
+            let blocked = pool.tally.blocked().is_some();
+            let settling = pool.tally.settling.load(Ordering::SeqCst) > 0;
             let busy =
                 settling || depths.working > 0 || (!blocked && depths.ready + depths.dropped > 0);
             still &= !busy;
@@ -341,10 +341,10 @@ impl Watch<'_> {
         }
         // A stage may have left something where only a look from the next one finds it.
         if self.last_look.is_empty() {
-            self.last_look = crews.iter().map(Crew::ask_to_look).collect();
+            self.last_look = pools.iter().map(WorkerPool::ask_to_look).collect();
         }
-        let looked = |(crew, ring): (&Crew, &u64)| crew.has_looked(*ring);
-        if !crews.iter().zip(&self.last_look).all(looked) {
+        let looked = |(pool, ring): (&WorkerPool, &u64)| pool.has_looked(*ring);
+        if !pools.iter().zip(&self.last_look).all(looked) {
             return false;
         }
         // Several times in a row: a parcel between two stages is counted in neither for a moment.
@@ -353,10 +353,10 @@ impl Watch<'_> {
     }
 }
 
-fn ended(crews: &[Crew], tree: &WorkTree, once: bool) -> Ended {
+fn ended(pools: &[WorkerPool], tree: &WorkTree, once: bool) -> Ended {
     let mut ended = Ended::default();
-    for crew in crews {
-        let tally = &crew.tally;
+    for pool in pools {
+        let tally = &pool.tally;
         ended.done += tally.done.load(Ordering::Relaxed);
         if once {
             // A stage that runs for months has held something: that is no failure of its end.
@@ -364,23 +364,23 @@ fn ended(crews: &[Crew], tree: &WorkTree, once: bool) -> Ended {
         }
         if let Some(failure) = tally.halt_failure() {
             ended.misconfigured |= failure.blame == Blame::Config;
-            let reason = format!("{}: {failure}", crew.name);
+            let reason = format!("{}: {failure}", pool.name);
             ended.halted.get_or_insert(reason);
         }
         if once && let Some(why) = tally.blocked() {
-            ended.blocked.get_or_insert(format!("{}: {why}", crew.name));
+            ended.blocked.get_or_insert(format!("{}: {why}", pool.name));
         }
-        if once && let Ok(depths) = tree.depths(crew.name) {
+        if once && let Ok(depths) = tree.depths(pool.name) {
             ended.deferred += depths.deferred as u64;
         }
     }
     ended
 }
 
-fn stop_all(crews: Vec<Crew>, deadline: Instant) {
-    for crew in crews {
-        let name = crew.name;
-        if let Err(failure) = crew.stop(deadline) {
+fn stop_all(pools: Vec<WorkerPool>, deadline: Instant) {
+    for pool in pools {
+        let name = pool.name;
+        if let Err(failure) = pool.stop(deadline) {
             tracing::error!(stage = name, reason = %failure, "could not give everything back");
         }
     }

@@ -19,9 +19,9 @@ use ecluse_spool::{
 };
 use ecluse_telemetry::{Cause, ResultKind};
 
-use crate::crew::{Member, VERSION, WorkerContext, home, limits_of, marks_of, nexts};
-use crate::doorstep::Doorstep;
+use crate::collector::Collector;
 use crate::failure::{Blame, Failure};
+use crate::pool::{PoolWorker, VERSION, WorkerContext, home, limits_of, marks_of, nexts};
 use crate::stage::{Intake, Stage};
 use crate::thread::Thread;
 
@@ -118,7 +118,7 @@ enum Left {
 impl<Kind: Stage> WorkerLoop<Kind> {
     /// Lives until stopped; says on `born` how its first birth went. Where nobody listens, it is tried again.
     pub(crate) fn run(context: WorkerContext, mut born: Option<Sender<Result<(), Failure>>>) {
-        let span = tracing::info_span!("worker", stage = context.post.name);
+        let span = tracing::info_span!("worker", stage = context.stage.name);
         let _inside = span.enter();
         let mut context = Some(context);
         loop {
@@ -132,10 +132,10 @@ impl<Kind: Stage> WorkerLoop<Kind> {
                         return;
                     }
                     tracing::error!(reason = %failure, "cannot start again");
-                    if taken.post.once {
+                    if taken.stage.once {
                         taken.tally.halt(failure);
                     }
-                    if taken.post.control.stopping() || taken.post.once {
+                    if taken.stage.control.stopping() || taken.stage.once {
                         return;
                     }
                     std::thread::sleep(Duration::from_secs(1));
@@ -165,18 +165,18 @@ impl<Kind: Stage> WorkerLoop<Kind> {
     }
 
     fn begin(context: WorkerContext) -> Result<Self, Box<(Failure, WorkerContext)>> {
-        let pipeline = context.post.control.pipeline();
-        let settings_number = context.post.control.settings_number();
-        let settings = pipeline.shell(context.post.name);
+        let pipeline = context.stage.control.pipeline();
+        let settings_number = context.stage.control.settings_number();
+        let settings = pipeline.shell(context.stage.name);
         let opened = pipeline
             .stage_settings::<Kind::Settings>(Kind::NAME)
             .map_err(Failure::config)
             .and_then(|own| open::<Kind>(own, &context, &pipeline))
             .and_then(|stage| {
-                let next = nexts(&pipeline, context.post.name);
+                let next = nexts(&pipeline, context.stage.name);
                 let limits = limits_of(&settings);
                 let worker =
-                    ecluse_spool::open(&context.tree, context.post.name, &next, limits, VERSION)?;
+                    ecluse_spool::open(&context.tree, context.stage.name, &next, limits, VERSION)?;
                 Ok((stage, worker))
             });
         let (stage, worker) = match opened {
@@ -194,7 +194,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
             .members
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .push(Member {
+            .push(PoolWorker {
                 number: context.number,
                 id: worker.name().clone(),
                 signs: worker.signs().clone(),
@@ -248,12 +248,12 @@ impl<Kind: Stage> WorkerLoop<Kind> {
     }
 
     fn stopping(&self) -> bool {
-        self.context.post.control.stopping()
+        self.context.stage.control.stopping()
     }
 
     /// How long a worker waits at most before it looks around, whatever it waits for.
     fn longest_wait(&self) -> Duration {
-        self.context.post.control.longest_wait()
+        self.context.stage.control.longest_wait()
     }
 
     /// One round. `false`: asked to stop, and nothing is left in hand.
@@ -261,7 +261,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
         self.worker.signs().tick();
         self.follow_settings();
         // The settings may want fewer workers than there are.
-        if self.stopping() || self.context.number >= self.context.post.size(&self.settings) {
+        if self.stopping() || self.context.number >= self.context.stage.size(&self.settings) {
             self.commit()?;
             return Ok(false);
         }
@@ -306,7 +306,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
         if self.context.number != 0 || Instant::now() < self.housekeeping_at {
             return Ok(());
         }
-        let (tree, stage) = (&self.context.tree, self.context.post.name);
+        let (tree, stage) = (&self.context.tree, self.context.stage.name);
         let mut swept = 0;
         if self.fold_next == 0 {
             swept = tree.sweep(stage, limits_of(&self.settings).tmp_age)?;
@@ -339,8 +339,8 @@ impl<Kind: Stage> WorkerLoop<Kind> {
 
     fn count_reaped(&self, workers: usize) {
         for _ in 0..workers {
-            self.context.post.metrics.reaped();
-            self.context.post.metrics.result(ResultKind::Died);
+            self.context.stage.metrics.reaped();
+            self.context.stage.metrics.result(ResultKind::Died);
         }
     }
 
@@ -392,13 +392,13 @@ impl<Kind: Stage> WorkerLoop<Kind> {
         if self.context.number != 0 {
             return Ok(0);
         }
-        let mut doorstep = Doorstep {
+        let mut collector = Collector {
             tree: &self.context.tree,
-            stage: self.context.post.name,
+            stage: self.context.stage.name,
             news: self.context.bell.take_outside(),
             deaf: !self.context.has_bell.load(Ordering::SeqCst),
         };
-        match self.stage.collect(&mut doorstep) {
+        match self.stage.collect(&mut collector) {
             Ok(collected) => {
                 let settling = collected.settling as u64;
                 self.context
@@ -515,7 +515,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
                 let reason = panic_text(&*panic);
                 let setback = self.worker.give_back_crashed(parcel, &reason)?;
                 self.count_setback(setback, &reason);
-                self.context.post.metrics.result(ResultKind::Died);
+                self.context.stage.metrics.result(ResultKind::Died);
                 self.more_waiting = true;
                 self.reopen();
             }
@@ -548,14 +548,14 @@ impl<Kind: Stage> WorkerLoop<Kind> {
             match finish {
                 Finish::Committed => {
                     self.tries = 0;
-                    self.context.post.metrics.done(bytes, began.elapsed());
+                    self.context.stage.metrics.done(bytes, began.elapsed());
                     self.context
                         .tally
                         .done
                         .fetch_add(parcels as u64, Ordering::Relaxed);
                 }
                 Finish::AlreadyCommitted => {
-                    self.context.post.metrics.result(ResultKind::Duplicate);
+                    self.context.stage.metrics.result(ResultKind::Duplicate);
                 }
             }
         }
@@ -572,7 +572,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
             Blame::Nobody => {
                 for parcel in parcels {
                     self.worker.give_back(parcel)?;
-                    self.context.post.metrics.result(ResultKind::GivenBack);
+                    self.context.stage.metrics.result(ResultKind::GivenBack);
                 }
                 return Ok(());
             }
@@ -599,14 +599,14 @@ impl<Kind: Stage> WorkerLoop<Kind> {
             Some(Setback::Held) => {
                 tracing::warn!(reason, "held");
                 tally.held.fetch_add(1, Ordering::Relaxed);
-                self.context.post.metrics.result(ResultKind::Held);
+                self.context.stage.metrics.result(ResultKind::Held);
             }
             Some(Setback::DeferredUntil(due)) => {
                 // Known at once, not from the next scan: it may be due before that.
                 self.next_due = Some(self.next_due.map_or(due, |next| next.min(due)));
                 tracing::info!(reason, due, "deferred");
                 tally.deferred.fetch_add(1, Ordering::Relaxed);
-                self.context.post.metrics.result(ResultKind::Deferred);
+                self.context.stage.metrics.result(ResultKind::Deferred);
             }
             None => {}
         }
@@ -624,7 +624,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
             wait = wait.min(self.settings.settle.0.max(Duration::from_millis(20)));
         }
         if let Some(due) = self.next_due {
-            let now = self.context.tree.now_seconds(self.context.post.name);
+            let now = self.context.tree.now_seconds(self.context.stage.name);
             wait =
                 wait.min(Duration::from_secs(due.saturating_sub(now)) + Duration::from_millis(50));
         }
@@ -652,13 +652,13 @@ impl<Kind: Stage> WorkerLoop<Kind> {
         let mut wait = Duration::from_millis(200);
         let since = Instant::now();
         tracing::error!(reason = %failure, "the machine is not well: claiming nothing");
-        self.context.post.metrics.blocked(Cause::Halted, true);
+        self.context.stage.metrics.blocked(Cause::Halted, true);
         loop {
             self.note("halted", &failure.reason, "");
             let (tally, number) = (&self.context.tally, self.context.number);
             tally.set_halted(number, Some(&failure.reason));
             self.tries += 1;
-            let is_last = self.context.post.once && self.tries >= TRIES_OF_ONCE;
+            let is_last = self.context.stage.once && self.tries >= TRIES_OF_ONCE;
             match self.try_machine() {
                 // Well again and again, and it fails again and again: the work is too much for it.
                 Ok(()) if is_last => {}
@@ -677,7 +677,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
             wait = (wait * 2).min(Duration::from_secs(5));
         }
         tracing::info!(halted = ?since.elapsed(), "the machine is well again");
-        self.context.post.metrics.blocked(Cause::Halted, false);
+        self.context.stage.metrics.blocked(Cause::Halted, false);
         self.context.tally.set_halted(self.context.number, None);
         // Not at once: what failed may fail again, and must not spin.
         self.rest(AFTER_HALT);
@@ -686,7 +686,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
 
     /// Puts back what is in hand and writes a little.
     fn try_machine(&mut self) -> Result<(), StepError> {
-        let (tree, stage) = (&self.context.tree, self.context.post.name);
+        let (tree, stage) = (&self.context.tree, self.context.stage.name);
         self.worker.reset()?;
         // Directories that somebody took away are made again.
         tree.init(stage)?;
@@ -706,24 +706,24 @@ impl<Kind: Stage> WorkerLoop<Kind> {
 
     /// Takes up settings that changed.
     fn follow_settings(&mut self) {
-        let control = &self.context.post.control;
+        let control = &self.context.stage.control;
         let number = control.settings_number();
         if number == self.settings_number {
             return;
         }
         self.settings_number = number;
-        self.settings = control.pipeline().shell(self.context.post.name);
+        self.settings = control.pipeline().shell(self.context.stage.name);
         self.marks = marks_of(&self.settings);
         tell_wait::<Kind>(&self.context, &self.settings);
         self.worker.set_limits(limits_of(&self.settings));
-        let next = nexts(&control.pipeline(), self.context.post.name);
+        let next = nexts(&control.pipeline(), self.context.stage.name);
         self.worker.set_next(&next);
         self.reopen();
     }
 
     /// Opens the stage anew, with the settings in force; keeps the old one if that fails.
     fn reopen(&mut self) {
-        let pipeline = self.context.post.control.pipeline();
+        let pipeline = self.context.stage.control.pipeline();
         let opened = pipeline
             .stage_settings::<Kind::Settings>(Kind::NAME)
             .map_err(Failure::config)
@@ -738,7 +738,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
         if self.noted.state == state && self.noted.why == why && self.noted.parcel == parcel {
             return;
         }
-        let since = self.context.tree.now_seconds(self.context.post.name);
+        let since = self.context.tree.now_seconds(self.context.stage.name);
         self.noted = WorkerNote {
             state: state.to_owned(),
             why: why.to_owned(),
@@ -774,7 +774,7 @@ fn open<Kind: Stage>(
     context: &WorkerContext,
     pipeline: &Pipeline,
 ) -> Result<Kind, Failure> {
-    let home = home(&context.post, pipeline);
+    let home = home(&context.stage, pipeline);
     catch_unwind(AssertUnwindSafe(|| Kind::open(own, &home))).unwrap_or_else(|panic| {
         Err(Failure::halt(format!(
             "crashed while it was opened: {}",
@@ -786,7 +786,7 @@ fn open<Kind: Stage>(
 /// Tells how old what waits may grow before it is worked on.
 fn tell_wait<Kind: Stage>(context: &WorkerContext, settings: &ShellSettings) {
     if Kind::INTAKE == Intake::Batch {
-        context.post.metrics.batch_wait(settings.batch.wait.0);
+        context.stage.metrics.batch_wait(settings.batch.wait.0);
     }
 }
 

@@ -88,8 +88,8 @@ fn run_until(root: &Path, done: Option<u64>) -> Ended {
     std::fs::write(&config, text).unwrap();
     let control = Arc::new(Control::new(Pipeline::load(Some(&config)).unwrap()));
     let to_stop = Arc::clone(&control);
-    let stop: Progress = Box::new(move |crews| {
-        let tally = &crews[0].tally;
+    let stop: Progress = Box::new(move |pools| {
+        let tally = &pools[0].tally;
         if done.is_some_and(|done| tally.done.load(Ordering::SeqCst) >= done) {
             to_stop.stop();
         }

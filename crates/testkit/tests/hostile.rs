@@ -434,13 +434,13 @@ fn a_return_of_a_long_name_that_is_taken_finds_room() {
     let tree = root.tree();
     let limits = ecluse_spool::WorkerLimits::default();
     let dead = ecluse_spool::Worker::open(&tree, "relay", &[], limits, "test").unwrap();
-    let nest = tree
+    let other = tree
         .stage("relay")
         .home(dead.id())
         .join("adopt/00000001/.taken");
     drop(dead);
-    fs::create_dir_all(&nest).unwrap();
-    fs::write(nest.join(&name), b"second").unwrap();
+    fs::create_dir_all(&other).unwrap();
+    fs::write(other.join(&name), b"second").unwrap();
     let (code, said) = root.run(RELAY, &["--once"]);
     assert_eq!(code, 0, "{said}");
     assert_eq!(root.list("sink", "ready").len(), 2, "{said}");

@@ -22,21 +22,21 @@ const LOOK: Duration = Duration::from_millis(20);
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Runs the command for a file whose stored copy was read from the disk just before.
-pub(crate) fn run(command: &Command, errand: &BackupTask<'_>) -> Result<Made, Failure> {
-    let PayloadSource::Stored(path) = errand.source else {
+pub(crate) fn run(command: &Command, task: &BackupTask<'_>) -> Result<Made, Failure> {
+    let PayloadSource::Stored(path) = task.source else {
         return Err(Failure::hold(format!(
             "a command needs the stored copy of {0}, and {0}.path names none",
-            errand.name
+            task.name
         )));
     };
-    errand.source.verify(errand.wanted, errand.going)?;
+    task.source.verify(task.wanted, task.going)?;
     let path = path
         .to_str()
         .ok_or_else(|| Failure::hold("the path is not UTF-8"))?;
     let arguments: Vec<String> = command
         .command
         .iter()
-        .map(|word| fill(word, path, errand))
+        .map(|word| fill(word, path, task))
         .collect();
     let (program, rest) = arguments
         .split_first()
@@ -52,7 +52,7 @@ pub(crate) fn run(command: &Command, errand: &BackupTask<'_>) -> Result<Made, Fa
         .map_err(|error| Failure::defer(format!("cannot run {program}: {error}")))?;
     let stdout = tail_of(child.stdout.take());
     let stderr = tail_of(child.stderr.take());
-    let status = wait(&mut child, command.timeout, errand);
+    let status = wait(&mut child, command.timeout, task);
     let said = last_line(&stdout.recv_timeout(LAST_WORDS).unwrap_or_default());
     let complained = last_lines(&stderr.recv_timeout(LAST_WORDS).unwrap_or_default());
     let status = status.map_err(|failure| with_words(failure, &complained))?;
@@ -70,24 +70,24 @@ pub(crate) fn run(command: &Command, errand: &BackupTask<'_>) -> Result<Made, Fa
     })
 }
 
-fn fill(word: &str, path: &str, errand: &BackupTask<'_>) -> String {
+fn fill(word: &str, path: &str, task: &BackupTask<'_>) -> String {
     // Names and digests hold no braces, and a path that does is put in last.
-    word.replace("{sha256}", &errand.wanted.sha256)
-        .replace("{name}", errand.name)
+    word.replace("{sha256}", &task.wanted.sha256)
+        .replace("{name}", task.name)
         .replace("{path}", path)
 }
 
 fn wait(
     child: &mut Child,
     timeout: Duration,
-    errand: &BackupTask<'_>,
+    task: &BackupTask<'_>,
 ) -> Result<ExitStatus, Failure> {
     let began = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        if !(errand.going)() {
+        if !(task.going)() {
             end(child);
             return Err(Failure::give_back());
         }

@@ -24,15 +24,15 @@ impl Vault {
     }
 
     /// Copies the file here and reads it back, unless it is here already; then it is read.
-    pub(crate) fn keep(&mut self, root: &Path, errand: &BackupTask<'_>) -> Result<Made, Failure> {
-        let kept = self.open(root).and_then(|shelf| {
-            let leave = self.settings.leave_free.bytes_of(shelf.room()?.total);
-            let mut open = || errand.source.open().map_err(io::Error::other);
-            shelf.keep(errand.name, errand.wanted, leave, &mut open, errand.going)?;
-            Ok(shelf.path().join(errand.name))
+    pub(crate) fn keep(&mut self, root: &Path, task: &BackupTask<'_>) -> Result<Made, Failure> {
+        let kept = self.open(root).and_then(|copies| {
+            let leave = self.settings.leave_free.bytes_of(copies.room()?.total);
+            let mut open = || task.source.open().map_err(io::Error::other);
+            copies.keep(task.name, task.wanted, leave, &mut open, task.going)?;
+            Ok(copies.path().join(task.name))
         });
-        let place = kept.map_err(|fault| blame(fault, errand))?;
-        if let PayloadSource::Stored(stored) = errand.source
+        let place = kept.map_err(|fault| blame(fault, task))?;
+        if let PayloadSource::Stored(stored) = task.source
             && is_same_file(stored, &place)?
         {
             return Err(Failure::defer(format!(
@@ -55,17 +55,17 @@ impl Vault {
     }
 }
 
-fn blame(fault: CopyFault, errand: &BackupTask<'_>) -> Failure {
+fn blame(fault: CopyFault, task: &BackupTask<'_>) -> Failure {
     match &fault {
         CopyFault::Stopped => Failure::give_back(),
         CopyFault::Taken { .. } | CopyFault::Obstructed { .. } => Failure::hold(fault),
         // Opened again, it says itself who is at fault.
-        CopyFault::Source(_) => match errand.source.open() {
+        CopyFault::Source(_) => match task.source.open() {
             Ok(_) => Failure::halt(fault),
             Err(failure) => failure,
         },
         // Either the source is not what ingest took, or the target does not keep what it is given.
-        CopyFault::Differs { .. } => match errand.source.verify(errand.wanted, errand.going) {
+        CopyFault::Differs { .. } => match task.source.verify(task.wanted, task.going) {
             Ok(()) => Failure::defer(fault),
             Err(failure) => failure,
         },

@@ -130,13 +130,13 @@ impl Stage for Backup {
             outbox.tick();
             !outbox.stop_asked()
         };
-        let errand = BackupTask {
+        let task = BackupTask {
             name: &file.name,
             wanted: &wanted,
             source: &source,
             going: &going,
         };
-        let proofs = self.back_up(&errand)?;
+        let proofs = self.back_up(&task)?;
         let mut text = serde_json::to_vec(&proofs).map_err(Failure::halt)?;
         text.push(b'\n');
         let mut out = outbox.create(&format!("{}.backup.json", file.name))?;
@@ -155,12 +155,12 @@ impl Stage for Backup {
 
 impl Backup {
     /// Makes every copy it can: one target that fails does not keep the others waiting.
-    fn back_up(&mut self, errand: &BackupTask<'_>) -> Result<Vec<Proof>, Failure> {
+    fn back_up(&mut self, task: &BackupTask<'_>) -> Result<Vec<Proof>, Failure> {
         let mut proofs = Vec::new();
         let mut reasons = Vec::new();
         let mut blame = Blame::World;
         for number in 0..self.targets.len() {
-            match self.back_up_to(number, errand) {
+            match self.back_up_to(number, task) {
                 Ok(proof) => proofs.push(proof),
                 Err(failure) => {
                     let target = &self.targets[number].0;
@@ -185,25 +185,25 @@ impl Backup {
         })
     }
 
-    fn back_up_to(&mut self, number: usize, errand: &BackupTask<'_>) -> Result<Proof, Failure> {
+    fn back_up_to(&mut self, number: usize, task: &BackupTask<'_>) -> Result<Proof, Failure> {
         let (target, open) = &mut self.targets[number];
         let (kind, made) = match open {
-            Open::Directory(vault) => ("directory", vault.keep(&self.root, errand)?),
-            Open::S3(bucket) => ("s3", bucket.keep(errand)?),
+            Open::Directory(vault) => ("directory", vault.keep(&self.root, task)?),
+            Open::S3(bucket) => ("s3", bucket.keep(task)?),
             Open::Command(command) => {
                 // What a command has taken cannot be read again: its proof is what there is.
-                if let Some(proof) = known_proof(&self.manifest, target, errand)? {
+                if let Some(proof) = known_proof(&self.manifest, target, task)? {
                     return Ok(proof);
                 }
-                ("command", command::run(command, errand)?)
+                ("command", command::run(command, task)?)
             }
         };
         let proof = Proof {
             target: target.clone(),
             kind: kind.to_owned(),
             place: made.place,
-            bytes: errand.wanted.bytes,
-            sha256: errand.wanted.sha256.clone(),
+            bytes: task.wanted.bytes,
+            sha256: task.wanted.sha256.clone(),
             how: made.how.to_owned(),
         };
         let copy = Copy {
@@ -214,7 +214,7 @@ impl Backup {
         };
         let value = serde_json::to_value(&proof).map_err(Failure::halt)?;
         self.manifest
-            .backed_up(errand.name, &copy, &value)
+            .backed_up(task.name, &copy, &value)
             .map_err(Failure::halt)?;
         Ok(proof)
     }
@@ -224,12 +224,12 @@ impl Backup {
 fn known_proof(
     manifest: &Manifest,
     target: &str,
-    errand: &BackupTask<'_>,
+    task: &BackupTask<'_>,
 ) -> Result<Option<Proof>, Failure> {
-    let copies = manifest.copies(errand.name).map_err(Failure::halt)?;
+    let copies = manifest.copies(task.name).map_err(Failure::halt)?;
     let proof = copies
         .into_iter()
         .filter(|copy| copy.kind == CopyKind::Backup && copy.target == target)
         .find_map(|copy| serde_json::from_str::<Proof>(&copy.proof?).ok());
-    Ok(proof.filter(|proof| proof.kind == "command" && proof.is_of(errand.wanted)))
+    Ok(proof.filter(|proof| proof.kind == "command" && proof.is_of(task.wanted)))
 }

@@ -55,8 +55,8 @@ impl Bucket {
     }
 
     /// Puts the file under its key and proves it, unless it is there already; then that is proved.
-    pub(crate) fn keep(&self, errand: &BackupTask<'_>) -> Result<Made, Failure> {
-        let key = format!("{}{}", self.settings.prefix, errand.name);
+    pub(crate) fn keep(&self, task: &BackupTask<'_>) -> Result<Made, Failure> {
+        let key = format!("{}{}", self.settings.prefix, task.name);
         let key = Key::parse(&key)
             .map_err(|error| Failure::hold(format!("{key} is no key of an object: {error}")))?;
         let upload = Upload {
@@ -64,7 +64,7 @@ impl Bucket {
             client: &self.client,
             part_bytes: self.settings.part.0,
             key,
-            errand,
+            task,
         };
         self.runtime.clone().block_on(upload.keep())
     }
@@ -76,7 +76,7 @@ struct Upload<'a> {
     client: &'a Client,
     part_bytes: u64,
     key: Key,
-    errand: &'a BackupTask<'a>,
+    task: &'a BackupTask<'a>,
 }
 
 impl Upload<'_> {
@@ -103,17 +103,17 @@ impl Upload<'_> {
     /// Reads what lies under the key, and holds the parcel when it is another file.
     async fn must_be_the_same(&self) -> Result<(), Failure> {
         let found = self.read().await?;
-        let errand = self.errand;
-        if found == *errand.wanted {
+        let task = self.task;
+        if found == *task.wanted {
             return Ok(());
         }
         // Either the source is not what ingest took, or the service does not keep what it is given, or
         // the key was taken before.
-        errand.source.verify(errand.wanted, errand.going)?;
+        task.source.verify(task.wanted, task.going)?;
         Err(Failure::hold(format!(
             "{} has {found}, ingest took {}",
             self.client.url(&self.key).await?,
-            errand.wanted
+            task.wanted
         )))
     }
 
@@ -136,7 +136,7 @@ impl Upload<'_> {
 
     /// Sends the file, unless its key is taken meanwhile.
     async fn send(&self) -> Result<(), Failure> {
-        if self.errand.wanted.bytes <= self.part_bytes {
+        if self.task.wanted.bytes <= self.part_bytes {
             return self.send_whole().await;
         }
         let leftovers = self
@@ -159,11 +159,11 @@ impl Upload<'_> {
     }
 
     async fn send_whole(&self) -> Result<(), Failure> {
-        let errand = self.errand;
-        let mut source = errand.source.open()?;
-        let body = take(&mut *source, errand.wanted.bytes + 1)?;
-        if hex(&Sha256::digest(&body)) != errand.wanted.sha256 {
-            return Err(differs(errand));
+        let task = self.task;
+        let mut source = task.source.open()?;
+        let body = take(&mut *source, task.wanted.bytes + 1)?;
+        if hex(&Sha256::digest(&body)) != task.wanted.sha256 {
+            return Err(differs(task));
         }
         let body = PutPayload::from(body);
         let new = PutOptions::from(PutMode::Create);
@@ -181,18 +181,16 @@ impl Upload<'_> {
     }
 
     async fn send_parts(&self, upload: &String) -> Result<Vec<PartId>, Failure> {
-        let errand = self.errand;
-        let part_bytes = self
-            .part_bytes
-            .max(errand.wanted.bytes.div_ceil(MOST_PARTS));
-        let mut source = errand.source.open()?;
+        let task = self.task;
+        let part_bytes = self.part_bytes.max(task.wanted.bytes.div_ceil(MOST_PARTS));
+        let mut source = task.source.open()?;
         let mut whole = Sha256::new();
         let mut parts = Vec::new();
         let mut bytes = 0;
         loop {
             let body = take(&mut *source, part_bytes)?;
             bytes += body.len() as u64;
-            if body.is_empty() || bytes > errand.wanted.bytes {
+            if body.is_empty() || bytes > task.wanted.bytes {
                 break;
             }
             // Once more than the parts: what is not the file must never become an object.
@@ -203,8 +201,8 @@ impl Upload<'_> {
             let what = format!("put part {} of", number + 1);
             parts.push(put.map_err(|error| self.refused(&what, &error))?);
         }
-        if bytes != errand.wanted.bytes || hex(&whole.finalize()) != errand.wanted.sha256 {
-            return Err(differs(errand));
+        if bytes != task.wanted.bytes || hex(&whole.finalize()) != task.wanted.sha256 {
+            return Err(differs(task));
         }
         Ok(parts)
     }
@@ -234,7 +232,7 @@ impl Upload<'_> {
     async fn watch<T>(&self, request: impl Future<Output = T>) -> Result<T, Failure> {
         let mut request = pin!(request);
         loop {
-            if !(self.errand.going)() {
+            if !(self.task.going)() {
                 return Err(Failure::give_back());
             }
             if let Ok(done) = tokio::time::timeout(LOOK, &mut request).await {
@@ -249,9 +247,9 @@ impl Upload<'_> {
 }
 
 /// The source is not what ingest took: it is read once more to say what it is.
-fn differs(errand: &BackupTask<'_>) -> Failure {
-    match errand.source.verify(errand.wanted, errand.going) {
-        Ok(()) => Failure::halt(format!("{} was read in two ways", errand.name)),
+fn differs(task: &BackupTask<'_>) -> Failure {
+    match task.source.verify(task.wanted, task.going) {
+        Ok(()) => Failure::halt(format!("{} was read in two ways", task.name)),
         Err(failure) => failure,
     }
 }

@@ -22,7 +22,7 @@ use ecluse_config::Span;
 use ecluse_holding::must_not_be_frozen;
 use ecluse_manifest::{CopyRow, FileRow, Manifest};
 use ecluse_stage::{
-    Collected, Doorstep, Failure, Home, Intake, Outbox, Parcel, ParcelId, SettingsCheck, Stage,
+    Collected, Collector, Failure, Home, Intake, Outbox, Parcel, ParcelId, SettingsCheck, Stage,
     Ticket,
 };
 use serde::Deserialize;
@@ -85,7 +85,7 @@ impl Stage for Clean {
     }
 
     /// A sweep is due: its ticket is named after the time it is for, so that it is put down once.
-    fn collect(&mut self, doorstep: &mut Doorstep<'_>) -> Result<Collected, Failure> {
+    fn collect(&mut self, collector: &mut Collector<'_>) -> Result<Collected, Failure> {
         let every = self.settings.every.0.as_secs();
         if every == 0 {
             return Ok(Collected::default());
@@ -102,7 +102,7 @@ impl Stage for Clean {
             Err(_) => format!("sweep-{mode}"),
         };
         let id = ParcelId::try_from(name).map_err(Failure::halt)?;
-        let tickets = doorstep.put(vec![Ticket {
+        let tickets = collector.put(vec![Ticket {
             id,
             kind: "sweep",
             name: "sweep",

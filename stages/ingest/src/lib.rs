@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ecluse_manifest::{Ingested, Manifest, NewFile};
-use ecluse_stage::{Collected, Doorstep, Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
+use ecluse_stage::{Collected, Collector, Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
 use ecluse_telemetry::ArchiveFigures;
 use serde::Deserialize;
 
@@ -116,12 +116,12 @@ impl Stage for Ingest {
         home.harvested()
     }
 
-    fn collect(&mut self, doorstep: &mut Doorstep<'_>) -> Result<Collected, Failure> {
-        let (news, deaf) = (doorstep.take_news(), doorstep.is_deaf());
+    fn collect(&mut self, collector: &mut Collector<'_>) -> Result<Collected, Failure> {
+        let (news, deaf) = (collector.take_news(), collector.is_deaf());
         let look = self.harvested.look(&news, deaf, Instant::now())?;
         let notes: Vec<Note> = look.found.into_iter().map(Note::of).collect();
         let tickets = notes.iter().map(Note::ticket).collect();
-        let tickets = doorstep.put(tickets)?;
+        let tickets = collector.put(tickets)?;
         self.harvested
             .remember(notes.into_iter().map(|note| note.key));
         Ok(Collected {

@@ -8,9 +8,9 @@
 //!   took, and one whose name another file has.
 //! * **Again**: a copy that is there is read again and counts; there is never a second one.
 
-mod errand;
 mod layout;
 mod settings;
+mod task;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,9 +22,9 @@ use ecluse_manifest::{Copy, Manifest};
 use ecluse_stage::{Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
 use serde_json::{Value, json};
 
-use errand::{Open, Stored, TransferTask, order};
 pub use layout::{Layout, Words};
 pub use settings::{Choose, Settings};
+use task::{Open, Stored, TransferTask, order};
 
 /// The stage.
 pub struct Transfer {
@@ -78,7 +78,7 @@ impl Stage for Transfer {
             harvest: manifest.harvest.as_deref(),
             collection: manifest.collection.as_deref(),
         })?;
-        let errand = TransferTask {
+        let task = TransferTask {
             name: &file.name,
             folder: &folder,
             wanted: &wanted,
@@ -96,12 +96,12 @@ impl Stage for Transfer {
             &mut self.swept,
             &mut complaints,
         );
-        let mut copies = errand.copies(&open, None, &mut complaints, &going)?;
+        let mut copies = task.copies(&open, None, &mut complaints, &going)?;
         if copies.is_empty() {
             let order = order(self.settings.choose, &mut self.turn, &open);
-            let at = errand.store(&open, &order, &mut complaints, &going)?;
+            let at = task.store(&open, &order, &mut complaints, &going)?;
             // Another worker may have stored the same name elsewhere at the same moment.
-            copies = errand.copies(&open, Some(at), &mut complaints, &going)?;
+            copies = task.copies(&open, Some(at), &mut complaints, &going)?;
         }
         let lines = path_lines(&file.name, &copies)?;
         for copy in &copies {
@@ -145,9 +145,9 @@ fn open_locations<'a>(
     let mut open = Vec::new();
     for (location, swept) in locations.iter().zip(swept) {
         match open_location(root, location, swept) {
-            Ok((shelf, room)) => open.push(Open {
+            Ok((copies, room)) => open.push(Open {
                 location,
-                shelf,
+                copies,
                 free: room.free,
                 leave: location
                     .leave_free
@@ -168,9 +168,9 @@ fn open_location(
     location: &Location,
     swept: &mut bool,
 ) -> Result<(CopyDirectory, Room), CopyFault> {
-    let shelf = CopyDirectory::open_swept(root, &location.path, Transfer::NAME, swept)?;
-    let room = shelf.room()?;
-    Ok((shelf, room))
+    let copies = CopyDirectory::open_swept(root, &location.path, Transfer::NAME, swept)?;
+    let room = copies.room()?;
+    Ok((copies, room))
 }
 
 fn path_lines(name: &str, copies: &[Stored]) -> Result<Vec<u8>, Failure> {

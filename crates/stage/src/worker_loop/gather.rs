@@ -48,7 +48,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
             }
         }
         self.oldest = None;
-        if !self.context.post.once {
+        if !self.context.stage.once {
             self.context.hurry.store(false, Ordering::SeqCst);
         }
         let mut parcels: Vec<Parcel> = Vec::new();
@@ -151,7 +151,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
             }
             Err(panic) => {
                 outbox.discard()?;
-                self.context.post.metrics.result(ResultKind::Died);
+                self.context.stage.metrics.result(ResultKind::Died);
                 self.reopen();
                 Ok(Worked::Crashed(panic_text(&*panic)))
             }

@@ -6,7 +6,7 @@ use ecluse_spool::Blocked;
 use ecluse_telemetry::Cause;
 
 use super::{PRESSURE_EVERY, StepError, WorkerLoop};
-use crate::crew::nexts;
+use crate::pool::nexts;
 use crate::stage::Stage;
 
 impl<Kind: Stage> WorkerLoop<Kind> {
@@ -15,8 +15,8 @@ impl<Kind: Stage> WorkerLoop<Kind> {
         let now = Instant::now();
         if now >= self.pressure_at {
             self.pressure_at = now + PRESSURE_EVERY;
-            let pipeline = self.context.post.control.pipeline();
-            let nexts = nexts(&pipeline, self.context.post.name);
+            let pipeline = self.context.stage.control.pipeline();
+            let nexts = nexts(&pipeline, self.context.stage.name);
             let blocked = if Kind::SPREADS {
                 self.pressure_of_all(&nexts)?
             } else {
@@ -40,7 +40,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
     fn pressure(&self, nexts: &[String]) -> Result<Option<Blocked>, StepError> {
         let was = self.blocked.as_ref();
         let tree = &self.context.tree;
-        Ok(tree.pressure(self.context.post.name, nexts, &self.marks, was)?)
+        Ok(tree.pressure(self.context.stage.name, nexts, &self.marks, was)?)
     }
 
     /// Blocked by its nexts only when each of them is over its mark.
@@ -62,7 +62,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
         if self.blocked == blocked {
             return;
         }
-        let metrics = &self.context.post.metrics;
+        let metrics = &self.context.stage.metrics;
         for cause in [Cause::Paused, Cause::HighMark, Cause::Space] {
             metrics.blocked(
                 cause,

@@ -36,34 +36,37 @@ impl HarvestRun {
     }
 
     /// Returns the directory of its job.
-    pub(crate) fn dir(&self, desk: &DriverContext) -> Result<PathBuf, Trouble> {
-        Ok(desk.jobs_dir()?.join(self.name()))
+    pub(crate) fn dir(&self, context: &DriverContext) -> Result<PathBuf, Trouble> {
+        Ok(context.jobs_dir()?.join(self.name()))
     }
 }
 
 /// Finds the unfinished harvest of this order, or begins a new one.
-pub(crate) fn begin(desk: &DriverContext, draft: &Draft) -> Result<HarvestRun, Trouble> {
-    if let Some(errand) = unfinished(desk, draft)? {
-        return Ok(errand);
+pub(crate) fn begin(context: &DriverContext, draft: &Draft) -> Result<HarvestRun, Trouble> {
+    if let Some(run) = unfinished(context, draft)? {
+        return Ok(run);
     }
-    if let Some(errand) = earlier::settle(desk, draft)? {
-        return Ok(errand);
+    if let Some(run) = earlier::settle(context, draft)? {
+        return Ok(run);
     }
     let mut time = jiff::Timestamp::now();
     loop {
         let harvest = time.strftime("%Y%m%d%H%M%S").to_string();
-        let errand = HarvestRun {
+        let run = HarvestRun {
             job: draft.job.clone(),
             harvest,
             goes_on: false,
         };
-        let id = id_of(&errand.name())?;
-        let known = errand.dir(desk)?.exists()
-            || desk.tree.receipt(Crawl::NAME, &id)?.is_some()
-            || !desk.tree.locate(&[Crawl::NAME.to_owned()], &id)?.is_empty();
+        let id = id_of(&run.name())?;
+        let known = run.dir(context)?.exists()
+            || context.tree.receipt(Crawl::NAME, &id)?.is_some()
+            || !context
+                .tree
+                .locate(&[Crawl::NAME.to_owned()], &id)?
+                .is_empty();
         if !known {
-            give(desk, draft, &errand)?;
-            return Ok(errand);
+            give(context, draft, &run)?;
+            return Ok(run);
         }
         // Two harvests of one second: the later one is a second younger.
         time += jiff::SignedDuration::from_secs(1);
@@ -71,23 +74,24 @@ pub(crate) fn begin(desk: &DriverContext, draft: &Draft) -> Result<HarvestRun, T
 }
 
 /// Finds the newest harvest of this order that has no report yet.
-fn unfinished(desk: &DriverContext, draft: &Draft) -> Result<Option<HarvestRun>, Trouble> {
+fn unfinished(context: &DriverContext, draft: &Draft) -> Result<Option<HarvestRun>, Trouble> {
     let mut found: Vec<(String, Option<ParcelPlace>)> = Vec::new();
     let mut places = Vec::new();
-    desk.tree
+    context
+        .tree
         .each_place(Crawl::NAME, &mut |place| places.push(place))?;
     places.retain(|place| place.state != ParcelState::Discarded);
     for place in places {
         if let Some(harvest) = harvest_of(draft, place.parcel.as_str())
-            && let Ok(manifest) = desk.tree.manifest(&place)
+            && let Ok(manifest) = context.tree.manifest(&place)
             && manifest.content() == manifest_of(draft, harvest)?.content()
         {
             found.push((harvest.to_owned(), Some(place)));
         }
     }
-    let jobs = desk.jobs_dir()?;
+    let jobs = context.jobs_dir()?;
     let mut crawled = Vec::new();
-    desk.tree.each_receipt(Crawl::NAME, &mut |filed| {
+    context.tree.each_receipt(Crawl::NAME, &mut |filed| {
         crawled.extend(filed.receipt.inputs);
     })?;
     for input in crawled {
@@ -105,7 +109,7 @@ fn unfinished(desk: &DriverContext, draft: &Draft) -> Result<Option<HarvestRun>,
         return Ok(None);
     };
     if let Some(place) = place {
-        take_up(desk, &place)?;
+        take_up(context, &place)?;
     }
     Ok(Some(HarvestRun {
         job: draft.job.clone(),
@@ -116,19 +120,19 @@ fn unfinished(desk: &DriverContext, draft: &Draft) -> Result<Option<HarvestRun>,
 
 /// Sees to it that an unfinished order is tried at once. What a worker held is tried again, since somebody asks for it; what a
 /// person held stays.
-pub(crate) fn take_up(desk: &DriverContext, place: &ParcelPlace) -> Result<(), Trouble> {
+pub(crate) fn take_up(context: &DriverContext, place: &ParcelPlace) -> Result<(), Trouble> {
     match place.state {
-        ParcelState::Deferred => Ok(desk.tree.release(place)?),
+        ParcelState::Deferred => Ok(context.tree.release(place)?),
         ParcelState::Held => {
-            let why = desk.tree.why(place)?;
+            let why = context.tree.why(place)?;
             let why = match why {
                 Some(why) if WorkerId::parse(OsStr::new(&why.by)).is_some() => {
-                    return Ok(desk.tree.release(place)?);
+                    return Ok(context.tree.release(place)?);
                 }
                 Some(why) => format!("{} by {}", why.reason, why.by),
                 None => "by hand".to_owned(),
             };
-            let command = |verb: &str| desk.command(&format!("{verb} {}", place.parcel));
+            let command = |verb: &str| context.command(&format!("{verb} {}", place.parcel));
             Err(Trouble::new(
                 Exit::Held,
                 format!(
@@ -180,19 +184,19 @@ fn manifest_of(draft: &Draft, harvest: &str) -> Result<ParcelManifest, Trouble> 
 }
 
 /// Gives the order to the crawl: all of it is there at once.
-fn give(desk: &DriverContext, draft: &Draft, errand: &HarvestRun) -> Result<(), Trouble> {
-    let manifest = manifest_of(draft, &errand.harvest)?;
-    let dir = desk.tree.init(Crawl::NAME)?;
+fn give(context: &DriverContext, draft: &Draft, run: &HarvestRun) -> Result<(), Trouble> {
+    let manifest = manifest_of(draft, &run.harvest)?;
+    let dir = context.tree.init(Crawl::NAME)?;
     let crib = dir.tmp().join(format!("harvest-{}", manifest.born));
     let written = RealFs.mkdir(&crib).and_then(|()| {
-        for (name, bytes) in files_of(draft, &errand.harvest) {
+        for (name, bytes) in files_of(draft, &run.harvest) {
             RealFs.write_new(&crib.join(name), &bytes)?;
         }
         Ok(())
     });
     let born = written
         .map_err(Trouble::from)
-        .and_then(|()| Ok(desk.tree.birth(&crib, Crawl::NAME, &manifest)?));
+        .and_then(|()| Ok(context.tree.birth(&crib, Crawl::NAME, &manifest)?));
     if born.is_err() {
         let _ = RealFs.remove_tree(&crib);
     }

@@ -30,7 +30,7 @@ pub struct Ticket {
 }
 
 /// The way into a stage's own `ready/`.
-pub struct Doorstep<'a> {
+pub struct Collector<'a> {
     pub(crate) tree: &'a WorkTree,
     pub(crate) stage: &'a str,
     pub(crate) news: Vec<News>,
@@ -46,7 +46,7 @@ pub struct News {
     pub whole: bool,
 }
 
-impl Doorstep<'_> {
+impl Collector<'_> {
     /// Takes what the bell told of the watched directories since last asked. Some may be missing: the
     /// bell is a hint.
     pub fn take_news(&mut self) -> Vec<News> {

@@ -13,7 +13,7 @@ use crate::settings::Choose;
 /// A location that is well.
 pub(crate) struct Open<'a> {
     pub(crate) location: &'a Location,
-    pub(crate) shelf: CopyDirectory,
+    pub(crate) copies: CopyDirectory,
     pub(crate) free: u64,
     /// Free space that must stay.
     pub(crate) leave: u64,
@@ -48,7 +48,7 @@ impl TransferTask<'_> {
     ) -> Result<Vec<Stored>, Failure> {
         let mut copies = Vec::new();
         for (number, place) in open.iter().enumerate() {
-            let there = match place.shelf.find_folder(self.folder) {
+            let there = match place.copies.find_folder(self.folder) {
                 Ok(None) => Ok(false),
                 Ok(Some(_)) if known == Some(number) => Ok(true),
                 Ok(Some(folder)) => folder.has(self.name, self.wanted, going),
@@ -76,7 +76,7 @@ impl TransferTask<'_> {
     ) -> Result<usize, Failure> {
         for &number in order {
             let place = &open[number];
-            let kept = place.shelf.folder(self.folder).and_then(|folder| {
+            let kept = place.copies.folder(self.folder).and_then(|folder| {
                 let mut source = || self.source.open().map_err(io::Error::other);
                 folder.keep(self.name, self.wanted, place.leave, &mut source, going)
             });
@@ -130,7 +130,7 @@ impl TransferTask<'_> {
     fn stored(&self, place: &Open<'_>) -> Stored {
         Stored {
             location: place.location.name.clone(),
-            place: place.shelf.path().join(self.folder).join(self.name),
+            place: place.copies.path().join(self.folder).join(self.name),
         }
     }
 }

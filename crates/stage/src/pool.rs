@@ -15,8 +15,8 @@ use ecluse_telemetry::Metrics;
 
 use crate::bell;
 use crate::check::{check_settings, must_be_sound};
+use crate::collector::News;
 use crate::control::{Bell, Control};
-use crate::doorstep::News;
 use crate::entry::writes;
 use crate::failure::Failure;
 use crate::home::Home;
@@ -25,7 +25,7 @@ use crate::stage::{Intake, Stage};
 use crate::thread::Thread;
 use crate::worker_loop::WorkerLoop;
 
-/// Where a crew works and for whom.
+/// Where workers work and for whom.
 #[derive(Clone)]
 pub struct StageContext {
     /// The stage, or one of several machines' copies of it: `index`, `index@alpha`.
@@ -54,15 +54,15 @@ impl StageContext {
         tree
     }
 
-    /// Returns how many workers the crew has.
+    /// Returns how many workers the pool has.
     pub(crate) fn size(&self, settings: &ShellSettings) -> u32 {
         self.workers.unwrap_or(settings.workers).max(1)
     }
 }
 
-/// What became of the parcels of a crew.
+/// What became of the parcels of a stage.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct StageTally {
     /// Handed over.
     pub done: AtomicU64,
     /// Deferred.
@@ -77,18 +77,18 @@ pub struct Tally {
     pub waiting: AtomicU64,
     /// Files outside that are not at rest yet, as last looked at.
     pub settling: AtomicU64,
-    /// What keeps the crew from claiming, if anything.
+    /// What keeps the workers from claiming, if anything.
     blocked: Mutex<Option<String>>,
     /// The last ring of the bell after which the directories were read.
     pub(crate) looked: AtomicU64,
 }
 
-impl Tally {
+impl StageTally {
     pub(crate) fn halt(&self, failure: Failure) {
         lock(&self.halt).get_or_insert(failure);
     }
 
-    /// Returns why the crew gave up, if it did.
+    /// Returns why the workers gave up, if they did.
     pub(crate) fn halt_failure(&self) -> Option<Failure> {
         lock(&self.halt).clone()
     }
@@ -110,7 +110,7 @@ impl Tally {
         *lock(&self.blocked) = why;
     }
 
-    /// Returns what keeps the crew from claiming, if anything.
+    /// Returns what keeps the workers from claiming, if anything.
     pub fn blocked(&self) -> Option<String> {
         lock(&self.blocked).clone()
     }
@@ -118,7 +118,7 @@ impl Tally {
 
 /// A worker of this process, as those who watch over it know it.
 #[derive(Clone)]
-pub(crate) struct Member {
+pub(crate) struct PoolWorker {
     pub(crate) number: u32,
     pub(crate) id: WorkerId,
     pub(crate) signs: Signs,
@@ -126,21 +126,21 @@ pub(crate) struct Member {
 }
 
 /// The workers of one stage in this process.
-pub struct Crew {
+pub struct WorkerPool {
     /// The stage.
     pub name: &'static str,
     /// What it takes at a time.
     pub intake: Intake,
     /// What became of its parcels.
-    pub tally: Arc<Tally>,
-    post: StageContext,
+    pub tally: Arc<StageTally>,
+    stage: StageContext,
     watched: fn(&StageContext) -> Vec<PathBuf>,
     spawn: fn(WorkerContext, Option<Birth>) -> io::Result<JoinHandle<()>>,
     /// The threads of the workers, by number.
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// The number of the settings that the crew has the size of.
+    /// The number of the settings that the pool has the size of.
     sized: AtomicU64,
-    members: Arc<Mutex<Vec<Member>>>,
+    members: Arc<Mutex<Vec<PoolWorker>>>,
     bell: Arc<Bell>,
     hurry: Arc<AtomicBool>,
     seen: Mutex<Vec<(WorkerId, u64)>>,
@@ -163,32 +163,35 @@ fn must_be_fit(tree: &WorkTree, stage: &str) -> Result<(), Failure> {
 }
 
 /// Says in the log when this stage writes the manifest and other hosts do so too, where that does not go well.
-fn warn_if_manifest_is_shared<Kind: Stage>(post: &StageContext, tree: &WorkTree) {
-    let pipeline = post.control.pipeline();
-    let manifest = Home::of(&pipeline, post.name, &post.root).manifest_directory();
-    if writes::<Kind>(&pipeline, &post.root).contains(&manifest) {
-        warn_of_sharing(tree, &pipeline, post.name, &manifest);
+fn warn_if_manifest_is_shared<Kind: Stage>(stage: &StageContext, tree: &WorkTree) {
+    let pipeline = stage.control.pipeline();
+    let manifest = Home::of(&pipeline, stage.name, &stage.root).manifest_directory();
+    if writes::<Kind>(&pipeline, &stage.root).contains(&manifest) {
+        warn_of_sharing(tree, &pipeline, stage.name, &manifest);
     }
 }
 
-impl Crew {
+impl WorkerPool {
     /// Starts the workers of a stage: each is born and has scanned once when this returns.
-    pub fn start<Kind: Stage + 'static>(post: StageContext) -> Result<Self, Failure> {
-        must_be_sound(check_settings::<Kind>(&post.control.pipeline(), &post.root))?;
-        let tree = post.tree();
+    pub fn start<Kind: Stage + 'static>(stage: StageContext) -> Result<Self, Failure> {
+        must_be_sound(check_settings::<Kind>(
+            &stage.control.pipeline(),
+            &stage.root,
+        ))?;
+        let tree = stage.tree();
         // No parcel is at fault yet: a work directory that is refused is the machine's.
-        let dir = tree.init(post.name).map_err(Failure::halt)?;
-        for next in post.control.pipeline().next_of(post.name) {
+        let dir = tree.init(stage.name).map_err(Failure::halt)?;
+        for next in stage.control.pipeline().next_of(stage.name) {
             tree.init(next).map_err(Failure::halt)?;
         }
-        must_be_fit(&tree, post.name)?;
-        warn_if_manifest_is_shared::<Kind>(&post, &tree);
+        must_be_fit(&tree, stage.name)?;
+        warn_if_manifest_is_shared::<Kind>(&stage, &tree);
         let bell = Arc::new(Bell::default());
-        let wire = bell::wire(&dir, &watched::<Kind>(&post), &bell);
-        let sized = post.control.settings_number();
-        let settings = post.control.pipeline().shell(post.name);
+        let wire = bell::wire(&dir, &watched::<Kind>(&stage), &bell);
+        let sized = stage.control.settings_number();
+        let settings = stage.control.pipeline().shell(stage.name);
         let started = Self {
-            name: post.name,
+            name: stage.name,
             intake: Kind::INTAKE,
             tally: Arc::default(),
             watched: watched::<Kind>,
@@ -201,16 +204,16 @@ impl Crew {
             seen: Mutex::default(),
             has_bell: Arc::new(AtomicBool::new(wire.is_some())),
             wire: Mutex::new(wire),
-            post,
+            stage,
         };
-        for number in 0..started.post.size(&settings) {
+        for number in 0..started.stage.size(&settings) {
             let (sender, born) = std::sync::mpsc::channel();
             let thread = started.hire(number, Some(sender)).map_err(Failure::halt)?;
             lock(&started.threads).push(thread);
             match born.recv() {
                 Ok(Ok(())) => {}
                 Ok(Err(failure)) => {
-                    started.post.control.stop();
+                    started.stage.control.stop();
                     started.wake();
                     return Err(failure);
                 }
@@ -227,8 +230,8 @@ impl Crew {
 
     fn hire(&self, number: u32, born: Option<Birth>) -> io::Result<JoinHandle<()>> {
         let context = WorkerContext {
-            post: self.post.clone(),
-            tree: self.post.tree(),
+            stage: self.stage.clone(),
+            tree: self.stage.tree(),
             bell: Arc::clone(&self.bell),
             has_bell: Arc::clone(&self.has_bell),
             tally: Arc::clone(&self.tally),
@@ -242,12 +245,12 @@ impl Crew {
     /// Has as many workers as the settings say: starts what is missing. What is too many ends by itself, when its work in
     /// hand is done.
     pub(crate) fn keep_size(&self) {
-        let control = &self.post.control;
+        let control = &self.stage.control;
         let settings = control.settings_number();
         if self.sized.load(Ordering::SeqCst) == settings || control.stopping() {
             return;
         }
-        let size = self.post.size(&control.pipeline().shell(self.name));
+        let size = self.stage.size(&control.pipeline().shell(self.name));
         let mut threads = lock(&self.threads);
         for number in 0..size {
             let index = number as usize;
@@ -273,7 +276,7 @@ impl Crew {
         }
     }
 
-    /// Returns why the crew is not ready, if it is not.
+    /// Returns why the pool is not ready, if it is not.
     pub(crate) fn unwell(&self) -> Option<String> {
         let lives = !lock(&self.members).is_empty();
         let halted = self.tally.halted();
@@ -285,13 +288,13 @@ impl Crew {
         self.bell.ring();
     }
 
-    /// Rings, and returns the number of the ring: [`Crew::has_looked`] tells when it was heeded.
+    /// Rings, and returns the number of the ring: [`WorkerPool::has_looked`] tells when it was heeded.
     pub(crate) fn ask_to_look(&self) -> u64 {
         self.bell.ring();
         self.bell.rings()
     }
 
-    /// Tells whether the directories were read since that ring, outside ones included. A crew that is blocked reads none.
+    /// Tells whether the directories were read since that ring, outside ones included. A pool that is blocked reads none.
     pub(crate) fn has_looked(&self, ring: u64) -> bool {
         self.tally.blocked().is_some() || self.tally.looked.load(Ordering::SeqCst) >= ring
     }
@@ -301,13 +304,13 @@ impl Crew {
         if !self.bell.take_wires_changed() {
             return;
         }
-        let dir = self.post.tree().stage(self.name);
+        let dir = self.stage.tree().stage(self.name);
         if !(dir.ready().is_dir() && dir.drop().is_dir()) {
             // Until a worker has made them again there is nothing to hang it on.
             self.has_bell.store(false, Ordering::SeqCst);
             return self.bell.wires_changed();
         }
-        let watched = (self.watched)(&self.post);
+        let watched = (self.watched)(&self.stage);
         let wire = bell::wire(&dir, &watched, &self.bell);
         self.has_bell.store(wire.is_some(), Ordering::SeqCst);
         *lock(&self.wire) = wire;
@@ -384,9 +387,9 @@ impl Crew {
             stage = self.name,
             "work in hand outlasted the grace: giving it back"
         );
-        let pipeline = self.post.control.pipeline();
+        let pipeline = self.stage.control.pipeline();
         let limits = limits_of(&pipeline.shell(self.name));
-        let tree = self.post.tree();
+        let tree = self.stage.tree();
         let mut settler = Worker::open(
             &tree,
             self.name,
@@ -410,7 +413,7 @@ fn spawn<Kind: Stage + 'static>(
     born: Option<Birth>,
 ) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new()
-        .name(format!("{}-{}", context.post.name, context.number))
+        .name(format!("{}-{}", context.stage.name, context.number))
         .spawn(move || WorkerLoop::<Kind>::run(context, born))
 }
 
@@ -421,29 +424,29 @@ fn lock<Value>(mutex: &Mutex<Value>) -> MutexGuard<'_, Value> {
 
 /// What one worker's thread starts with.
 pub(crate) struct WorkerContext {
-    pub(crate) post: StageContext,
+    pub(crate) stage: StageContext,
     pub(crate) tree: WorkTree,
     pub(crate) bell: Arc<Bell>,
     pub(crate) has_bell: Arc<AtomicBool>,
-    pub(crate) tally: Arc<Tally>,
-    pub(crate) members: Arc<Mutex<Vec<Member>>>,
+    pub(crate) tally: Arc<StageTally>,
+    pub(crate) members: Arc<Mutex<Vec<PoolWorker>>>,
     pub(crate) hurry: Arc<AtomicBool>,
     pub(crate) number: u32,
 }
 
-/// Returns the surroundings of a stage at its post.
-pub(crate) fn home(post: &StageContext, pipeline: &Pipeline) -> Home {
+/// Returns the surroundings of a stage.
+pub(crate) fn home(stage: &StageContext, pipeline: &Pipeline) -> Home {
     Home {
-        tree: post.tree(),
-        metrics: post.metrics.clone(),
-        ..Home::of(pipeline, post.name, &post.root)
+        tree: stage.tree(),
+        metrics: stage.metrics.clone(),
+        ..Home::of(pipeline, stage.name, &stage.root)
     }
 }
 
-fn watched<Kind: Stage>(post: &StageContext) -> Vec<PathBuf> {
-    let pipeline = post.control.pipeline();
+fn watched<Kind: Stage>(stage: &StageContext) -> Vec<PathBuf> {
+    let pipeline = stage.control.pipeline();
     match pipeline.stage_settings::<Kind::Settings>(Kind::NAME) {
-        Ok(settings) => Kind::watched(&settings, &home(post, &pipeline)),
+        Ok(settings) => Kind::watched(&settings, &home(stage, &pipeline)),
         Err(_) => Vec::new(),
     }
 }

@@ -52,6 +52,7 @@ collections = [{ name = "elections", harvests = "9" }]
 [stage.index]
 format = "cdx11"
 revisits = false
+not-modified = true
 dns = false
 metadata = false
 warc-fields = true

@@ -9,7 +9,9 @@ form, and compares with the payload read straight from the archive file. Needs p
 """
 
 import argparse
+import base64
 import gzip
+import hashlib
 import http.client
 import json
 import os
@@ -28,6 +30,7 @@ from warcio.bufferedreaders import ChunkedDataReader
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
+UNCHANGED, LATER, BODY = "http://example.org/style.css", "2026-02-02T03:04:05Z", b"body { color: teal }"
 CHAIN = "ingest index transfer backup delete merge bigmerge".split()
 
 
@@ -48,6 +51,7 @@ def main():
         server, port = start_pywb(root)
         try:
             wrong = [why for why in (check(root, port, c) for c in captures) if why]
+            wrong += [why for why in [check_unchanged(port)] if why]
         finally:
             server.terminate()
             server.wait()
@@ -82,7 +86,24 @@ def own_files(harvested):
             "http://example.org/again", digest="sha1:B6QJ6BNJ3R4B23XXMRKZKHLPGJY2VE4O",
             refers_to_uri="http://example.org/first", refers_to_date="2026-01-02T03:04:05Z")
         writer.write_record(revisit)
-    return 1
+        put(writer, UNCHANGED, "200 OK", [("Content-Type", "text/css")], BODY, 50)
+    # A later harvest was told that nothing has changed.
+    with open(harvested / "WEB-20260202030405000-00000-12~own.example~8443.warc.gz", "wb") as out:
+        writer = WARCWriter(out, gzip=True)
+        digest = "sha1:" + base64.b32encode(hashlib.sha1(BODY).digest()).decode()
+        revisit = writer.create_revisit_record(
+            UNCHANGED, digest=digest, refers_to_uri=UNCHANGED, refers_to_date="2026-01-02T03:04:50Z",
+            http_headers=StatusAndHeaders("304 Not Modified", [("ETag", '"1"')], protocol="HTTP/1.1"),
+            warc_headers_dict={"WARC-Date": LATER,
+                               "WARC-Profile": "http://netpreserve.org/warc/1.1/revisit/server-not-modified"})
+        writer.write_record(revisit)
+    return 2
+
+
+def check_unchanged(port):
+    """Returns what is wrong with the second harvest of what had not changed, or None."""
+    status, _, body = get(port, f"/archive/{LATER.translate(str.maketrans('', '', '-:TZ'))}id_/{UNCHANGED}")
+    return None if (status, body) == (200, BODY) else f"{UNCHANGED} at {LATER}: status {status}, {len(body)} bytes"
 
 
 def put(writer, url, status, headers, wire, number):

@@ -75,7 +75,9 @@ fn has_line<Source: Read>(record: &Record<'_, Source>, settings: &Settings) -> b
     let kind = record.kind();
     let wanted = match kind {
         RecordKind::Response => true,
-        RecordKind::Revisit => settings.revisits,
+        RecordKind::Revisit => {
+            settings.revisits && (settings.not_modified || !is_not_modified(record))
+        }
         RecordKind::Resource => settings.warc_fields || !is_warc_fields(record),
         RecordKind::Metadata => {
             settings.metadata && (settings.warc_fields || !is_warc_fields(record))
@@ -83,6 +85,13 @@ fn has_line<Source: Read>(record: &Record<'_, Source>, settings: &Settings) -> b
         _ => false,
     };
     wanted && (settings.dns || !is_dns(record))
+}
+
+/// Tells whether a revisit holds a server's 304. Replay answers with the head that it finds, and a 304 has no body: whoever
+/// is led to it instead of to the capture that it refers to sees nothing.
+fn is_not_modified<Source: Read>(record: &Record<'_, Source>) -> bool {
+    let status = record.http().and_then(|head| head.status());
+    status.is_some_and(|status| status == "304")
 }
 
 fn is_warc_fields<Source: Read>(record: &Record<'_, Source>) -> bool {

@@ -15,6 +15,8 @@ pub struct Settings {
     pub format: Format,
     /// Revisit records have lines.
     pub revisits: bool,
+    /// Revisit records with a server's 304 have lines too.
+    pub not_modified: bool,
     /// Records of `dns:` URIs have lines.
     pub dns: bool,
     /// Metadata records have lines.

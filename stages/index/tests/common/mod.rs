@@ -84,6 +84,14 @@ pub(crate) fn assorted() -> Vec<Vec<u8>> {
             &http("HTTP/1.1 304 Not Modified", ""),
         ),
         record(
+            "revisit",
+            &[
+                ("WARC-Target-URI", "http://e.example/"),
+                ("WARC-Payload-Digest", "sha1:BBBB"),
+            ],
+            &http(html, ""),
+        ),
+        record(
             "metadata",
             &[
                 ("WARC-Target-URI", "http://a.example/"),
@@ -122,7 +130,14 @@ pub(crate) fn assorted() -> Vec<Vec<u8>> {
 }
 
 pub(crate) fn run(arguments: &[&Path]) -> Output {
+    run_with("", arguments)
+}
+
+/// Runs the filter with these settings.
+pub(crate) fn run_with(settings: &str, arguments: &[&Path]) -> Output {
     let empty = tempfile::tempdir().unwrap();
+    let settings = format!("[stage.index]\n{settings}\n");
+    std::fs::write(empty.path().join("pipeline.toml"), settings).unwrap();
     Command::new(INDEX)
         .env_remove("ECLUSE_CONFIG")
         .env_remove("ECLUSE_ROOT")

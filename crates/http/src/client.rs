@@ -289,6 +289,7 @@ impl Client {
             block: received.block,
             payload_bytes: received.payload_bytes,
             payload_digest: received.payload_digest,
+            payload_sha256: received.payload_sha256,
             truncation: received.truncation,
             limit,
             anomalies: received.anomalies,

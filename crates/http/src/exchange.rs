@@ -33,6 +33,8 @@ pub struct Exchange {
     pub payload_bytes: u64,
     /// The digest of the payload.
     pub payload_digest: Sha1Digest,
+    /// Its SHA-256: by this payloads are told apart, of which others can be made with one SHA-1.
+    pub payload_sha256: [u8; 32],
     /// Why the response is not whole, if it is not.
     pub truncation: Option<Truncation>,
     /// The limit of time that ended it, if one did.

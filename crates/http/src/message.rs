@@ -13,6 +13,7 @@ use crate::chunked::{ChunkDamage, ChunkFault, ChunkedDecoder};
 use crate::head::{self, Head, Version};
 use crate::tap::Tap;
 use ecluse_warc::{Digester, Sha1Digest};
+use sha2::{Digest, Sha256};
 
 /// What kind of answer came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -184,6 +185,7 @@ pub(crate) struct Received {
     pub(crate) payload_place: PayloadPlace,
     pub(crate) payload_bytes: u64,
     pub(crate) payload_digest: Sha1Digest,
+    pub(crate) payload_sha256: [u8; 32],
     pub(crate) truncation: Option<Truncation>,
     pub(crate) anomalies: Vec<Anomaly>,
     /// The message ended by itself and the server keeps the connection.
@@ -255,6 +257,7 @@ enum Opening {
 struct PayloadCount {
     bytes: u64,
     digester: Digester,
+    sha256: Sha256,
     is_enough: bool,
 }
 
@@ -265,6 +268,7 @@ impl PayloadCount {
         }
         self.bytes += piece.len() as u64;
         self.digester.update(piece);
+        self.sha256.update(piece);
         if !self.is_enough && tap.payload(piece) == ControlFlow::Break(()) {
             self.is_enough = true;
         }
@@ -499,6 +503,7 @@ impl Receiver {
             payload_place,
             payload_bytes: self.payload.bytes,
             payload_digest: self.payload.digester.finish(),
+            payload_sha256: self.payload.sha256.finalize().into(),
             truncation: self.truncation,
             anomalies: self.anomalies,
             can_keep_alive,

@@ -21,6 +21,55 @@ pub(crate) struct Original {
     pub(crate) seconds: u64,
 }
 
+/// The payload of a capture: the digest that its record states, and the one by which it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PayloadDigests {
+    pub(crate) sha1: Sha1Digest,
+    pub(crate) sha256: [u8; 32],
+}
+
+/// What is known of a payload when it comes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum KnownPayload {
+    /// Nothing.
+    New,
+    /// It was captured before.
+    Same(Original),
+    /// Another one with the same SHA-1 was. Replay finds an original by its SHA-1, so this one is never referred to.
+    Collides,
+}
+
+impl KnownPayload {
+    /// Returns what a revisit refers to.
+    pub(crate) fn original(&self) -> Option<&Original> {
+        match self {
+            Self::Same(original) => Some(original),
+            Self::New | Self::Collides => None,
+        }
+    }
+}
+
+impl PayloadDigests {
+    /// Returns what is noted of its first capture, under its SHA-1.
+    pub(crate) fn note(&self, first: &Original) -> Vec<u8> {
+        let mut bytes = self.sha256.to_vec();
+        bytes.extend_from_slice(&first.encode());
+        bytes
+    }
+
+    /// Compares it with what is noted under its SHA-1.
+    pub(crate) fn compare(&self, noted: &[u8]) -> KnownPayload {
+        let first = noted.split_first_chunk::<32>();
+        let Some((sha256, first)) = first else {
+            return KnownPayload::New;
+        };
+        match Original::decode(first) {
+            Some(first) if *sha256 == self.sha256 => KnownPayload::Same(first),
+            _ => KnownPayload::Collides,
+        }
+    }
+}
+
 /// The last capture of a URL that nothing was linked from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LastCapture {
@@ -82,8 +131,10 @@ pub(crate) struct Earlier {
     database: Option<Connection>,
 }
 
+/// `payload` is of a version that knew payloads by their SHA-1 alone.
 const SCHEMA: &str = "
-    CREATE TABLE IF NOT EXISTS payload (digest BLOB PRIMARY KEY, original BLOB NOT NULL) WITHOUT ROWID;
+    DROP TABLE IF EXISTS payload;
+    CREATE TABLE IF NOT EXISTS first_capture (sha1 BLOB PRIMARY KEY, noted BLOB NOT NULL) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS capture (url BLOB PRIMARY KEY, last BLOB NOT NULL) WITHOUT ROWID;
 ";
 
@@ -101,13 +152,11 @@ impl Earlier {
         })
     }
 
-    /// Returns the first capture of a payload.
-    pub(crate) fn original(&self, digest: &Sha1Digest) -> rusqlite::Result<Option<Original>> {
-        let found = self.blob(
-            "SELECT original FROM payload WHERE digest = ?1",
-            digest.bytes(),
-        )?;
-        Ok(found.as_deref().and_then(Original::decode))
+    /// Returns what is known of a payload.
+    pub(crate) fn payload(&self, digests: &PayloadDigests) -> rusqlite::Result<KnownPayload> {
+        let query = "SELECT noted FROM first_capture WHERE sha1 = ?1";
+        let found = self.blob(query, digests.sha1.bytes())?;
+        Ok(found.map_or(KnownPayload::New, |noted| digests.compare(&noted)))
     }
 
     /// Returns the last capture of a URL, if asking for a change can make sense.
@@ -132,7 +181,7 @@ impl Earlier {
     ) -> Result<(), String> {
         let database = connect(path).map_err(|error| shown(path, &error))?;
         // The first capture of a payload stays what others refer to; the last one of a URL is the newest.
-        let payloads = "INSERT OR IGNORE INTO payload VALUES (?1, ?2)";
+        let payloads = "INSERT OR IGNORE INTO first_capture VALUES (?1, ?2)";
         let captures = "INSERT OR REPLACE INTO capture VALUES (?1, ?2)";
         for (kind, insert) in [(notes::PAYLOAD, payloads), (notes::CAPTURE, captures)] {
             copy(&database, insert, frontier, kind, going).map_err(|error| match error {
@@ -209,12 +258,21 @@ fn shown(path: &Path, error: &rusqlite::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use sha2::Digest;
+
     use super::*;
 
     fn original(url: &str) -> Original {
         Original {
             url: url.to_owned(),
             seconds: 1_700_000_000,
+        }
+    }
+
+    fn digests(text: &[u8]) -> PayloadDigests {
+        PayloadDigests {
+            sha1: Sha1Digest::of(text),
+            sha256: sha2::Sha256::digest(text).into(),
         }
     }
 
@@ -241,7 +299,8 @@ mod tests {
         let path = dir.path().join("earlier.sqlite");
         std::fs::write(&path, b"").unwrap();
         let earlier = Earlier::open(&path).unwrap();
-        assert_eq!(earlier.original(&Sha1Digest::of(b"page")).unwrap(), None);
+        let known = earlier.payload(&digests(b"page")).unwrap();
+        assert_eq!(known, KnownPayload::New);
         assert_eq!(earlier.last(b"0123456789abcdef").unwrap(), None);
     }
 
@@ -250,22 +309,50 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("earlier.sqlite");
         assert!(Earlier::open(&path).unwrap().database.is_none());
-        let digest = Sha1Digest::of(b"page");
+        let page = digests(b"page");
         for job in ["one", "two"] {
             let settings = ecluse_frontier::Settings::default();
             let mut frontier = Frontier::open(&dir.path().join(job), settings).unwrap();
-            let value = original(&format!("http://{job}.example/")).encode();
+            let value = page.note(&original(&format!("http://{job}.example/")));
             frontier
-                .note(notes::PAYLOAD, digest.bytes(), &value)
+                .note(notes::PAYLOAD, page.sha1.bytes(), &value)
                 .unwrap();
             for _ in 0..2 {
                 Earlier::add_job(&path, &mut frontier, &mut || {}).unwrap();
             }
         }
         let earlier = Earlier::open(&path).unwrap();
-        let found = earlier.original(&digest).unwrap().unwrap();
-        assert_eq!(found.url, "http://one.example/");
-        assert_eq!(earlier.original(&Sha1Digest::of(b"other")).unwrap(), None);
+        let found = earlier.payload(&page).unwrap();
+        assert_eq!(found, KnownPayload::Same(original("http://one.example/")));
+        let known = earlier.payload(&digests(b"other")).unwrap();
+        assert_eq!(known, KnownPayload::New);
+        // Another text can be made with the same SHA-1; its bytes stand nowhere yet.
+        let twin = PayloadDigests {
+            sha256: [7; 32],
+            ..page
+        };
+        assert_eq!(earlier.payload(&twin).unwrap(), KnownPayload::Collides);
         assert_eq!(earlier.last(b"0123456789abcdef").unwrap(), None);
+    }
+
+    #[test]
+    fn what_an_older_version_knew_by_sha1_alone_counts_no_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("earlier.sqlite");
+        let old =
+            "CREATE TABLE payload (digest BLOB PRIMARY KEY, original BLOB NOT NULL) WITHOUT ROWID";
+        let database = Connection::open(&path).unwrap();
+        database.execute_batch(old).unwrap();
+        let page = digests(b"page");
+        let first = original("http://one.example/").encode();
+        database
+            .execute(
+                "INSERT INTO payload VALUES (?1, ?2)",
+                params![page.sha1.bytes(), first],
+            )
+            .unwrap();
+        drop(database);
+        let earlier = Earlier::open(&path).unwrap();
+        assert_eq!(earlier.payload(&page).unwrap(), KnownPayload::New);
     }
 }

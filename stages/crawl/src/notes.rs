@@ -5,8 +5,8 @@ use ecluse_scope::{Reach, Seed};
 use sha2::{Digest, Sha256};
 use url::Url;
 
-/// The first capture of a payload, by its digest.
-pub(crate) const PAYLOAD: NoteKind = NoteKind(b'd');
+/// The first capture of a payload, by its SHA-1. (`d` was the same without a SHA-256, which says too little.)
+pub(crate) const PAYLOAD: NoteKind = NoteKind(b'p');
 /// The last capture of a URL, by the hash of its canonical form.
 pub(crate) const CAPTURE: NoteKind = NoteKind(b'c');
 /// Counts for a host, by the hash of its name.

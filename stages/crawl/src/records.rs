@@ -12,7 +12,7 @@ use ecluse_report::{Kept, Moment};
 use ecluse_warc::{Digests, NewRecord, Packer, Payload, RecordKind, Sha1Digest, WriteError};
 use url::Url;
 
-use crate::earlier::{LastCapture, Original};
+use crate::earlier::{KnownPayload, LastCapture, Original, PayloadDigests};
 use crate::warcs::Part;
 
 const RESPONSE: &str = "application/http; msgtype=response";
@@ -27,8 +27,8 @@ pub(crate) struct Capture {
     /// When it was begun.
     pub(crate) begun: Moment,
     pub(crate) exchange: Box<Exchange>,
-    /// Where the same payload was captured before.
-    pub(crate) original: Option<Original>,
+    /// What is known of its payload from before.
+    pub(crate) known: KnownPayload,
     /// The capture since which the server was asked for changes.
     pub(crate) last: Option<Box<LastCapture>>,
     /// Whether it is to be kept; one that will be tried again is not.
@@ -44,7 +44,7 @@ impl Capture {
             Kept::Nothing
         } else if self.is_unchanged() {
             Kept::NotModified
-        } else if self.original.is_some() {
+        } else if self.known.original().is_some() {
             Kept::Revisit
         } else {
             Kept::Stored
@@ -61,6 +61,14 @@ impl Capture {
         match &self.last {
             Some(last) if self.is_unchanged() => last.digest,
             _ => self.exchange.payload_digest,
+        }
+    }
+
+    /// By what its payload is known.
+    pub(crate) fn payload(&self) -> PayloadDigests {
+        PayloadDigests {
+            sha1: self.exchange.payload_digest,
+            sha256: self.exchange.payload_sha256,
         }
     }
 
@@ -143,7 +151,7 @@ fn main_record(
 ) -> Result<(), WriteError> {
     let exchange = &capture.exchange;
     let mut fields = Fields::of(exchange);
-    let kind = match (capture.kept(), &capture.original, &capture.last) {
+    let kind = match (capture.kept(), capture.known.original(), &capture.last) {
         (Kept::Revisit, Some(original), _) => {
             fields.refer(IDENTICAL, original);
             fields.add("WARC-Truncated", "length");

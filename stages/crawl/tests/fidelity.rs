@@ -246,6 +246,73 @@ fn a_body_larger_than_memory_is_kept_whole() {
     assert_eq!(response.field("WARC-Payload-Digest"), Some(digest.as_str()));
 }
 
+/// Two texts of one SHA-1, published in 2017 (shattered.io): the same beginning, and then one of two ends.
+fn colliding() -> [Vec<u8>; 2] {
+    let start = "255044462d312e330a25e2e3cfd30a0a0a312030206f626a0a3c3c2f57696474682032203020522f4865696768742033\
+     203020522f547970652034203020522f537562747970652035203020522f46696c7465722036203020522f436f6c6f72\
+     53706163652037203020522f4c656e6774682038203020522f42697473506572436f6d706f6e656e7420383e3e0a7374\
+     7265616d0affd8fffe00245348412d3120697320646561642121212121852fec092339759c39b1a1c63c4c97e1fffe01";
+    let ends = [
+        "7346dc9166b67e118f029ab621b2560ff9ca67cca8c7f85ba84c79030c2b3de218f86db3a90901d5df45c14f26fedfb3\
+     dc38e96ac22fe7bd728f0e45bce046d23c570feb141398bb552ef5a0a82be331fea48037b8b5d71f0e332edf93ac3500\
+     eb4ddc0decc1a864790c782c76215660dd309791d06bd0af3f98cda4bc4629b1",
+        "7f46dc93a6b67e013b029aaa1db2560b45ca67d688c7f84b8c4c791fe02b3df614f86db1690901c56b45c1530afedfb7\
+     6038e972722fe7ad728f0e4904e046c230570fe9d41398abe12ef5bc942be33542a4802d98b5d70f2a332ec37fac3514\
+     e74ddc0f2cc1a874cd0c78305a21566461309789606bd0bf3f98cda8044629a1",
+    ];
+    ends.map(|end| {
+        let text = format!("{start}{end}");
+        let pairs = text.as_bytes().chunks(2);
+        pairs
+            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+            .collect()
+    })
+}
+
+#[test]
+fn two_payloads_of_one_sha1_are_both_kept() {
+    let [one, other] = colliding();
+    assert_eq!(Sha1Digest::of(&one), Sha1Digest::of(&other));
+    assert_ne!(one, other);
+    let (web, names) = web_on(1);
+    let pages = [
+        ("/1-one", &one),
+        ("/2-other", &other),
+        ("/3-one", &one),
+        ("/4-other", &other),
+    ];
+    let mut answers =
+        Vec::from(pages.map(|(path, body)| (path.to_owned(), Answer::of("application/pdf", body))));
+    // With one thread, what this page leads to is asked for when the two before it are known.
+    let page = html("<a href=/3-one>3</a> <a href=/4-other>4</a>");
+    answers.push(("/page".to_owned(), page));
+    web.pages("twins.test", answers);
+    let mut order = Order::new(&names);
+    for path in ["/1-one", "/2-other", "/page"] {
+        order.seed(web.url("twins.test", path));
+    }
+    let job = Job::give(&order);
+    job.root
+        .settings(&["crawl"], "[stage.crawl]\npack-threads = 1\n");
+    job.finish();
+    let harvest = web::Harvest::read(job);
+    let kinds = pages.map(|(path, body)| {
+        let url = web.url("twins.test", path);
+        let kinds = [RecordKind::Response, RecordKind::Revisit];
+        let found = kinds.map(|kind| harvest.of(kind, &url)).concat();
+        assert_eq!(found.len(), 1, "{url}");
+        let digest = Sha1Digest::of(body).to_string();
+        assert_eq!(found[0].field("WARC-Payload-Digest"), Some(&*digest));
+        if found[0].kind == RecordKind::Response {
+            assert!(found[0].block.ends_with(body), "{url}");
+        }
+        found[0].kind
+    });
+    // What has the SHA-1 of another is never a revisit: whoever looks for its original by that finds the other.
+    use RecordKind::{Response, Revisit};
+    assert_eq!(kinds, [Response, Response, Revisit, Response]);
+}
+
 #[test]
 fn what_came_over_tls_is_kept_and_its_certificate_judged() {
     let web = Web::secure();

@@ -54,6 +54,8 @@ fn receive(bytes: &[u8], step: usize, end: End, asked: Asked, limits: MessageLim
     assert_eq!(payload, tapped, "read again, the payload is the same");
     assert_eq!(received.payload_bytes, payload.len() as u64);
     assert_eq!(received.payload_digest, Sha1Digest::of(&payload));
+    let sha256: [u8; 32] = Sha256::digest(&payload).into();
+    assert_eq!(received.payload_sha256, sha256);
     assert_eq!(received.block.digest(), Sha1Digest::of(&block));
     Outcome {
         shape: received.shape,

@@ -12,7 +12,7 @@ use ecluse_stage::Failure;
 use url::Url;
 
 use super::{Engine, blame};
-use crate::earlier::{LastCapture, Original};
+use crate::earlier::{KnownPayload, LastCapture, Original};
 use crate::errand::{Errand, Result as Found, authority, now};
 use crate::manners::{exception, retry_delay};
 use crate::notes;
@@ -59,7 +59,7 @@ impl Engine<'_> {
                     url,
                     begun,
                     exchange,
-                    original: None,
+                    known: KnownPayload::New,
                     last,
                     keep: true,
                     crawl_delay,
@@ -289,7 +289,7 @@ impl Engine<'_> {
         capture.keep =
             is_robots || !self.is_overloaded(&capture) || self.is_last_try(&capture.item);
         if capture.keep {
-            capture.original = self.original_of(&capture)?;
+            capture.known = self.known_payload(&capture)?;
         }
         self.pool.give(Work {
             capture,
@@ -310,26 +310,26 @@ impl Engine<'_> {
     }
 
     /// Looks for an earlier capture of the same payload.
-    fn original_of(&mut self, capture: &Capture) -> Result<Option<Original>, Failure> {
+    fn known_payload(&mut self, capture: &Capture) -> Result<KnownPayload, Failure> {
         let exchange = &capture.exchange;
         let dedup = &self.order.dedup;
         let is_whole = exchange.shape == Shape::Http && exchange.truncation.is_none();
         let is_large = exchange.payload_bytes > 0 && exchange.payload_bytes >= dedup.min_size.get();
         if !is_whole || !is_large || !(200..300).contains(&exchange.code()) {
-            return Ok(None);
+            return Ok(KnownPayload::New);
         }
-        let digest = exchange.payload_digest;
+        let payload = capture.payload();
         if dedup.within_job {
-            let noted = self.frontier.noted(notes::PAYLOAD, digest.bytes());
+            let noted = self.frontier.noted(notes::PAYLOAD, payload.sha1.bytes());
             if let Some(noted) = noted.map_err(blame)? {
-                return Ok(Original::decode(&noted));
+                return Ok(payload.compare(&noted));
             }
         }
         if dedup.across_jobs {
-            let earlier = self.shared.earlier.borrow().original(&digest);
+            let earlier = self.shared.earlier.borrow().payload(&payload);
             return earlier.map_err(Failure::halt);
         }
-        Ok(None)
+        Ok(KnownPayload::New)
     }
 
     /// Writes a capture down, everywhere at once: file, log, counts, frontier.
@@ -491,12 +491,16 @@ impl Engine<'_> {
             url: capture.item.url.clone(),
             seconds: capture.begun.0 / 1000,
         };
-        if capture.original.is_none() && exchange.payload_bytes > 0 {
-            let digest = exchange.payload_digest;
-            let noted = self
-                .frontier
-                .note(notes::PAYLOAD, digest.bytes(), &here.encode());
-            noted.map_err(blame)?;
+        if capture.known == KnownPayload::New && exchange.payload_bytes > 0 {
+            let payload = capture.payload();
+            let key = payload.sha1.bytes();
+            // Another one may have come while this one was packed: the first stays.
+            let noted = self.frontier.noted(notes::PAYLOAD, key).map_err(blame)?;
+            if noted.is_none() {
+                let noted = payload.note(&here);
+                let noted = self.frontier.note(notes::PAYLOAD, key, &noted);
+                noted.map_err(blame)?;
+            }
         }
         let value = |name: &str| {
             exchange
@@ -508,7 +512,7 @@ impl Engine<'_> {
         // A page that leads somewhere is always fetched whole: an unchanged one would lead nowhere.
         if self.order.dedup.across_jobs && is_leaf && (etag.is_some() || last_modified.is_some()) {
             let last = LastCapture {
-                original: capture.original.clone().unwrap_or(here),
+                original: capture.known.original().cloned().unwrap_or(here),
                 digest: exchange.payload_digest,
                 etag: etag.unwrap_or_default(),
                 last_modified: last_modified.unwrap_or_default(),

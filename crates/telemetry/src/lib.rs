@@ -9,7 +9,6 @@
 //! Labels are bounded: stages, states, results and causes, never a parcel, a host or a URL. Nothing
 //! here can stop the work: a log line or a scrape that fails is dropped.
 
-mod family;
 mod footer;
 pub mod http;
 pub mod log;
@@ -18,11 +17,10 @@ mod printable;
 mod registry;
 pub mod textfile;
 
-pub use crate::family::{Exposition, Family, Kind};
 pub use crate::footer::{FOOTER, Footer};
 pub use crate::http::{Health, Server};
 pub use crate::metrics::{
     ArchiveFigures, Cause, CrawlFigures, Depth, DepthKind, Depths, Metrics, ResultKind,
 };
 pub use crate::printable::printable;
-pub use crate::registry::Registry;
+pub use crate::registry::{Exposition, Registry};

@@ -66,6 +66,8 @@ pub struct SurtSet {
     prefixes: BTreeSet<Box<[u8]>>,
     /// Whole keys.
     pages: HashSet<Box<[u8]>>,
+    /// Entries that name `www`, which keys have lost: here they have kept it.
+    with_www: Option<Box<SurtSet>>,
 }
 
 /// What in a set a key was found by.
@@ -87,8 +89,7 @@ impl fmt::Display for SurtMatch<'_> {
 impl SurtSet {
     /// Adds what belongs to a seed.
     pub fn insert_seed(&mut self, url: &Url, reach: Reach) {
-        let mut key = Vec::new();
-        ecluse_surt::surt_or_url(url.as_str().as_bytes(), &mut key);
+        let key = key_of(url);
         match reach {
             Reach::Domain => {
                 let host = host_name(url.host_str().unwrap_or_default());
@@ -104,22 +105,21 @@ impl SurtSet {
             Reach::Host => {
                 self.hosts.insert(host_of(&key).into());
             }
-            Reach::Path => self.insert_directory(url),
+            Reach::Path => self.insert_directory(url, key_of),
             Reach::Page => {
                 self.pages.insert(key.into());
             }
         }
     }
 
-    fn insert_directory(&mut self, url: &Url) {
+    fn insert_directory(&mut self, url: &Url, key_of: KeyOf) {
         let mut directory = url.clone();
         directory.set_query(None);
         directory.set_fragment(None);
         let path = url.path();
         let end = path.rfind('/').map_or(0, |at| at + 1);
         directory.set_path(&path[..end]);
-        let mut key = Vec::new();
-        ecluse_surt::surt_or_url(directory.as_str().as_bytes(), &mut key);
+        let mut key = key_of(&directory);
         if !key.ends_with(b"/") {
             // A key has no slash at its end: the directory itself is a page of its own, with any query.
             self.pages.insert(key.clone().into());
@@ -131,7 +131,8 @@ impl SurtSet {
 
     /// Adds a prefix as people write it.
     ///
-    /// Heritrix's form is read too (`+http://(org,example,www,)/news`); the scheme says nothing, since keys have none.
+    /// Heritrix's form is read too (`+http://(org,example,www,)/news`); the scheme says nothing, since keys have none. A
+    /// prefix that names `www` means hosts with it, and a URL those with and without.
     pub fn insert_text(&mut self, text: &str) -> Result<(), SurtPrefixError> {
         let error = || SurtPrefixError::Unreadable {
             text: text.to_owned(),
@@ -143,7 +144,7 @@ impl SurtSet {
             None if trimmed.contains("://") => {
                 let url = Url::parse(trimmed).map_err(|_| error())?;
                 url.host_str().ok_or_else(error)?;
-                self.insert_url_prefix(&url);
+                self.insert_url_prefix(&url, key_of);
                 return Ok(());
             }
             None => trimmed,
@@ -177,30 +178,31 @@ impl SurtSet {
         }
         let mut key = Vec::new();
         ecluse_surt::surt(url.as_str().as_bytes(), &mut key).map_err(|_| error())?;
-        match path {
-            // `www` is not in the keys: below it means below nothing.
-            None if port.is_empty() && host_of(&key) != reversed(&host).as_ref() => {
-                self.hosts.insert(host_of(&key).into());
+        let (set, key_of): (_, KeyOf) = match with_www(&key, url.as_str()) {
+            Some(kept) => {
+                key = kept;
+                (&mut **self.with_www.get_or_insert_default(), key_with_www)
             }
+            None => (self, key_of),
+        };
+        match path {
             None if port.is_empty() => {
-                self.domains.insert(host_of(&key).into());
+                set.domains.insert(host_of(&key).into());
             }
             Some("" | "/") if port.is_empty() => {
-                self.hosts.insert(host_of(&key).into());
+                set.hosts.insert(host_of(&key).into());
             }
-            None | Some(_) => self.insert_url_prefix(&url),
+            None | Some(_) => set.insert_url_prefix(&url, key_of),
         }
         Ok(())
     }
 
     /// Adds everything whose URL begins so.
-    fn insert_url_prefix(&mut self, url: &Url) {
-        let mut key = Vec::new();
-        ecluse_surt::surt_or_url(url.as_str().as_bytes(), &mut key);
+    fn insert_url_prefix(&mut self, url: &Url, key_of: KeyOf) {
         if url.path().len() > 1 && url.query().is_none() && url.path().ends_with('/') {
-            self.insert_directory(url);
+            self.insert_directory(url, key_of);
         } else {
-            self.insert_prefix(key);
+            self.insert_prefix(key_of(url));
         }
     }
 
@@ -223,8 +225,16 @@ impl SurtSet {
         self.prefixes.insert(prefix.into());
     }
 
-    /// Returns what a key is found by.
-    pub fn find<'a>(&'a self, key: &[u8]) -> Option<SurtMatch<'a>> {
+    /// Returns what a URL is found by; `key` is its SURT key.
+    pub fn find<'a>(&'a self, key: &[u8], url: &str) -> Option<SurtMatch<'a>> {
+        self.find_key(key).or_else(|| {
+            let entries = self.with_www.as_ref()?;
+            let whole = with_www(key, url);
+            entries.find_key(whole.as_deref().unwrap_or(key))
+        })
+    }
+
+    fn find_key<'a>(&'a self, key: &[u8]) -> Option<SurtMatch<'a>> {
         let found = |reach: Reach| move |entry: &'a [u8]| SurtMatch { reach, entry };
         let host = host_of(key);
         if !host.is_empty() {
@@ -247,13 +257,43 @@ impl SurtSet {
 
     /// How many entries there are.
     pub fn len(&self) -> usize {
-        self.domains.len() + self.hosts.len() + self.prefixes.len() + self.pages.len()
+        let with_www = self.with_www.as_ref().map_or(0, |set| set.len());
+        self.domains.len() + self.hosts.len() + self.prefixes.len() + self.pages.len() + with_www
     }
 
     /// Tells whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// Makes the key of a URL.
+type KeyOf = fn(&Url) -> Vec<u8>;
+
+fn key_of(url: &Url) -> Vec<u8> {
+    let mut key = Vec::new();
+    ecluse_surt::surt_or_url(url.as_str().as_bytes(), &mut key);
+    key
+}
+
+fn key_with_www(url: &Url) -> Vec<u8> {
+    let key = key_of(url);
+    with_www(&key, url.as_str()).unwrap_or(key)
+}
+
+/// Gives a key the `www` back that the host of its URL has; `None` when it has none.
+fn with_www(key: &[u8], url: &str) -> Option<Vec<u8>> {
+    let (_, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let host = authority.rsplit('@').next()?;
+    let host = host.split(':').next()?;
+    if !host.starts_with("www") {
+        return None;
+    }
+    let bare = host_of(key);
+    let whole = reversed(host);
+    (whole.len() > bare.len() && whole.starts_with(bare))
+        .then(|| [&whole, &key[bare.len()..]].concat())
 }
 
 fn find_prefix<'a>(prefixes: &'a BTreeSet<Box<[u8]>>, key: &[u8]) -> Option<&'a [u8]> {
@@ -299,10 +339,10 @@ mod tests {
 
     fn check(set: &SurtSet, inside: &[&str], outside: &[&str]) {
         for url in inside {
-            assert!(set.find(&key(url)).is_some(), "{url} in {set:?}");
+            assert!(set.find(&key(url), url).is_some(), "{url} in {set:?}");
         }
         for url in outside {
-            assert!(set.find(&key(url)).is_none(), "{url} in {set:?}");
+            assert!(set.find(&key(url), url).is_none(), "{url} in {set:?}");
         }
     }
 
@@ -412,8 +452,35 @@ mod tests {
             ("example,lock", &[sub, host], &["http://lock2.example/"]),
             ("+http://(example,lock,", &[sub, host, port], &[]),
             ("https://(example,lock,)/", &[host, news, port], &[sub]),
-            ("http://(example,lock,www,)/news", &[news], &[sub, host]),
-            ("http://(example,lock,www,", &[host], &[sub]),
+            (
+                "http://(example,lock,www,)/news",
+                &["https://www.lock.example/news/1"],
+                &[sub, host, news, "http://www.lock.example/x"],
+            ),
+            (
+                "http://(example,lock,www,)",
+                &["http://www.lock.example/x", "http://www.lock.example:81/"],
+                &[
+                    sub,
+                    host,
+                    "http://a.www.lock.example/",
+                    "http://www2.lock.example/",
+                ],
+            ),
+            (
+                "http://(example,lock,www,",
+                &["http://www.lock.example/x", "http://a.www.lock.example/"],
+                &[sub, host, news, "http://www.clock.example/"],
+            ),
+            (
+                "example,lock,www)/news/",
+                &[
+                    "http://www.lock.example/news",
+                    "http://www.lock.example/news/1",
+                ],
+                &[news, "http://www.lock.example/newsx"],
+            ),
+            ("http://www.lock.example/news/", &[news], &[host]),
             ("http://(example,lock,:81)/", &[port], &[host, sub]),
             (
                 "example,lock)/news/",
@@ -460,7 +527,7 @@ mod tests {
     fn a_find_says_by_what() {
         let mut set = seed("http://lock.example/", Reach::Domain);
         set.insert_text("org,canal)/boats/").unwrap();
-        let found = |url: &str| set.find(&key(url)).unwrap().to_string();
+        let found = |url: &str| set.find(&key(url), url).unwrap().to_string();
         assert_eq!(found("http://a.lock.example/"), "domain example,lock");
         assert_eq!(found("http://canal.org/boats/7"), "path org,canal)/boats/");
     }
@@ -490,7 +557,7 @@ mod tests {
                     }
                 }
             }
-            let _ = set.find(&key);
+            let _ = set.find(&key, "http://www.example/");
         }
 
         /// Whatever the reach, a seed reaches itself.
@@ -498,7 +565,7 @@ mod tests {
         fn a_seed_is_in_its_own_reach(url in "https?://[a-z]{1,3}(\\.[a-z]{2,3}){0,2}(:[1-9][0-9]{2})?/[a-cA-C/.]{0,9}(\\?[a-c=&]{0,4})?") {
             for reach in [Reach::Domain, Reach::Host, Reach::Path, Reach::Page] {
                 let parsed = Url::parse(&url).unwrap();
-                prop_assert!(seed(&url, reach).find(&key(parsed.as_str())).is_some(), "{:?}", reach);
+                prop_assert!(seed(&url, reach).find(&key(parsed.as_str()), parsed.as_str()).is_some(), "{:?}", reach);
             }
         }
     }

@@ -6,6 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::limit::Limit;
+
 /// The years in which a date in a URL may lie.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
@@ -15,7 +17,7 @@ pub struct CalendarOrder {
     /// Years after that of the crawl, for any date.
     pub ahead: u32,
     /// Years before that of the crawl, where the URL speaks of a calendar.
-    pub events_behind: u32,
+    pub events_behind: Limit<u32>,
     /// Years after that of the crawl, where the URL speaks of a calendar.
     pub events_ahead: u32,
 }
@@ -25,7 +27,7 @@ impl Default for CalendarOrder {
         CalendarOrder {
             from: 1600,
             ahead: 10,
-            events_behind: 10,
+            events_behind: Limit::None,
             events_ahead: 2,
         }
     }
@@ -44,7 +46,9 @@ impl CalendarOrder {
     pub(super) fn stray_date(&self, target: &str, year: u32) -> Option<StrayDate> {
         let (first, last) = if speaks_of_a_calendar(target) {
             (
-                year.saturating_sub(self.events_behind),
+                self.events_behind
+                    .get()
+                    .map_or(self.from, |years| year.saturating_sub(years)),
                 year.saturating_add(self.events_ahead),
             )
         } else {
@@ -197,9 +201,8 @@ mod tests {
             ("/12026/11/", 12_026),
             ("/0017/03/", 17),
             ("/agenda/2029/01/", 2029),
-            ("/agenda/2015/12/24", 2015),
+            ("/agenda/1492/10/12", 1492),
             ("/events/2026-11-03/2029-01-01", 2029),
-            ("/?tribe-bar-date=1999-01-01", 1999),
         ] {
             assert_eq!(stray(target), Some(year), "{target}");
         }
@@ -212,7 +215,8 @@ mod tests {
             "/archives/1944/08/25/paris",
             "/1789/07/14",
             "/agenda/2027/01",
-            "/agenda/2016/01",
+            "/agenda/2015/12/24",
+            "/?tribe-bar-date=1999-01-01",
             "/2036/12/",
             "/product/9999",
             "/product/9999/42",
@@ -232,6 +236,18 @@ mod tests {
         ] {
             assert_eq!(stray(target), None, "{target}");
         }
+    }
+
+    #[test]
+    fn an_order_may_leave_out_what_is_over() {
+        let order = CalendarOrder {
+            events_behind: Limit::At(10),
+            ..CalendarOrder::default()
+        };
+        let stray = |target| order.stray_date(target, 2026).map(|date| date.year);
+        assert_eq!(stray("/agenda/2015/12/24"), Some(2015));
+        assert_eq!(stray("/agenda/2016/01"), None);
+        assert_eq!(stray("/1944/08/25"), None);
     }
 
     #[test]

@@ -94,7 +94,9 @@ impl Rule {
         let reject = |why| Some((Verdict::Reject, why));
         match self {
             Rule::Nothing => reject(Evidence::Always),
-            Rule::Seeds => accept(Evidence::Surt(scope.seeds.find(candidate.surt)?)),
+            Rule::Seeds => accept(Evidence::Surt(
+                scope.seeds.find(candidate.surt, candidate.url)?,
+            )),
             Rule::Accept { surts, patterns } => accept(listed(surts, patterns, candidate)?),
             Rule::Reject { surts, patterns } => reject(listed(surts, patterns, candidate)?),
             Rule::Hops => reject(too_many("hops", candidate.hops.len(), order.hops)?),
@@ -167,7 +169,9 @@ impl Own {
             holds(Some(Evidence::Regex(text)));
         }
         if let Some(surts) = &self.surts {
-            holds(Some(Evidence::Surt(surts.find(candidate.surt)?)));
+            holds(Some(Evidence::Surt(
+                surts.find(candidate.surt, candidate.url)?,
+            )));
         }
         if let Some(extensions) = &self.extensions {
             holds(Some(Evidence::Extension(extension_of(
@@ -204,7 +208,9 @@ fn listed<'a>(
     patterns: &'a Patterns,
     candidate: &Candidate<'a>,
 ) -> Option<Evidence<'a>> {
-    let surt = surts.find(candidate.surt).map(Evidence::Surt);
+    let surt = surts
+        .find(candidate.surt, candidate.url)
+        .map(Evidence::Surt);
     surt.or_else(|| patterns.find(candidate.url).map(Evidence::Regex))
 }
 

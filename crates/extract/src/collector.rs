@@ -12,12 +12,23 @@ use crate::link::{Hop, Link, LinkPlace};
 use crate::quick;
 use crate::report::Counts;
 
+/// What an element says of the links in it.
+#[derive(Debug, Default)]
+pub(crate) struct Declared {
+    pub(crate) nofollow: bool,
+    pub(crate) charset: Option<&'static Encoding>,
+}
+
 pub(crate) struct Collector<'c> {
     document: &'c Url,
     base: Url,
     based: bool,
     /// Whether the base is that of another document.
     via: bool,
+    /// The directories of the script that is being read.
+    directories: Vec<String>,
+    /// What the element that is being read says of its links.
+    pub(crate) declared: Declared,
     limits: &'c ExtractLimits,
     links: usize,
     sink: &'c mut dyn FnMut(Link),
@@ -42,6 +53,8 @@ impl<'c> Collector<'c> {
             base: document.clone(),
             based: false,
             via: false,
+            directories: Vec::new(),
+            declared: Declared::default(),
             limits,
             links,
             sink,
@@ -107,23 +120,64 @@ impl<'c> Collector<'c> {
         }
     }
 
-    /// Offers a string that stands where a link stands, relative to the document itself.
-    pub(crate) fn offer_from_document(&mut self, value: &str, hop: Hop, place: LinkPlace<'_>) {
+    /// Runs `work`; what it offers is relative to the document itself, as modules are, and not to the page it is part of.
+    pub(crate) fn relative_to_document(&mut self, work: impl FnOnce(&mut Self)) {
         if self.via {
             let usual = std::mem::replace(&mut self.base, self.document.clone());
-            self.offer(value, hop, place);
+            let directories = std::mem::take(&mut self.directories);
+            work(self);
             self.base = usual;
+            self.directories = directories;
         } else {
-            self.offer(value, hop, place);
+            work(self);
         }
     }
 
-    /// Lets links be relative to the page that led to the document: what a script fetches is.
-    pub(crate) fn resolve_from(&mut self, via: &Url) {
-        if !via.cannot_be_a_base() {
+    /// Runs `work`; what it offers are the files of a bundle, relative to the script if nothing else is known.
+    pub(crate) fn relative_to_bundle(&mut self, work: impl FnOnce(&mut Self)) {
+        let usual = self
+            .via
+            .then(|| std::mem::replace(&mut self.base, self.document.clone()));
+        work(self);
+        if let Some(usual) = usual {
+            self.base = usual;
+        }
+    }
+
+    /// Takes the document for a script: its links are relative to the page that led to it, if there was one.
+    pub(crate) fn resolve_as_script(&mut self, via: Option<&Url>) {
+        let mut directories: Vec<String> = self
+            .document
+            .path_segments()
+            .map(|segments| segments.map(str::to_owned).collect())
+            .unwrap_or_default();
+        directories.pop();
+        self.directories = directories;
+        if let Some(via) = via
+            && !via.cannot_be_a_base()
+        {
             self.base = via.clone();
             self.via = true;
         }
+    }
+
+    /// Bundlers name files from the root of what they built: `assets/b.js` in `/docs/assets/a.js` is beside it.
+    fn beside_script(&self, value: &str) -> Option<String> {
+        let (first, _) = value.split_once('/')?;
+        if first.is_empty() || first.starts_with('.') || first.contains([':', '?', '#']) {
+            return None;
+        }
+        let depth = self.directories.iter().rposition(|name| name == first)?;
+        let mut path = String::from("/");
+        for directory in &self.directories[..depth] {
+            path.push_str(directory);
+            path.push('/');
+        }
+        path.push_str(value);
+        self.document.join(&path).ok().map(|mut url| {
+            url.set_fragment(None);
+            url.into()
+        })
     }
 
     /// Runs `work` on an embedded document, unless there were too many or it is nested too deep.
@@ -147,10 +201,11 @@ impl<'c> Collector<'c> {
         if self.is_full() {
             return;
         }
-        let hop = if self.speculating {
-            Hop::Speculative
-        } else {
-            hop
+        // A link is one wherever it stands; what would be shown or followed by itself may never be.
+        let hop = match hop {
+            Hop::Navigation => Hop::Navigation,
+            _ if self.speculating => Hop::Speculative,
+            hop => hop,
         };
         let value = value.trim_matches(|c: char| c <= ' ');
         if value.is_empty() || value.starts_with('#') {
@@ -167,7 +222,10 @@ impl<'c> Collector<'c> {
     }
 
     fn resolve(&mut self, value: &str, hop: Hop, place: LinkPlace<'_>, requisite: bool) {
-        let Some(url) = quick::resolve(&self.base, value).or_else(|| self.parse(value)) else {
+        let url = quick::resolve(&self.base, value)
+            .or_else(|| self.beside_script(value))
+            .or_else(|| self.parse(value));
+        let Some(url) = url else {
             self.counts.refused += 1;
             return;
         };
@@ -187,6 +245,9 @@ impl<'c> Collector<'c> {
                 hop,
                 context: place.to_string(),
                 requisite,
+                framed: hop == Hop::Embed && place.is_frame(),
+                nofollow: self.declared.nofollow,
+                charset: self.declared.charset.map(Encoding::name),
             });
         }
     }

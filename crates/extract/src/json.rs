@@ -3,6 +3,7 @@
 use crate::collector::Collector;
 use crate::link::{Hop, LinkPlace};
 use crate::markup;
+use crate::page::hop_of_key;
 use crate::script::unescaped;
 use crate::speculative::{Ground, url_in};
 
@@ -17,6 +18,8 @@ pub(crate) struct Json {
     /// Inside a string too long to be looked at; whether its last byte was an odd backslash.
     long: Option<bool>,
     key: Key,
+    /// The last key, if it says that its value is a link.
+    name: String,
     /// A string that is a key if a colon follows.
     waiting: Option<String>,
 }
@@ -51,6 +54,7 @@ impl Json {
             held: String::new(),
             long: None,
             key: Key::Other,
+            name: String::new(),
             waiting: None,
         }
     }
@@ -120,6 +124,9 @@ impl Json {
                 b':' => {
                     if let Some(key) = self.waiting.take() {
                         self.key = kind_of(&key);
+                        if self.key == Key::Link {
+                            self.name = key;
+                        }
                     }
                     at += 1;
                 }
@@ -154,10 +161,46 @@ impl Json {
                 Key::Other => Ground::Value,
             };
             if let Ok(url) = url_in(&text, ground) {
-                collector.offer(&url, Hop::Speculative, LinkPlace::JSON);
+                let hop = match self.key {
+                    Key::Link => hop_of_key(&self.name, &url),
+                    Key::Vocabulary | Key::Other => Hop::Speculative,
+                };
+                collector.offer(&url, hop, LinkPlace::JSON);
             }
         }
     }
+}
+
+/// Returns the pairs of a key and a string value in a document, whatever they are nested in.
+pub(crate) fn pairs(text: &str) -> impl Iterator<Item = (String, String)> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    let mut key: Option<String> = None;
+    std::iter::from_fn(move || {
+        while at < bytes.len() {
+            match bytes[at] {
+                b'"' => {
+                    let end = string_end(bytes, at + 1)?;
+                    let string = unescaped(&text[at + 1..end]).into_owned();
+                    let after = bytes[end + 1..].trim_ascii_start();
+                    at = end + 1;
+                    if after.first() == Some(&b':') {
+                        key = Some(string);
+                    } else if let Some(key) = key.take() {
+                        return Some((key, string));
+                    }
+                }
+                b':' => at += 1,
+                byte => {
+                    if !byte.is_ascii_whitespace() {
+                        key = None;
+                    }
+                    at += 1;
+                }
+            }
+        }
+        None
+    })
 }
 
 fn kind_of(key: &str) -> Key {

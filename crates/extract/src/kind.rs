@@ -57,7 +57,21 @@ pub(crate) fn kind_of(url: &Url, content_type: Option<&str>, start: &[u8]) -> Ki
         other if is_json(other) => Kind::Json,
         "text/xml" | "application/xml" => xml(start),
         other if other.ends_with("+xml") => xml(start),
-        _ => Kind::Other,
+        other => unlisted(other, start),
+    }
+}
+
+/// A type that nobody knows, as `application/xhtml`: its first bytes may still be markup.
+fn unlisted(essence: &str, start: &[u8]) -> Kind {
+    let (top, _) = essence.split_once('/').unwrap_or_default();
+    if matches!(top, "image" | "audio" | "video" | "font") {
+        return Kind::Other;
+    }
+    let text = start.trim_ascii_start();
+    match markup(text) {
+        Some(kind) => kind,
+        None if essence.contains("html") && !is_binary(text) => Kind::Html,
+        None => Kind::Other,
     }
 }
 
@@ -101,7 +115,8 @@ fn plain(url: &Url, start: &[u8]) -> Kind {
     let path = url.path();
     if path == "/robots.txt" {
         Kind::Robots
-    } else if path.ends_with(".txt") && path.contains("sitemap") {
+    } else if path.contains("sitemap") && path.strip_suffix(".gz").unwrap_or(path).ends_with(".txt")
+    {
         Kind::UrlList
     } else {
         match by_name(url) {
@@ -121,7 +136,19 @@ fn unnamed(url: &Url, start: &[u8]) -> Kind {
     if url.path() == "/robots.txt" {
         return Kind::Robots;
     }
-    match root(text) {
+    match markup(text) {
+        Some(kind) => kind,
+        None if text.starts_with(b"#EXTM3U") => Kind::Playlist,
+        None => by_name(url).unwrap_or_else(|| plain(url, start)),
+    }
+}
+
+/// What a text is that begins with a tag or a document type.
+fn markup(text: &[u8]) -> Option<Kind> {
+    if is_binary(text) {
+        return None;
+    }
+    Some(match root(text) {
         Some("urlset" | "sitemapindex") => Kind::Sitemap,
         Some("svg") => Kind::Xhtml,
         Some("html") if text.starts_with(b"<?xml") => Kind::Xhtml,
@@ -129,9 +156,8 @@ fn unnamed(url: &Url, start: &[u8]) -> Kind {
         Some("rss" | "feed" | "RDF") => Kind::Xml,
         Some(name) if is_html(name) => Kind::Html,
         _ if doctype_is_html(text) => Kind::Html,
-        _ if text.starts_with(b"#EXTM3U") => Kind::Playlist,
-        _ => by_name(url).unwrap_or(Kind::Other),
-    }
+        _ => return None,
+    })
 }
 
 fn by_name(url: &Url) -> Option<Kind> {
@@ -232,6 +258,16 @@ mod tests {
             ("application/pdf", "", Kind::Other),
             ("text/plain", "<html>", Kind::Other),
             ("nonsense", "", Kind::Other),
+            ("nonsense", "<!DOCTYPE html>", Kind::Html),
+            ("application/xhtml", "<a href=x>", Kind::Html),
+            ("text/x-server-parsed-html", "<form>", Kind::Html),
+            (
+                "application/msword",
+                "<?xml version='1.0'?><html>",
+                Kind::Xhtml,
+            ),
+            ("application/msword", "\u{1}<html>", Kind::Other),
+            ("text/x-csrc", "#include <html>", Kind::Other),
         ] {
             assert_eq!(
                 kind("/x", Some(content_type), start),
@@ -268,6 +304,7 @@ mod tests {
             ("/robots.txt", Kind::Robots),
             ("/a/robots.txt", Kind::Other),
             ("/sitemap1.txt", Kind::UrlList),
+            ("/sitemap1.txt.gz", Kind::UrlList),
             ("/a.js", Kind::Script),
             ("/a.html", Kind::Other),
             ("/notes.txt", Kind::Other),

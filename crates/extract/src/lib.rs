@@ -23,6 +23,7 @@
 //! ```
 
 mod charset;
+mod chunks;
 mod collector;
 mod context;
 mod css;
@@ -39,6 +40,7 @@ mod quick;
 mod refresh;
 mod rel;
 mod report;
+mod robots;
 mod script;
 mod source;
 mod speculative;
@@ -57,6 +59,7 @@ pub use crate::header::{extract_headers, extract_inferred};
 pub use crate::kind::Kind;
 pub use crate::link::{Hop, Link};
 pub use crate::report::{Counts, Ended, ExtractError, Report};
+pub use crate::robots::asks_not_to_follow;
 
 use crate::collector::Collector;
 use crate::css::Css;
@@ -139,9 +142,7 @@ fn read(
             Ok(())
         }
         Kind::Script => {
-            if let Some(via) = context.via {
-                collector.resolve_from(via);
-            }
+            collector.resolve_as_script(context.via);
             let mut script = Script::new(0);
             pieces(source, collector, |piece, collector| {
                 script.push(piece, collector);

@@ -13,6 +13,12 @@ pub struct Link {
     pub context: String,
     /// Whether the page cannot be shown whole without it, so that it should be fetched soon after.
     pub requisite: bool,
+    /// Whether it is a document of its own that is shown inside of this one: what an `iframe` holds.
+    pub framed: bool,
+    /// Whether the page asks robots not to follow this link: `rel=nofollow`.
+    pub nofollow: bool,
+    /// The character set that the page says the document has, by its WHATWG name.
+    pub charset: Option<&'static str>,
 }
 
 /// How a link was reached, by Heritrix's letters.
@@ -67,6 +73,17 @@ impl LinkPlace<'_> {
     pub(crate) const JSON: LinkPlace<'static> = LinkPlace::Named("=JSON_MISC");
     pub(crate) const XML: LinkPlace<'static> = LinkPlace::Named("=XML_MISC");
     pub(crate) const MANIFEST: LinkPlace<'static> = LinkPlace::Named("=MANIFEST_MISC");
+    /// Tells the elements that show a document inside of another.
+    pub(crate) fn is_frame(&self) -> bool {
+        matches!(
+            self,
+            Self::Attribute(
+                "iframe" | "frame" | "object" | "embed" | "portal" | "fencedframe",
+                _
+            )
+        )
+    }
+
     pub(crate) const INFERRED: LinkPlace<'static> = LinkPlace::Named("=INFERRED_MISC");
 }
 

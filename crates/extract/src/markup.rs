@@ -1,7 +1,8 @@
 //! Markup in the strings of scripts, where only whole attribute values count.
 //!
 //! What is in such a string is seldom a whole document, and often has holes, so it is not parsed: the values of attributes that hold
-//! links are taken if they are closed, and are speculative.
+//! links are taken if they are closed. What the markup would show is speculative, since it may never be put into a page; a link is a
+//! link, so that the scope decides on it as on any other.
 
 use crate::collector::Collector;
 use crate::link::{Hop, LinkPlace};
@@ -18,7 +19,12 @@ pub(crate) fn is_markup(text: &str) -> bool {
 /// Offers the values of the attributes that hold links.
 pub(crate) fn read(text: &str, collector: &mut Collector<'_>) {
     let bytes = text.as_bytes();
+    let (mut tag, mut from) = (None, 0);
     for at in memchr::memchr_iter(b'=', bytes) {
+        if let Some(start) = memchr::memrchr(b'<', &bytes[from..at]) {
+            tag = Some(from + start + 1);
+        }
+        from = at;
         let name = &text[name_before(bytes, at)..at];
         let list = name.eq_ignore_ascii_case("srcset") || name.eq_ignore_ascii_case("data-srcset");
         if !list
@@ -35,14 +41,31 @@ pub(crate) fn read(text: &str, collector: &mut Collector<'_>) {
         if value.contains(['{', '}', '<', '>', '"', '\\', '\n']) {
             continue;
         }
+        let hop =
+            if name.eq_ignore_ascii_case("href") && tag.is_none_or(|tag| is_link(&text[tag..at])) {
+                Hop::Navigation
+            } else {
+                Hop::Speculative
+            };
         if list {
             srcset::urls(&value, |url| {
                 collector.offer(url, Hop::Speculative, LinkPlace::SCRIPT);
             });
         } else if !value.contains(' ') {
-            collector.offer(&value, Hop::Speculative, LinkPlace::SCRIPT);
+            collector.offer(&value, hop, LinkPlace::SCRIPT);
         }
     }
+}
+
+/// Tells whether a tag is of an element whose `href` a reader follows.
+fn is_link(tag: &str) -> bool {
+    let name = tag
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .next()
+        .unwrap_or_default();
+    !["link", "use", "image", "script", "base"]
+        .iter()
+        .any(|known| name.eq_ignore_ascii_case(known))
 }
 
 fn name_before(bytes: &[u8], end: usize) -> usize {
@@ -99,6 +122,19 @@ mod tests {
                 "{text}"
             );
         }
+        let mut hops = Vec::new();
+        let document = url::Url::parse("http://lock.example/").unwrap();
+        let limits = crate::ExtractLimits::default();
+        let mut sink = |link: crate::Link| hops.push((link.hop.letter(), link.url));
+        let mut collector = Collector::new(&document, &limits, limits.links, &mut sink);
+        let text = "<p><A class=x href='http://a.example/'><img src=http://b.example/b.png><link rel=x href='http://c.example/c'>";
+        read(text, &mut collector);
+        let expected = [
+            ('L', "http://a.example/".to_owned()),
+            ('X', "http://b.example/b.png".to_owned()),
+            ('X', "http://c.example/c".to_owned()),
+        ];
+        assert_eq!(hops, expected);
         assert!(!is_markup("a < b && c==d"));
         assert!(!is_markup("</div>"));
     }

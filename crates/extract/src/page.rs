@@ -5,7 +5,9 @@
 
 use std::borrow::Cow;
 
-use crate::collector::Collector;
+use encoding_rs::Encoding;
+
+use crate::collector::{Collector, Declared};
 use crate::css::Css;
 use crate::html;
 use crate::json::{self, Json};
@@ -13,8 +15,9 @@ use crate::kind;
 use crate::link::{Hop, LinkPlace};
 use crate::refresh;
 use crate::rel::{self, Role};
+use crate::robots::asks_not_to_follow;
 use crate::script::Script;
-use crate::speculative::{Ground, url_in};
+use crate::speculative::{Ground, is_page, url_in};
 use crate::srcset;
 use crate::tag::Attribute;
 
@@ -65,6 +68,7 @@ impl Page {
                 "action"
                     | "archive"
                     | "background"
+                    | "charset"
                     | "cite"
                     | "code"
                     | "codebase"
@@ -107,6 +111,12 @@ impl Page {
         // Text belongs to the element whose start tag came last; nothing else can stand between.
         self.inside = inside(element, attributes);
         match element {
+            "a" | "area" | "form" | "link" | "script" => {
+                collector.declared = declared(attributes);
+            }
+            _ => {}
+        }
+        match element {
             "base" => {
                 if let Some(href) = find(attributes, "href") {
                     collector.set_base(&href);
@@ -123,6 +133,7 @@ impl Page {
         for attribute in attributes {
             self.attribute(element, attribute, attributes, collector);
         }
+        collector.declared = Declared::default();
     }
 
     /// Takes a piece of the text of the element that began last; `last` with its last piece.
@@ -265,6 +276,12 @@ impl Page {
         } else if has_function(&value) {
             self.css.push(&value, collector);
             self.css.finish(collector);
+        } else if is_list(&value) && LAZY.iter().any(|lazy| key.contains(lazy)) {
+            srcset::urls(&value, |url| {
+                if let Ok(url) = url_in(url, Ground::Value) {
+                    collector.offer(&url, Hop::Embed, place);
+                }
+            });
         } else if matches!(key, "src" | "original" | "lazy-src") && shows_source(element) {
             if !matches!(value.trim(), "true" | "false" | "none" | "auto" | "lazy") {
                 collector.offer(&value, Hop::Embed, place);
@@ -274,7 +291,9 @@ impl Page {
                 collector.offer(&url, Hop::Embed, place);
             }
         } else if LINKS.iter().any(|link| key.ends_with(link)) {
-            speculate(&value, Ground::Named, place, collector);
+            if let Ok(url) = url_in(&value, Ground::Named) {
+                collector.offer(&url, hop_of_key(key, &url), place);
+            }
         } else {
             speculate(&value, Ground::Value, place, collector);
         }
@@ -301,6 +320,36 @@ const LAZY: [&str; 15] = [
 ];
 /// Ends of the names of attributes that hold a link.
 const LINKS: [&str; 5] = ["url", "href", "link", "uri", "permalink"];
+
+/// Ends of the names of attributes and JSON values that hold a link to a page, unless it is one to a file.
+const TO_PAGES: [&str; 3] = ["href", "link", "permalink"];
+
+/// What a link is that stands under a name which says that it is one.
+pub(crate) fn hop_of_key(key: &str, url: &str) -> Hop {
+    let to_page = TO_PAGES.iter().any(|name| {
+        let start = key.len().checked_sub(name.len());
+        start
+            .and_then(|start| key.get(start..))
+            .is_some_and(|end| end.eq_ignore_ascii_case(name))
+    });
+    if to_page && is_page(url) {
+        Hop::Navigation
+    } else {
+        Hop::Speculative
+    }
+}
+
+/// What an element says of the document it links to.
+fn declared(attributes: &[Attribute<'_>]) -> Declared {
+    Declared {
+        nofollow: find(attributes, "rel").is_some_and(|rel| {
+            rel.split_ascii_whitespace()
+                .any(|word| word.eq_ignore_ascii_case("nofollow"))
+        }),
+        charset: find(attributes, "charset")
+            .and_then(|label| Encoding::for_label(label.trim().as_bytes())),
+    }
+}
 
 fn find<'a>(attributes: &'a [Attribute<'_>], name: &str) -> Option<Cow<'a, str>> {
     attributes
@@ -362,6 +411,13 @@ fn shows_source(element: &str) -> bool {
     )
 }
 
+/// Tells several URLs with commas and spaces between them from one that has commas in it.
+fn is_list(value: &str) -> bool {
+    value
+        .split_once(',')
+        .is_some_and(|(_, rest)| rest.starts_with(|c: char| c.is_ascii_whitespace()))
+}
+
 fn looks_like_file(url: &str) -> bool {
     url.contains('/') || url.contains('.')
 }
@@ -416,12 +472,7 @@ fn meta(attributes: &[Attribute<'_>], collector: &mut Collector<'_>) {
         .map(|name| name.trim().to_ascii_lowercase())
         .unwrap_or_default();
     match name.as_str() {
-        "robots" => {
-            let content = content.to_ascii_lowercase();
-            collector.nofollow |= content
-                .split([',', ' '])
-                .any(|word| matches!(word, "nofollow" | "none"));
-        }
+        "robots" => collector.nofollow |= asks_not_to_follow(&content),
         "og:image"
         | "og:image:url"
         | "og:image:secure_url"

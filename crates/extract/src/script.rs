@@ -6,16 +6,19 @@
 
 use std::borrow::Cow;
 
+use crate::chunks::{self, ChunkSum, Progress};
 use crate::collector::Collector;
 use crate::json;
 use crate::link::{Hop, LinkPlace};
 use crate::markup;
-use crate::speculative::{Ground, after_scheme, stands_alone, url_in};
+use crate::speculative::{Ground, after_scheme, is_page, stands_alone, url_in};
 
 /// Templates in the holes of templates that are followed.
 const TEMPLATES: usize = 16;
 /// The longest word that matters, `getElementsByClassName`, and one byte more.
 const WORD: usize = 23;
+/// Names of files from tables that wait for the end of the script, which says where they lie.
+const CHUNKS: usize = 20_000;
 
 /// A script being read.
 #[derive(Debug)]
@@ -31,6 +34,23 @@ pub(crate) struct Script {
     waiting: Option<Literal>,
     /// For each template whose hole is being read, the braces open in it.
     templates: Vec<u32>,
+    /// Whether the dot that came last stands behind `location`.
+    of_location: bool,
+    /// Strings and tables that are added up.
+    sum: Option<ChunkSum>,
+    chunks: Chunks,
+}
+
+/// The files that a bundler's tables name, and what is known of where they lie.
+#[derive(Debug, Default)]
+struct Chunks {
+    names: Vec<String>,
+    /// What webpack calls the public path: `n.p = "/docs/"`.
+    public_path: Option<String>,
+    /// In a statement with VitePress's table of pages, or after one.
+    vitepress: bool,
+    /// In the list of files that Vite loads beside a module.
+    vite: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,8 +74,22 @@ enum Word {
     Pattern,
     /// A link is assigned to it, or it takes one: `href`, `open`.
     Link,
-    /// Modules come from URLs, relative to the script and not to the page.
+    /// `location`: a link is assigned to it, and its `replace` takes one.
+    Location,
+    /// `URL`: a link, relative to what follows it.
+    Url,
+    /// `import`, of a module, relative to the script and not to the page.
     Import,
+    /// `from`, before the name of a module.
+    From,
+    /// `importScripts`, relative to the script too.
+    Scripts,
+    /// `.p`, where webpack keeps the directory of its files.
+    PublicPath,
+    /// The list of files that Vite loads beside a module.
+    ViteFiles,
+    /// The table of pages of VitePress.
+    VitepressPages,
 }
 
 /// A string that waits for what follows it.
@@ -66,6 +100,8 @@ struct Literal {
     /// What it is given to.
     subject: Word,
     plus: bool,
+    /// A comma has followed: what comes then may be what it is relative to.
+    comma: bool,
 }
 
 enum Step {
@@ -85,6 +121,9 @@ impl Script {
             subject: Word::Other,
             waiting: None,
             templates: Vec::new(),
+            of_location: false,
+            sum: None,
+            chunks: Chunks::default(),
         }
     }
 
@@ -92,7 +131,7 @@ impl Script {
     pub(crate) fn read(text: &str, depth: u8, collector: &mut Collector<'_>) {
         let mut script = Self::new(depth);
         script.scan(text, true, collector);
-        script.settle(collector);
+        script.settle_all(collector);
     }
 
     /// Reads a piece of the script.
@@ -127,8 +166,56 @@ impl Script {
     pub(crate) fn finish(&mut self, collector: &mut Collector<'_>) {
         let held = std::mem::take(&mut self.held);
         self.scan(&held, true, collector);
-        self.settle(collector);
+        self.settle_all(collector);
         *self = Self::new(self.depth);
+    }
+
+    /// Decides on all that waits for the end of the script.
+    fn settle_all(&mut self, collector: &mut Collector<'_>) {
+        self.settle(collector);
+        self.end_sum();
+        let Chunks {
+            names, public_path, ..
+        } = std::mem::take(&mut self.chunks);
+        let place = LinkPlace::SCRIPT;
+        collector.relative_to_bundle(|collector| {
+            for name in names {
+                match &public_path {
+                    Some(path) => {
+                        let url = format!("{path}{name}");
+                        collector.offer_spare(&url, Hop::Embed, place);
+                    }
+                    None => collector.offer_spare(&name, Hop::Embed, place),
+                }
+            }
+        });
+    }
+
+    fn end_sum(&mut self) {
+        if let Some(sum) = self.sum.take() {
+            let room = CHUNKS.saturating_sub(self.chunks.names.len());
+            self.chunks.names.extend(sum.names().into_iter().take(room));
+        }
+    }
+
+    /// Gives a token to the sum that is being read, if there is one.
+    fn add_up(&mut self, token: impl FnOnce(&mut ChunkSum) -> Progress) {
+        if let Some(sum) = &mut self.sum
+            && token(sum) == Progress::Ended
+        {
+            self.end_sum();
+        }
+    }
+
+    /// Begins a sum with the string that waits, if that may be the directory of a bundler's files.
+    fn begin_sum(&mut self) {
+        if self.sum.is_none()
+            && let Some(literal) = &self.waiting
+            && literal.plus
+            && ChunkSum::may_begin(&literal.text)
+        {
+            self.sum = Some(ChunkSum::new(&literal.text));
+        }
     }
 
     fn scan(&mut self, text: &str, last: bool, collector: &mut Collector<'_>) -> usize {
@@ -279,14 +366,44 @@ impl Script {
             self.after(b'a', Word::Other);
             return Step::To(bytes.len());
         }
+        let text = &bytes[at..end];
+        self.begin_sum();
+        self.add_up(|sum| sum.word(text));
+        let found = match text {
+            b"replace" if self.last == b'.' && self.of_location => Word::Link,
+            b"p" if self.last == b'.' => Word::PublicPath,
+            _ => word(text),
+        };
+        if let Some(literal) = self.waiting.as_mut().filter(|literal| literal.comma)
+            && found == Word::Import
+        {
+            // `new URL("x", import.meta.url)`
+            literal.subject = Word::Import;
+        }
         self.settle(collector);
-        self.after(b'a', word(&bytes[at..end]));
+        match found {
+            Word::VitepressPages => self.chunks.vitepress = true,
+            Word::ViteFiles => self.chunks.vite = true,
+            _ => {}
+        }
+        self.after(b'a', found);
         Step::To(end)
     }
 
     fn punctuation(&mut self, byte: u8, collector: &mut Collector<'_>) {
+        if matches!(byte, b'(' | b'{') {
+            self.begin_sum();
+        }
+        self.add_up(|sum| sum.punctuation(byte));
         if let Some(literal) = &mut self.waiting {
-            if byte == b'+' && !literal.plus {
+            if byte == b',' && literal.subject == Word::Url && literal.before == b'(' {
+                literal.comma = !literal.plus;
+                if literal.comma {
+                    self.after(b',', Word::Other);
+                    return;
+                }
+            }
+            if byte == b'+' && !literal.plus && !literal.comma {
                 literal.plus = true;
                 self.after(b'+', Word::Other);
                 return;
@@ -319,6 +436,8 @@ impl Script {
                     Word::Other
                 };
             }
+            b'.' => self.of_location = self.last == b'a' && self.word == Word::Location,
+            b']' | b';' => self.chunks.vite = false,
             _ => {}
         }
         self.after(byte, Word::Other);
@@ -406,6 +525,7 @@ impl Script {
     fn literal(&mut self, raw: &str, collector: &mut Collector<'_>) {
         let limit = collector.limits().token_bytes;
         let text = unescaped(raw);
+        self.add_up(|sum| sum.text(&text));
         match &mut self.waiting {
             Some(literal) if literal.plus && literal.text.len() + text.len() <= limit => {
                 literal.text.push_str(&text);
@@ -423,6 +543,7 @@ impl Script {
                     before: self.last,
                     subject,
                     plus: false,
+                    comma: false,
                 });
             }
         }
@@ -435,8 +556,20 @@ impl Script {
             return;
         };
         let text = literal.text.as_str();
+        if literal.subject == Word::PublicPath && literal.before == b'=' && text.ends_with('/') {
+            self.chunks.public_path = Some(text.to_owned());
+            return;
+        }
         if literal.subject == Word::Pattern || text.len() < 3 {
             return;
+        }
+        if self.chunks.vitepress && text.starts_with('{') {
+            let room = CHUNKS.saturating_sub(self.chunks.names.len());
+            let names = chunks::vitepress_names(text);
+            self.chunks.names.extend(names.into_iter().take(room));
+            if let Some(base) = chunks::vitepress_base(text) {
+                self.chunks.public_path = Some(base);
+            }
         }
         if markup::is_markup(text) {
             markup::read(text, collector);
@@ -447,16 +580,17 @@ impl Script {
             collector.fragment(depth, |collector| json::Json::read(text, depth, collector));
             return;
         }
-        if literal.subject == Word::Import {
-            if let Ok(url) = url_in(text, Ground::Named) {
-                collector.offer_from_document(&url, Hop::Speculative, LinkPlace::SCRIPT);
-            }
+        if let Some(module) = literal.module() {
+            module.offer(text, collector);
             return;
         }
-        let ground = if literal.subject == Word::Link {
-            Ground::Named
-        } else {
-            Ground::Script
+        if self.chunks.vite && text.starts_with('.') {
+            Module::Lazy.offer(text, collector);
+            return;
+        }
+        let ground = match literal.subject {
+            Word::Link | Word::Location | Word::Url => Ground::Named,
+            _ => Ground::Script,
         };
         let Ok(url) = url_in(text, ground) else {
             return;
@@ -466,6 +600,48 @@ impl Script {
         if !tail && !head {
             collector.offer(&url, Hop::Speculative, LinkPlace::SCRIPT);
         }
+    }
+}
+
+/// A file that a script loads by its own account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Module {
+    /// `import "./a.js"`: nothing runs without it.
+    Static,
+    /// `import("./a.js")` and `new URL("a.png", import.meta.url)`: loaded when it is wanted.
+    Lazy,
+    /// `importScripts("a.js")`
+    Script,
+}
+
+impl Literal {
+    /// What the string is to the script, if that says that it loads it.
+    fn module(&self) -> Option<Module> {
+        match (self.subject, self.before) {
+            (Word::Import | Word::From, b'a') => Some(Module::Static),
+            (Word::Import, b'(') => Some(Module::Lazy),
+            (Word::Scripts, b'(') => Some(Module::Script),
+            _ => None,
+        }
+    }
+}
+
+impl Module {
+    fn offer(self, text: &str, collector: &mut Collector<'_>) {
+        let Ok(url) = url_in(text, Ground::Named) else {
+            return;
+        };
+        // The name of a package is no URL; browsers look it up in a map.
+        let placed = url.starts_with(['.', '/']) || after_scheme(&url).is_some();
+        collector.relative_to_document(|collector| match self {
+            Self::Static if placed => collector.offer(&url, Hop::Embed, LinkPlace::SCRIPT),
+            Self::Script => collector.offer(&url, Hop::Embed, LinkPlace::SCRIPT),
+            Self::Lazy if is_page(&url) => {
+                collector.offer(&url, Hop::Speculative, LinkPlace::SCRIPT);
+            }
+            Self::Lazy => collector.offer_spare(&url, Hop::Embed, LinkPlace::SCRIPT),
+            Self::Static => {}
+        });
     }
 }
 
@@ -508,10 +684,15 @@ fn word(bytes: &[u8]) -> Word {
         | b"Error"
         | b"require"
         | b"define" => Word::Pattern,
-        b"import" | b"from" | b"importScripts" => Word::Import,
-        b"href" | b"src" | b"location" | b"open" | b"assign" | b"fetch" | b"getJSON"
-        | b"getScript" | b"ajax" | b"url" | b"Url" | b"URL" | b"iconUrl" | b"imageUrl"
-        | b"Worker" => Word::Link,
+        b"import" => Word::Import,
+        b"from" => Word::From,
+        b"importScripts" => Word::Scripts,
+        b"location" => Word::Location,
+        b"URL" => Word::Url,
+        b"__vite__mapDeps" | b"__vite__fileDeps" => Word::ViteFiles,
+        chunks::VITEPRESS_PAGES => Word::VitepressPages,
+        b"href" | b"src" | b"open" | b"assign" | b"fetch" | b"getJSON" | b"getScript" | b"ajax"
+        | b"url" | b"Url" | b"iconUrl" | b"imageUrl" | b"Worker" => Word::Link,
         _ => Word::Other,
     }
 }
@@ -711,6 +892,37 @@ mod tests {
             ),
             ("x=JSON.parse('{\"url\":\"\\\\/a\\\\/b\"}')", &["a/b"]),
             ("location.href='/next'", &["next"]),
+            ("window.location.replace('/next')", &["next"]),
+            ("location = '/next'", &["next"]),
+            ("new URL('img/a.png',import.meta.url)", &["img/a.png"]),
+            ("new URL('/next', self.location)", &["next"]),
+            ("new Worker(new URL('./w.js', import.meta.url))", &["w.js"]),
+            ("export*from\"./a.js\"", &["a.js"]),
+            (
+                "import a,{b}from'./a.js';import'./b.css'",
+                &["a.js", "b.css"],
+            ),
+            ("importScripts('a.js','/b.js')", &["a.js", "b.js"]),
+            (
+                "n.p='/docs/',n.u=e=>'js/'+({1:'home'}[e]||e)+'.'+{1:'a1',2:'b2'}[e]+'.js'",
+                &["docs/js/home.a1.js", "docs/js/2.b2.js"],
+            ),
+            (
+                "n.u=function(e){return\"static/\"+e+\".\"+{3:\"c3\",\"d\":\"d4\"}[e]+\".chunk.css\"}",
+                &["static/3.c3.chunk.css", "static/d.d4.chunk.css"],
+            ),
+            (
+                "r.u=e=>\"a/\"+(({5:\"x\"})[e]||e)+\"-\"+({5:\"y\"})[e]+\".js?v=\"+1",
+                &[],
+            ),
+            (
+                "window.__VP_HASH_MAP__=JSON.parse('{\"guide_x.md\":\"a1\",\"index.md\":\"b2\"}');window.__VP_SITE_DATA__=JSON.parse('{\"lang\":\"fr\",\"base\":\"/docs/\"}')",
+                &["docs/assets/guide_x.md.a1.js", "docs/assets/index.md.b2.js"],
+            ),
+            (
+                "const __vite__mapDeps=(i,m=__vite__mapDeps,d=(m.f||(m.f=['./a.js','./b.css'])))=>i.map(i=>d[i])",
+                &["a.js", "b.css"],
+            ),
             ("window.open('/next')", &["next"]),
             (
                 "x={url:'/next','href':'/last',path:'/no'}",
@@ -727,6 +939,12 @@ mod tests {
         for script in [
             "x={'/a.png':1,\"/b.png\":2}",
             "x.replace('/a/b/','/')",
+            "location.href.replace('/a/b.html','/')",
+            "import React from 'react';import x from 'lodash/fp.js'",
+            "x={from:'a/b.c'}",
+            "x='js/'+({1:'a'}[e]||e)+f(e)",
+            "x='js/'+{1:2}[e]+'.js'",
+            "x='a/'+{1:'b'}+'.js'",
             "x.split( '/a/b/' )",
             "x.endsWith('a.png')",
             "x='/a/'+b",

@@ -55,14 +55,18 @@ pub(crate) fn url_in(text: &str, ground: Ground) -> Result<Cow<'_, str>, Doubt> 
     {
         return Err(Doubt::Plain);
     }
-    check_bytes(bytes)?;
-    if let Some(rest) = after_scheme(text) {
-        return absolute(rest)
-            .and_then(|()| not_a_namespace(rest))
-            .map(|()| Cow::Borrowed(text));
+    let whole = after_scheme(text).or_else(|| text.strip_prefix("//"));
+    // A value is data; a string of a script may be a pattern or code, unless it says that it is a URL.
+    let strict = ground == Ground::Script && whole.is_none();
+    if check_bytes(bytes, strict)? {
+        check_spaces(text, whole, ground)?;
     }
-    if let Some(rest) = text.strip_prefix("//") {
-        return absolute(rest).map(|()| Cow::Borrowed(text));
+    if let Some(rest) = whole {
+        absolute(rest)?;
+        if !text.starts_with('/') {
+            not_a_namespace(rest)?;
+        }
+        return Ok(Cow::Borrowed(text));
     }
     if is_web_host(text) {
         return absolute(text).map(|()| Cow::Owned(format!("http://{text}")));
@@ -72,7 +76,8 @@ pub(crate) fn url_in(text: &str, ground: Ground) -> Result<Cow<'_, str>, Doubt> 
         Some((path, query)) => (path, Some(query)),
         None => (text.split('#').next().unwrap_or(text), None),
     };
-    if path.contains(':') || path.contains("//") || path.contains("...") {
+    let colon = path.contains(':') && (!path.starts_with('/') || path.contains("/:"));
+    if colon || path.contains("//") || path.contains("...") {
         return Err(Doubt::Hole);
     }
     if query.is_some_and(|query| query.ends_with(['=', '&'])) || text.ends_with(['?', '=', '&']) {
@@ -92,6 +97,19 @@ pub(crate) fn stands_alone(url: &str) -> bool {
         .is_some_and(|(_, path)| extension_of(path).is_some())
 }
 
+/// Tells a URL of a page from one of a file that a page shows: it has no extension, or one that pages have.
+pub(crate) fn is_page(url: &str) -> bool {
+    let path = match after_scheme(url).or_else(|| url.strip_prefix("//")) {
+        Some(rest) => rest.find('/').map_or("", |at| &rest[at..]),
+        None => url,
+    };
+    extension_of(path).is_none_or(|extension| {
+        let extension = extension.to_ascii_lowercase();
+        BARE[..PAGES].contains(&extension.as_str())
+            || matches!(extension.as_str(), "do" | "action" | "cgi" | "pl" | "md")
+    })
+}
+
 /// Returns what follows `http://` or `https://`.
 pub(crate) fn after_scheme(text: &str) -> Option<&str> {
     ["http://", "https://"].iter().find_map(|scheme| {
@@ -101,10 +119,21 @@ pub(crate) fn after_scheme(text: &str) -> Option<&str> {
     })
 }
 
-fn check_bytes(bytes: &[u8]) -> Result<(), Doubt> {
+/// Looks for bytes that URLs do not have; says whether there are spaces, which files have and URLs should not.
+fn check_bytes(bytes: &[u8], strict: bool) -> Result<bool, Doubt> {
+    let mut spaces = false;
     for (at, &byte) in bytes.iter().enumerate() {
         match byte {
-            0..=b' '
+            b' ' => spaces = true,
+            b'(' | b')' | b'*' if strict => return Err(Doubt::Bytes),
+            // `/x/*` and `.*` are patterns, `74*74` is a size.
+            b'*' if at == 0
+                || bytes.get(at + 1).is_none()
+                || matches!(bytes[at - 1], b'/' | b'.' | b'*') =>
+            {
+                return Err(Doubt::Hole);
+            }
+            0..b' '
             | b'"'
             | b'\''
             | b'<'
@@ -113,9 +142,6 @@ fn check_bytes(bytes: &[u8]) -> Result<(), Doubt> {
             | b'^'
             | b'`'
             | b'|'
-            | b'('
-            | b')'
-            | b'*'
             | b'['
             | b']'
             | 0x7F => {
@@ -131,7 +157,23 @@ fn check_bytes(bytes: &[u8]) -> Result<(), Doubt> {
             _ => {}
         }
     }
-    Ok(())
+    Ok(spaces)
+}
+
+/// A string with spaces is a sentence, but for the path of a file: `/Annual reports/Report 2026.pdf`.
+fn check_spaces(text: &str, whole: Option<&str>, ground: Ground) -> Result<(), Doubt> {
+    let path = match whole {
+        Some(rest) => rest.find('/').map(|at| &rest[at..]),
+        None => Some(text).filter(|text| text.starts_with('/')),
+    };
+    let path = path.ok_or(Doubt::Bytes)?;
+    let placed = path[1..].starts_with(|c: char| c.is_alphanumeric() || c == '_');
+    let known = extension_of(path).is_some() || ground == Ground::Named;
+    if placed && known && !path.contains("://") && !path.contains(" /") && !path.contains("  ") {
+        Ok(())
+    } else {
+        Err(Doubt::Bytes)
+    }
 }
 
 /// Checks what follows the two slashes of an absolute URL.
@@ -356,6 +398,8 @@ fn extension_of(path: &str) -> Option<&str> {
         .then_some(extension)
 }
 
+/// How many of these pages have.
+const PAGES: usize = 10;
 /// Extensions of files that a bare name is enough for.
 const BARE: [&str; 72] = [
     "html",
@@ -512,6 +556,17 @@ mod tests {
                 ("/search?q=", Err(Doubt::Hole)),
                 ("https://gate.example/share?u=", Err(Doubt::Hole)),
                 ("webpack:///src/a.js", Err(Doubt::Hole)),
+                ("/files/*.png", Err(Doubt::Bytes)),
+                ("https://gate.example/*", Err(Doubt::Hole)),
+                ("https://gate.example/a/.*\\.js", Err(Doubt::Hole)),
+                ("https://gate.example/a is the gate", Err(Doubt::Bytes)),
+                ("https://gate.example is the gate.html", Err(Doubt::Bytes)),
+                (
+                    "https://gate.example/a, https://gate.example/b.png",
+                    Err(Doubt::Bytes),
+                ),
+                ("/a slash begins this sentence", Err(Doubt::Bytes)),
+                ("Report 2026.pdf", Err(Doubt::Bytes)),
                 ("12:30/13:30", Err(Doubt::Hole)),
                 (".../a.png", Err(Doubt::Hole)),
                 ("http://", Err(Doubt::Host)),
@@ -574,6 +629,45 @@ mod tests {
         ] {
             assert_eq!(url_in(text, Ground::Value).is_ok(), value, "value {text}");
             assert_eq!(url_in(text, Ground::Named).is_ok(), named, "named {text}");
+        }
+    }
+
+    #[test]
+    fn urls_have_colons_brackets_stars_and_spaces() {
+        for (text, script) in [
+            ("https://gate.example/wiki/Lock_(canal)", true),
+            ("https://gate.example/size/74*74c/a.jpg", true),
+            ("https://gate.example/wiki/Category:Locks", true),
+            ("//gate.example/a (1).png", true),
+            ("https://gate.example/Annual reports/Report 2026.pdf", true),
+            ("/wiki/Ficheiro:Lock.svg", true),
+            ("/Annual reports/Report 2026.pdf", true),
+            ("/wiki/Lock_(canal).jpg", false),
+            ("/img/photo(1).jpg", false),
+            ("/size/74*74c.jpg", false),
+        ] {
+            for ground in [Ground::Value, Ground::Named] {
+                assert_eq!(url_in(text, ground).as_deref(), Ok(text), "{ground:?}");
+            }
+            assert_eq!(url_in(text, Ground::Script).is_ok(), script, "{text}");
+        }
+        let named = url_in("/news/All about locks", Ground::Named);
+        assert_eq!(named.as_deref(), Ok("/news/All about locks"));
+    }
+
+    #[test]
+    fn pages_are_told_from_files() {
+        for url in [
+            "/a",
+            "https://gate.example",
+            "https://gate.example/x.y/",
+            "a.HTML?x.png",
+            "../a.php",
+        ] {
+            assert!(is_page(url), "{url}");
+        }
+        for url in ["/a.css", "https://gate.example/a.js?x", "a.jpg", "/a.pdf"] {
+            assert!(!is_page(url), "{url}");
         }
     }
 

@@ -234,7 +234,24 @@ fn pictures_that_wait() {
             ),
             (
                 "<div data-href=/x/y data-id=/3>",
-                &["X /x/y div/@data-href"],
+                &["L /x/y div/@data-href"],
+            ),
+            (
+                "<div data-href=/x/y.css data-url=/x/z>",
+                &["X /x/y.css div/@data-href", "X /x/z div/@data-url"],
+            ),
+            (
+                "<img data-src='/x.jpg, http://gate.example/y.jpg' data-src-small='/z.jpg, /w.jpg'>",
+                &[
+                    "E+ /x.jpg img/@data-src",
+                    "E+ http://gate.example/y.jpg img/@data-src",
+                    "E+ /z.jpg img/@data-src-small",
+                    "E+ /w.jpg img/@data-src-small",
+                ],
+            ),
+            (
+                "<img data-src='/w_100,h_50/x.jpg'>",
+                &["E+ /w_100,h_50/x.jpg img/@data-src"],
             ),
             (
                 "<div data-props='{\"url\":\"/api/items\",\"n\":1}'>",
@@ -264,7 +281,7 @@ fn scripts_in_a_page() {
             ),
             (
                 "<script type=module>import '/m.js'</script>",
-                &["X /m.js =JS_MISC"],
+                &["E+ /m.js =JS_MISC"],
             ),
             (
                 "<script>x='</scr'+'ipt>';y='/a.png'</script><a href=/b>",
@@ -292,7 +309,7 @@ fn scripts_in_a_page() {
             ),
             (
                 "<script type=text/template><a href=/t><a href=/u/{{id}}></script>",
-                &["X /t a/@href"],
+                &["L /t a/@href"],
             ),
             ("<script type=text/x-shader>'/a.png'</script>", &[]),
         ],
@@ -450,10 +467,137 @@ fn a_script_is_relative_to_its_page_and_its_modules_to_itself() {
     assert_eq!(
         told(&links),
         [
-            "X http://cdn.example/lib/y.js =JS_MISC",
+            "E+ http://cdn.example/lib/y.js =JS_MISC",
             "X /a/img/z.png =JS_MISC"
         ]
     );
+}
+
+/// What a script at `url` says, on the page `http://lock.example/guide/intro`.
+fn script(url: &str, script: &str) -> Vec<String> {
+    let url = Url::parse(url).unwrap();
+    let via = Url::parse("http://lock.example/guide/intro").unwrap();
+    let mut context = Context::new(&url, Some("text/javascript"));
+    context.via = Some(&via);
+    let mut links = Vec::new();
+    extract(&mut script.as_bytes(), &context, &mut |link| {
+        links.push(link);
+    })
+    .unwrap();
+    links
+        .iter()
+        .map(|link| format!("{} {}", link.hop, link.url))
+        .collect()
+}
+
+#[test]
+fn the_files_of_a_bundle_lie_beside_its_script() {
+    // Vite
+    assert_eq!(
+        script(
+            "http://lock.example/docs/assets/app.js",
+            r#"const __vite__mapDeps=(i,m=__vite__mapDeps,d=(m.f||(m.f=["assets/Home-1.js","./Home-2.css"])))=>i.map(i=>d[i]);x=new URL("lock.wasm",import.meta.url);y="img/z.png";location.replace("next")"#
+        ),
+        [
+            "X http://lock.example/docs/assets/Home-1.js",
+            "E http://lock.example/docs/assets/Home-2.css",
+            "E http://lock.example/docs/assets/lock.wasm",
+            "X http://lock.example/guide/img/z.png",
+        ]
+    );
+    // webpack, as Docusaurus has it
+    let runtime = r#"(()=>{r.u=e=>"assets/js/"+({7:"c4f5",9:"content---docs"}[e]||e)+"."+{7:"a1",8:"b2",9:"c3"}[e]+".js",r.miniCssF=e=>{},r.p="/docs/"})()"#;
+    let expected = [
+        "E http://lock.example/docs/assets/js/c4f5.a1.js",
+        "E http://lock.example/docs/assets/js/8.b2.js",
+        "E http://lock.example/docs/assets/js/content---docs.c3.js",
+    ];
+    assert_eq!(
+        script("http://lock.example/docs/assets/js/runtime.js", runtime),
+        expected
+    );
+    let nowhere = runtime.replace("r.p=\"/docs/\"", "r.p=auto()");
+    assert_eq!(
+        script("http://lock.example/docs/assets/js/runtime.js", &nowhere),
+        expected
+    );
+    // Tables may be long, and come in pieces.
+    let table: Vec<String> = (0..5000).map(|n| format!("{n}:\"{n:08x}\"")).collect();
+    let long = format!("r.u=e=>\"js/\"+e+\".\"+{{{}}}[e]+\".js\"", table.join(","));
+    let found = script("http://lock.example/js/runtime.js", &long);
+    assert_eq!(found.len(), 5000);
+    assert!(found.contains(&"E http://lock.example/js/4999.00001387.js".to_owned()));
+}
+
+#[test]
+fn a_link_is_a_link_wherever_it_stands() {
+    let markup =
+        r#"<p><a href=\"https://gate.example/post\">x</a><img src=\"https://gate.example/x.png\">"#;
+    let expected = [
+        "L https://gate.example/post",
+        "X https://gate.example/x.png",
+    ];
+    let hops = |content_type: &str, document: &str| {
+        let (links, _) = read(
+            "http://lock.example/a/b",
+            Some(content_type),
+            document.as_bytes(),
+        );
+        let told = links
+            .iter()
+            .map(|link| format!("{} {}", link.hop, link.url));
+        told.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        hops(
+            "application/json",
+            &format!("{{\"rendered\":\"{markup}\"}}")
+        ),
+        expected
+    );
+    assert_eq!(
+        hops("text/javascript", &format!("x=\"{markup}\"")),
+        expected
+    );
+    let template = format!(
+        "<script type=text/template>{}</script>",
+        markup.replace('\\', "")
+    );
+    assert_eq!(hops("text/html", &template), expected);
+    assert_eq!(
+        hops(
+            "application/json",
+            r#"{"link":"https://gate.example/post","href":"https://gate.example/a.css","url":"https://gate.example/x"}"#
+        ),
+        [
+            "L https://gate.example/post",
+            "X https://gate.example/a.css",
+            "X https://gate.example/x"
+        ]
+    );
+}
+
+#[test]
+fn a_link_says_what_its_element_does() {
+    let page = "<a href=/1 rel='noopener NoFollow'>x</a><a href=/2 charset=latin2>y</a><script src=/3.js charset=' SJIS '></script>\
+                <iframe src=/4></iframe><img src=/5><link rel=stylesheet href=/6.css charset=nonsense>";
+    let (links, report) = read("http://lock.example/", Some("text/html"), page.as_bytes());
+    let told: Vec<_> = links
+        .iter()
+        .map(|link| (link.nofollow, link.charset, link.framed))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (true, None, false),
+            (false, Some("ISO-8859-2"), false),
+            (false, Some("Shift_JIS"), false),
+            (false, None, true),
+            (false, None, false),
+            (false, None, false),
+        ]
+    );
+    assert!(!report.nofollow);
 }
 
 #[test]

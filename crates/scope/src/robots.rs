@@ -64,17 +64,22 @@ pub struct Robots {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentRules {
     /// The most specific first, an allow before a disallow of the same length: the first that matches decides.
-    rules: Vec<AgentRule>,
+    rules: Box<[AgentRule]>,
+    /// The patterns and the texts of all rules: a file may have tens of thousands, of a few bytes each.
+    bytes: Box<[u8]>,
     group: Option<String>,
     delay: Option<Duration>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+/// Where a rule stands in the bytes: its pattern, and its text behind that.
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct AgentRule {
-    pattern: Pattern,
-    allows: bool,
+    start: u32,
+    pattern: u32,
     line: u32,
-    text: Box<str>,
+    text: u16,
+    allows: bool,
+    is_anchored: bool,
 }
 
 /// What robots.txt says about one URL.
@@ -135,6 +140,7 @@ impl Robots {
             return AgentRules::default();
         };
         let mut chosen = AgentRules::default();
+        let (mut rules, mut bytes) = (Vec::new(), Vec::new());
         for group in &self.groups {
             let agent = group
                 .agents
@@ -144,16 +150,19 @@ impl Robots {
                 continue;
             };
             chosen.group.get_or_insert_with(|| agent.clone());
-            chosen.rules.extend(group.rules.iter().map(AgentRule::of));
+            let stored = group.rules.iter();
+            rules.extend(stored.filter_map(|rule| AgentRule::store(rule, &mut bytes)));
             // Two delays for one crawler: the longer one offends nobody.
             chosen.delay = chosen.delay.max(group.delay);
         }
-        chosen.rules.sort_by(|a, b| {
-            let longer = b.pattern.octets().cmp(&a.pattern.octets());
+        rules.sort_by(|a, b| {
+            let longer = b.octets().cmp(&a.octets());
             longer
                 .then(b.allows.cmp(&a.allows))
                 .then(a.line.cmp(&b.line))
         });
+        chosen.rules = rules.into();
+        chosen.bytes = bytes.into();
         chosen
     }
 
@@ -169,20 +178,25 @@ impl Robots {
 }
 
 impl AgentRule {
-    fn of(rule: &GroupRule) -> AgentRule {
-        AgentRule {
-            pattern: Pattern::of(&rule.path),
-            allows: rule.allows,
+    /// Puts a rule behind those before it; none that is beyond four gigabytes.
+    fn store(rule: &GroupRule, bytes: &mut Vec<u8>) -> Option<AgentRule> {
+        let start = u32::try_from(bytes.len()).ok()?;
+        let is_anchored = pattern::append(&rule.path, bytes);
+        let pattern = u32::try_from(bytes.len()).ok()? - start;
+        bytes.extend_from_slice(rule.text.as_bytes());
+        Some(AgentRule {
+            start,
+            pattern,
             line: rule.line,
-            text: rule.text.clone(),
-        }
+            text: rule.text.len().try_into().ok()?,
+            allows: rule.allows,
+            is_anchored,
+        })
     }
 
-    fn shown(&self) -> RuleLine {
-        RuleLine {
-            line: self.line,
-            text: self.text.to_string(),
-        }
+    /// How specific it is: the longest pattern that matches decides.
+    fn octets(&self) -> u32 {
+        self.pattern + u32::from(self.is_anchored)
     }
 }
 
@@ -197,10 +211,11 @@ impl AgentRules {
             };
         }
         let path = normalise(target.as_bytes());
-        match self.rules.iter().find(|rule| rule.pattern.matches(&path)) {
+        let mut rules = self.rules.iter();
+        match rules.find(|rule| self.pattern(rule).matches(&path)) {
             Some(rule) => RobotsVerdict {
                 allowed: rule.allows,
-                why: RobotsReason::Rule(rule.shown()),
+                why: RobotsReason::Rule(self.shown(rule)),
             },
             None => RobotsVerdict {
                 allowed: true,
@@ -209,9 +224,30 @@ impl AgentRules {
         }
     }
 
+    fn pattern(&self, rule: &AgentRule) -> Pattern<'_> {
+        let start = rule.start as usize;
+        let pieces = &self.bytes[start..start + rule.pattern as usize];
+        Pattern::stored(pieces, rule.is_anchored)
+    }
+
+    fn shown(&self, rule: &AgentRule) -> RuleLine {
+        let start = rule.start as usize + rule.pattern as usize;
+        let text = &self.bytes[start..start + usize::from(rule.text)];
+        RuleLine {
+            line: rule.line,
+            text: String::from_utf8_lossy(text).into_owned(),
+        }
+    }
+
     /// The pause that is asked for between two requests.
     pub fn crawl_delay(&self) -> Option<Duration> {
         self.delay
+    }
+
+    /// What it takes in memory.
+    pub fn memory_bytes(&self) -> usize {
+        let group = self.group.as_ref().map_or(0, String::len);
+        size_of::<Self>() + size_of_val(&*self.rules) + self.bytes.len() + group
     }
 
     /// The name of the group that was chosen, as the file writes it.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use ecluse_scope::{Answer, Order, Reading, Standing};
 use url::Url;
 
-/// Standings in memory; those left out are read from the notes again.
-const STANDINGS: usize = 20_000;
+/// What standings may take in memory; those left out are read from the notes again.
+const STANDING_BYTES: usize = 64 << 20;
 /// Redirects of a robots.txt that are followed; RFC 9309 asks for five.
 const REDIRECTS: u8 = 5;
 
@@ -63,6 +63,10 @@ pub(crate) enum Led {
 #[derive(Debug, Default)]
 pub(crate) struct Robots {
     standings: HashMap<String, Standing>,
+    /// Those that were learned before; when there is no room for both, these go.
+    older: HashMap<String, Standing>,
+    /// What `standings` takes in memory.
+    bytes: usize,
     followers: HashMap<String, Vec<Follower>>,
     /// Authorities whose robots.txt was last seen to lead elsewhere, and since when nothing came from there.
     led: HashMap<String, Duration>,
@@ -82,7 +86,8 @@ pub(crate) enum Search {
 impl Robots {
     /// Returns what holds for an authority, if that is known and not too old.
     pub(crate) fn standing(&self, authority: &str, now: Duration) -> Option<&Standing> {
-        let standing = self.standings.get(authority)?;
+        let standing = self.standings.get(authority);
+        let standing = standing.or_else(|| self.older.get(authority))?;
         standing.is_fresh(now).then_some(standing)
     }
 
@@ -94,9 +99,6 @@ impl Robots {
         answer: Answer<'_>,
         at: Duration,
     ) {
-        if self.standings.len() >= STANDINGS {
-            self.standings.clear();
-        }
         let tokens: Vec<&str> = order.robots.agents.iter().map(String::as_str).collect();
         let reading = Reading {
             tokens: &tokens,
@@ -104,14 +106,25 @@ impl Robots {
             freshness: &order.robots.freshness(),
         };
         self.led.remove(authority);
+        let older = self.older.remove(authority);
         let before = self.standings.remove(authority);
-        let standing = Standing::of(reading, answer, before, at);
+        if let Some(before) = &before {
+            self.bytes -= memory_bytes(authority, before);
+        }
+        let standing = Standing::of(reading, answer, before.or(older), at);
+        self.bytes += memory_bytes(authority, &standing);
         self.standings.insert(authority.to_owned(), standing);
+        if self.bytes > STANDING_BYTES / 2 {
+            self.bytes = 0;
+            self.older = std::mem::take(&mut self.standings);
+        }
     }
 
     /// Forgets everything: the order reads it differently now.
     pub(crate) fn forget(&mut self) {
         self.standings.clear();
+        self.older.clear();
+        self.bytes = 0;
     }
 
     /// Returns whom an answer from `url` is for.
@@ -167,6 +180,11 @@ impl Robots {
     }
 }
 
+/// What a standing takes in memory with its name, and about what the table needs for it.
+fn memory_bytes(authority: &str, standing: &Standing) -> usize {
+    standing.memory_bytes() + authority.len() + 64
+}
+
 /// Tells whether this is the one URL that speaks for its authority: any page may link to `/robots.txt?x`.
 fn is_robots_txt(url: &Url) -> bool {
     url.path() == "/robots.txt" && url.query().is_none()
@@ -217,6 +235,27 @@ mod tests {
                 .standing("https://a.example", Duration::from_secs(11))
                 .is_none()
         );
+    }
+
+    #[test]
+    fn long_answers_push_older_ones_out_and_the_last_one_stays() {
+        let mut robots = Robots::default();
+        let order = Order::default();
+        let body = "User-agent: *\n".to_owned() + &"Disallow:/a\n".repeat(40_000);
+        let at = Duration::from_secs(10);
+        for host in 0..70 {
+            let answer = Answer::Response {
+                status: 200,
+                body: body.as_bytes(),
+            };
+            let authority = format!("http://{host}.example");
+            robots.learn(&order, &authority, answer, at);
+            assert!(robots.standing(&authority, at).is_some());
+        }
+        let all = robots.standings.iter().chain(&robots.older);
+        let taken: usize = all.map(|(name, known)| memory_bytes(name, known)).sum();
+        assert!(taken <= STANDING_BYTES + (2 << 20), "{taken}");
+        assert!(robots.standing("http://0.example", at).is_none());
     }
 
     #[test]

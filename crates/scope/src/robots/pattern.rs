@@ -5,52 +5,37 @@
 
 use memchr::memmem;
 
-/// A path with `*` for anything and `$` for the end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pattern {
-    /// What stands before, between and after the asterisks; at least one.
-    pieces: Vec<Box<[u8]>>,
+/// Stands for an asterisk in a stored pattern; in its place no octet of a normal path can be.
+const ASTERISK: u8 = 0xff;
+
+/// A path with `*` for anything and `$` for the end, in the bytes of all patterns of its file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pattern<'a> {
+    /// What stands before, between and after the asterisks.
+    pieces: &'a [u8],
     is_anchored: bool,
-    octets: usize,
 }
 
-impl Pattern {
-    pub(super) fn of(path: &[u8]) -> Pattern {
-        let (path, is_anchored) = match path {
-            [path @ .., b'$'] => (path, true),
-            path => (path, false),
-        };
-        let mut place = UrlPart::Path;
-        let pieces: Vec<Box<[u8]>> = path
-            .split(|byte| *byte == b'*')
-            .map(|piece| normalise_from(&mut place, piece).into_boxed_slice())
-            .collect();
-        let literal: usize = pieces.iter().map(|piece| piece.len()).sum();
+impl<'a> Pattern<'a> {
+    /// Takes one that [`append`] has stored.
+    pub(super) fn stored(pieces: &'a [u8], is_anchored: bool) -> Pattern<'a> {
         Pattern {
-            octets: literal + (pieces.len() - 1) + usize::from(is_anchored),
             pieces,
             is_anchored,
         }
     }
 
-    /// How specific it is: the longest pattern that matches decides.
-    pub(super) fn octets(&self) -> usize {
-        self.octets
-    }
-
     /// Tells whether it matches a path that was normalised.
     pub(super) fn matches(&self, path: &[u8]) -> bool {
-        let Some((first, rest)) = self.pieces.split_first() else {
+        let mut pieces = self.pieces.split(|byte| *byte == ASTERISK);
+        let Some(left) = pieces.next().and_then(|first| path.strip_prefix(first)) else {
             return false;
         };
-        if !path.starts_with(first) {
-            return false;
-        }
-        let mut left = &path[first.len()..];
-        let Some((last, middle)) = rest.split_last() else {
+        let Some(last) = pieces.next_back() else {
             return !self.is_anchored || left.is_empty();
         };
-        for piece in middle {
+        let mut left = left;
+        for piece in pieces {
             let Some(at) = memmem::find(left, piece) else {
                 return false;
             };
@@ -64,9 +49,27 @@ impl Pattern {
     }
 }
 
+/// Stores the path of a rule behind what is there, and tells whether it is anchored.
+pub(super) fn append(path: &[u8], stored: &mut Vec<u8>) -> bool {
+    let (path, is_anchored) = match path {
+        [path @ .., b'$'] => (path, true),
+        path => (path, false),
+    };
+    let mut place = UrlPart::Path;
+    for (number, piece) in path.split(|byte| *byte == b'*').enumerate() {
+        if number > 0 {
+            stored.push(ASTERISK);
+        }
+        normalise_from(&mut place, piece, stored);
+    }
+    is_anchored
+}
+
 /// Brings a path with its query to the form in which paths are compared.
 pub(super) fn normalise(path: &[u8]) -> Vec<u8> {
-    normalise_from(&mut UrlPart::Path, path)
+    let mut normal = Vec::with_capacity(path.len());
+    normalise_from(&mut UrlPart::Path, path, &mut normal);
+    normal
 }
 
 /// Where in a URL an octet stands: an escaped slash is a slash in a query, and not in a path.
@@ -76,8 +79,7 @@ enum UrlPart {
     Query,
 }
 
-fn normalise_from(place: &mut UrlPart, path: &[u8]) -> Vec<u8> {
-    let mut normal = Vec::with_capacity(path.len());
+fn normalise_from(place: &mut UrlPart, path: &[u8], normal: &mut Vec<u8>) {
     let mut rest = path;
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
@@ -87,7 +89,7 @@ fn normalise_from(place: &mut UrlPart, path: &[u8]) -> Vec<u8> {
                 if means_itself(octet, *place) {
                     normal.push(octet);
                 } else {
-                    escape(octet, &mut normal);
+                    escape(octet, normal);
                 }
             }
             (b'!'..=b'~', _) => {
@@ -96,10 +98,9 @@ fn normalise_from(place: &mut UrlPart, path: &[u8]) -> Vec<u8> {
                 }
                 normal.push(byte);
             }
-            (other, _) => escape(other, &mut normal),
+            (other, _) => escape(other, normal),
         }
     }
-    normal
 }
 
 /// Tells whether an octet is the same with and without its escape.
@@ -134,7 +135,9 @@ mod tests {
     use super::*;
 
     fn matches(pattern: &str, path: &str) -> bool {
-        Pattern::of(pattern.as_bytes()).matches(&normalise(path.as_bytes()))
+        let mut stored = b"before".to_vec();
+        let is_anchored = append(pattern.as_bytes(), &mut stored);
+        Pattern::stored(&stored[6..], is_anchored).matches(&normalise(path.as_bytes()))
     }
 
     /// The table in Google's description of robots.txt.

@@ -77,8 +77,6 @@ impl Default for Freshness {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
     holds: Holds,
-    /// The sitemaps of the last copy.
-    pub sitemaps: Vec<String>,
     /// From then on it is to be fetched again.
     pub until: Duration,
     /// Since when it has been unreachable.
@@ -119,7 +117,6 @@ impl Standing {
                 let robots = Robots::parse(body, reading.limits);
                 return Standing {
                     holds: Holds::Rules(robots.rules_for(reading.tokens)),
-                    sitemaps: robots.sitemaps().to_vec(),
                     until: now.saturating_add(reading.freshness.keep),
                     unreachable_since: None,
                 };
@@ -144,7 +141,6 @@ impl Standing {
     fn absent(ground: Ground, freshness: &Freshness, now: Duration) -> Standing {
         Standing {
             holds: Holds::Everything(ground),
-            sitemaps: Vec::new(),
             until: now.saturating_add(freshness.keep),
             unreachable_since: None,
         }
@@ -158,11 +154,7 @@ impl Standing {
     ) -> Standing {
         let since = before.as_ref().and_then(|before| before.unreachable_since);
         let since = since.unwrap_or(now);
-        let (last, sitemaps) = match before {
-            Some(before) => (Some(before.holds), before.sitemaps),
-            None => (None, Vec::new()),
-        };
-        let holds = match last {
+        let holds = match before.map(|before| before.holds) {
             // The RFC lets the last copy stand in for as long as there is no other.
             Some(Holds::Rules(rules)) => Holds::Rules(rules),
             _ if now.saturating_sub(since) >= freshness.give_up => {
@@ -172,7 +164,6 @@ impl Standing {
         };
         Standing {
             holds,
-            sitemaps,
             until: now.saturating_add(freshness.retry),
             unreachable_since: Some(since),
         }
@@ -196,6 +187,15 @@ impl Standing {
                 why: RobotsReason::Absent(ground.clone()),
             },
         }
+    }
+
+    /// What it takes in memory.
+    pub fn memory_bytes(&self) -> usize {
+        let rules = match &self.holds {
+            Holds::Rules(rules) => rules.memory_bytes(),
+            Holds::Everything(_) | Holds::Nothing(_) => 0,
+        };
+        size_of::<Self>() + rules
     }
 
     /// The pause that is asked for between two requests.
@@ -301,14 +301,28 @@ mod tests {
 
     #[test]
     fn the_last_copy_holds_while_the_file_is_unreachable() {
-        let body =
-            b"Sitemap: http://lock.example/map\nUser-agent: *\nDisallow: /page\nCrawl-delay: 2";
+        let body = b"User-agent: *\nDisallow: /page\nCrawl-delay: 2";
         let first = after(None, Answer::Response { status: 200, body }, DAY);
         let later = after(Some(first), SILENCE, 90 * DAY);
         assert!(!later.judge(PAGE).allowed);
         assert!(later.judge("http://lock.example/other").allowed);
         assert_eq!(later.crawl_delay(), Some(Duration::from_secs(2)));
-        assert_eq!(later.sitemaps, ["http://lock.example/map"]);
+    }
+
+    #[test]
+    fn a_file_of_many_short_rules_takes_a_few_times_its_size() {
+        let mut body = b"User-agent: *\n".to_vec();
+        while body.len() < 490_000 {
+            body.extend_from_slice(b"Disallow:/a\nSitemap:b\n");
+        }
+        let answer = Answer::Response {
+            status: 200,
+            body: &body,
+        };
+        let standing = after(None, answer, DAY);
+        assert!(!standing.judge("http://lock.example/a").allowed);
+        let taken = standing.memory_bytes();
+        assert!(taken < 3 * body.len(), "{taken} of {}", body.len());
     }
 
     #[test]

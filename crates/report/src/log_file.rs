@@ -1,7 +1,7 @@
 //! An append-only text file whose committed length the caller keeps.
 //!
 //! What was written behind that length before a crash is cut off at the opening, so that the work done again is logged
-//! once. After a failed write or sync the file refuses all further work.
+//! once. After a failed write the file refuses all further work.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -16,7 +16,7 @@ pub struct LogFile {
     file: File,
     waiting: Vec<u8>,
     written: u64,
-    /// Length at the last sync; another one costs nothing then.
+    /// Length when it was last handed over to be synced; another time costs nothing then.
     synced: u64,
     lost: u64,
     dead: bool,
@@ -63,7 +63,8 @@ impl LogFile {
         self.lost
     }
 
-    /// Adds a line; its end of line is put behind it if it has none. It may wait in memory until [`LogFile::sync`].
+    /// Adds a line; its end of line is put behind it if it has none. It may wait in memory until
+    /// [`LogFile::hand_over`].
     pub fn append(&mut self, line: &str) -> io::Result<()> {
         self.alive()?;
         self.waiting.extend_from_slice(line.as_bytes());
@@ -76,17 +77,18 @@ impl LogFile {
         Ok(())
     }
 
-    /// Makes all lines durable, and returns the length to be committed.
-    pub fn sync(&mut self) -> io::Result<u64> {
+    /// Hands all lines to the system, and returns the length to be committed and the file that is to be synced before,
+    /// if anything came since the last time. The caller syncs it where nobody waits, and opens the log again if that
+    /// fails.
+    pub fn hand_over(&mut self) -> io::Result<(u64, Option<File>)> {
         self.alive()?;
         self.flush()?;
-        if self.written != self.synced {
-            let synced = self.file.sync_data();
-            self.dead = synced.is_err();
-            synced?;
-            self.synced = self.written;
-        }
-        Ok(self.written)
+        let unsynced = match self.written != self.synced {
+            true => Some(self.file.try_clone()?),
+            false => None,
+        };
+        self.synced = self.written;
+        Ok((self.written, unsynced))
     }
 
     /// Returns the length, lines in memory included.
@@ -144,15 +146,17 @@ mod tests {
         log.append("two\n").unwrap();
         assert_eq!((log.len(), log.lost()), (8, 0));
         assert_eq!(fs::read(&path).unwrap(), b"");
-        assert_eq!(log.sync().unwrap(), 8);
+        let (length, unsynced) = log.hand_over().unwrap();
+        assert_eq!((length, unsynced.is_some()), (8, true));
+        assert!(log.hand_over().unwrap().1.is_none());
         log.append("three").unwrap();
-        log.sync().unwrap();
+        log.hand_over().unwrap();
         drop(log);
 
         let mut log = LogFile::open(&path, 8).unwrap();
         assert_eq!((log.len(), log.lost()), (8, 0));
         log.append("drei").unwrap();
-        assert_eq!(log.sync().unwrap(), 13);
+        assert_eq!(log.hand_over().unwrap().0, 13);
         assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntwo\ndrei\n");
     }
 
@@ -164,13 +168,13 @@ mod tests {
         let mut log = LogFile::open(&path, 100).unwrap();
         assert_eq!(log.lost(), 94);
         log.append("three").unwrap();
-        assert_eq!(log.sync().unwrap(), 13);
+        assert_eq!(log.hand_over().unwrap().0, 13);
         assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntw\nthree\n");
 
         fs::write(&path, "").unwrap();
         let mut log = LogFile::open(&path, 7).unwrap();
         log.append("one").unwrap();
-        assert_eq!((log.lost(), log.sync().unwrap()), (7, 4));
+        assert_eq!((log.lost(), log.hand_over().unwrap().0), (7, 4));
     }
 
     #[test]
@@ -190,12 +194,12 @@ mod tests {
         if full.exists() {
             let mut log = LogFile::open(full, 0).unwrap();
             log.append("one").unwrap();
-            assert!(log.sync().is_err());
+            assert!(log.hand_over().is_err());
             assert_eq!(
                 log.append("two").unwrap_err().to_string(),
                 "log failed before"
             );
-            assert!(log.sync().is_err());
+            assert!(log.hand_over().is_err());
         }
     }
 }

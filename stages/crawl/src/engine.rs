@@ -1,13 +1,12 @@
 //! The engine of a job: hands URLs out, takes captures in, and commits both together.
 //!
-//! One thread owns the frontier, the file being written and the logs, and runs all fetches; a few others look for links
-//! and pack. A URL is finished in the frontier only after its records stand in the file, and a commit makes both
+//! One thread owns the frontier and the logs, and runs all fetches; a few others look for links and pack, and one writes. A URL is finished in the frontier only after its records stand in the file, and a commit makes both
 //! durable at once: killed at any moment, the job is where its last commit was.
 
 mod settle;
 mod upkeep;
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -83,6 +82,10 @@ const STOP_PATIENCE: Duration = Duration::from_secs(20);
 const FINISHED: &str = "finished";
 /// How often the engine looks around.
 const LOOK_AROUND: Duration = Duration::from_millis(100);
+/// How often it does while something waits for the disk.
+const LOOK_FOR_THE_DISK: Duration = Duration::from_millis(10);
+/// With so many bytes in memory that are not written yet, nothing more is fetched.
+const UNWRITTEN: u64 = 64 << 20;
 /// Captures taken in before the engine looks around again.
 const AT_A_TIME: usize = 64;
 /// URLs that may turn out not to belong to the job any more before the engine looks around again.
@@ -106,6 +109,8 @@ pub(crate) struct Engine<'a> {
     pool_order: Arc<PoolOrder>,
     events: UnboundedReceiver<Event>,
     sender: UnboundedSender<Event>,
+    /// Large captures that wait until the disk is through with the last one.
+    put_off: VecDeque<Box<Processed>>,
     pub(crate) checkpoint: Checkpoint,
     state: JobState,
     why: Option<String>,
@@ -215,6 +220,7 @@ impl<'a> Engine<'a> {
             clock,
             events,
             sender,
+            put_off: VecDeque::new(),
             checkpoint,
             state: JobState::Starting,
             why: None,
@@ -246,35 +252,39 @@ impl<'a> Engine<'a> {
             return Ok(Left::Ended);
         }
         self.job.count_start(self.checkpoint.tally.totals.urls)?;
-        self.sow()?;
+        self.sow().await?;
         self.note_change("started")?;
         self.state = JobState::Running;
         loop {
-            self.look_around()?;
+            self.look_around().await?;
+            self.take_put_off().await?;
             let wake = self.send_out()?;
-            if let Some(left) = self.is_over()? {
+            if let Some(left) = self.is_over().await? {
                 return Ok(left);
             }
-            let wait = wake.min(LOOK_AROUND);
+            let wait = match self.put_off.is_empty() {
+                true => wake.min(LOOK_AROUND),
+                false => wake.min(LOOK_FOR_THE_DISK),
+            };
             let first = tokio::select! {
                 biased;
                 event = self.events.recv() => event,
                 () = tokio::time::sleep(wait) => None,
             };
             if let Some(event) = first {
-                self.take(event)?;
+                self.take(event).await?;
                 for _ in 1..AT_A_TIME {
                     let Ok(event) = self.events.try_recv() else {
                         break;
                     };
-                    self.take(event)?;
+                    self.take(event).await?;
                 }
             }
         }
     }
 
     /// Queues the seeds, once.
-    fn sow(&mut self) -> Result<(), Failure> {
+    async fn sow(&mut self) -> Result<(), Failure> {
         if self.checkpoint.seeded {
             return Ok(());
         }
@@ -316,7 +326,7 @@ impl<'a> Engine<'a> {
             self.around.outbox.tick();
         }
         self.checkpoint.seeded = true;
-        self.commit()
+        self.commit().await
     }
 
     /// Hands out what may be fetched now, and says how long there is nothing more.
@@ -328,6 +338,7 @@ impl<'a> Engine<'a> {
         while self.ending.is_none()
             && self.state == JobState::Running
             && self.in_flight < most.max(1)
+            && self.warcs.bytes_in_memory() < UNWRITTEN
         {
             if self.is_budget_handed_out() {
                 break;
@@ -378,16 +389,31 @@ impl<'a> Engine<'a> {
             && self.in_flight > 0
     }
 
-    fn take(&mut self, event: Event) -> Result<(), Failure> {
+    async fn take(&mut self, event: Event) -> Result<(), Failure> {
         self.changed = true;
         match event {
-            Event::Errand(errand) => self.settle_errand(*errand),
-            Event::Processed(processed) => self.settle_processed(*processed),
+            Event::Errand(errand) => self.settle_errand(*errand).await,
+            Event::Processed(processed) if processed.is_large() && self.warcs.is_busy() => {
+                self.put_off.push_back(processed);
+                Ok(())
+            }
+            Event::Processed(processed) => self.settle_processed(*processed).await,
+        }
+    }
+
+    /// Takes in a large capture that had to wait for the disk. Between two of these there may be a commit.
+    async fn take_put_off(&mut self) -> Result<(), Failure> {
+        if self.warcs.is_busy() {
+            return Ok(());
+        }
+        match self.put_off.pop_front() {
+            Some(processed) => self.settle_processed(*processed).await,
+            None => Ok(()),
         }
     }
 
     /// Says whether the job is over, or may be left.
-    fn is_over(&mut self) -> Result<Option<Left>, Failure> {
+    async fn is_over(&mut self) -> Result<Option<Left>, Failure> {
         if self.in_flight > 0 {
             let patience = self
                 .asked
@@ -398,27 +424,27 @@ impl<'a> Engine<'a> {
         }
         match self.ending.clone() {
             Some(Ending::Stop) => {
-                self.leave()?;
+                self.leave().await?;
                 Ok(Some(Left::Stopped))
             }
-            Some(Ending::Enough(how)) => self.end(&how).map(Some),
-            None if self.is_drained => self.end(FINISHED).map(Some),
+            Some(Ending::Enough(how)) => self.end(&how).await.map(Some),
+            None if self.is_drained => self.end(FINISHED).await.map(Some),
             None => Ok(None),
         }
     }
 
     /// Ends the job: what is fetched is all there will be.
-    fn end(&mut self, how: &str) -> Result<Left, Failure> {
+    async fn end(&mut self, how: &str) -> Result<Left, Failure> {
         self.state = JobState::Finishing;
         self.why = None;
         self.log_progress()?;
-        self.close_file()?;
+        self.close_file().await?;
         self.note_change(&format!("ended: {how}"))?;
         self.checkpoint.ended = Some(Ended {
             how: how.to_owned(),
             at: now().0,
         });
-        self.commit()?;
+        self.commit().await?;
         self.tell()?;
         Ok(Left::Ended)
     }
@@ -438,10 +464,10 @@ impl<'a> Engine<'a> {
     }
 
     /// Leaves the job so that it can be taken up again.
-    fn leave(&mut self) -> Result<(), Failure> {
+    async fn leave(&mut self) -> Result<(), Failure> {
         self.log_progress()?;
         self.note_change("stopped")?;
-        self.commit_by(Frontier::pause)?;
+        self.commit_by(Frontier::pause).await?;
         self.save_cookies();
         self.job.forget_starts()?;
         self.state = JobState::Stopped;

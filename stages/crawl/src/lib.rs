@@ -27,6 +27,7 @@ mod sieve;
 mod status;
 mod turn;
 mod warcs;
+mod writer;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

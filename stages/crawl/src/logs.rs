@@ -1,5 +1,6 @@
 //! The logs of a job.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -42,13 +43,20 @@ impl Logs {
         Ok(logs)
     }
 
-    /// Makes all lines durable, and says how long the logs are.
-    pub(crate) fn sync(&mut self) -> io::Result<[u64; 4]> {
-        Ok([
-            self.crawl.sync()?,
-            self.errors.sync()?,
-            self.progress.sync()?,
-            self.changes.sync()?,
-        ])
+    /// Hands all lines to the system; says how long the logs are, and which files are to be synced before that counts.
+    pub(crate) fn hand_over(&mut self) -> io::Result<([u64; 4], Vec<File>)> {
+        let logs = [
+            &mut self.crawl,
+            &mut self.errors,
+            &mut self.progress,
+            &mut self.changes,
+        ];
+        let (mut lengths, mut unsynced) = ([0; 4], Vec::new());
+        for (log, length) in logs.into_iter().zip(&mut lengths) {
+            let (written, file) = log.hand_over()?;
+            *length = written;
+            unsynced.extend(file);
+        }
+        Ok((lengths, unsynced))
     }
 }

@@ -1,8 +1,9 @@
 //! The threads that look for links and pack records, so that the one that fetches never waits for either.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -10,11 +11,11 @@ use std::thread::JoinHandle;
 use ecluse_extract::{
     Context, ExtractLimits, Hop, Link, Url, extract, extract_headers, extract_inferred,
 };
-use ecluse_http::Shape;
+use ecluse_http::{Decoded, Exchange, Shape};
 use ecluse_warc::{Packer, Packing};
 
 use crate::records::{Capture, Found, pack};
-use crate::warcs::Part;
+use crate::writer::Part;
 
 /// What holds for all captures.
 #[derive(Debug, Clone)]
@@ -48,10 +49,23 @@ pub(crate) struct Processed {
     pub(crate) parts: Result<Vec<Part>, String>,
 }
 
+impl Processed {
+    /// Tells whether a record of it is too large for memory.
+    pub(crate) fn is_large(&self) -> bool {
+        let mut parts = self.parts.iter().flatten();
+        parts.any(|part| matches!(part, Part::File(..)))
+    }
+}
+
+/// What is larger is packed by a thread of its own: no number of large ones keeps all others waiting.
+const LARGE: u64 = 4 << 20;
+
 /// The threads.
 pub(crate) struct Pool {
     work: Option<Sender<Work>>,
+    large: Option<Sender<Work>>,
     threads: Vec<JoinHandle<()>>,
+    is_left: Arc<AtomicBool>,
 }
 
 impl Pool {
@@ -61,22 +75,32 @@ impl Pool {
         done: impl Fn(Processed) + Clone + Send + 'static,
     ) -> std::io::Result<Self> {
         let (work, queue) = channel();
+        let (large, large_queue) = channel();
         let queue = Arc::new(Mutex::new(queue));
-        let threads = (0..threads.max(1)).map(|number| {
-            let (queue, done) = (Arc::clone(&queue), done.clone());
+        let mut queues = vec![queue; threads.max(1)];
+        queues.push(Arc::new(Mutex::new(large_queue)));
+        let is_left = Arc::new(AtomicBool::new(false));
+        let threads = queues.into_iter().enumerate().map(|(number, queue)| {
+            let (is_left, done) = (Arc::clone(&is_left), done.clone());
             std::thread::Builder::new()
                 .name(format!("pack-{number}"))
-                .spawn(move || toil(&queue, &done))
+                .spawn(move || toil(&queue, &is_left, &done))
         });
         Ok(Self {
             work: Some(work),
+            large: Some(large),
             threads: threads.collect::<Result<_, _>>()?,
+            is_left,
         })
     }
 
     /// Gives the threads something to do.
     pub(crate) fn give(&self, work: Work) {
-        if let Some(sender) = &self.work {
+        let sender = match work.capture.exchange.block.bytes() > LARGE {
+            true => &self.large,
+            false => &self.work,
+        };
+        if let Some(sender) = sender {
             // The threads live as long as the pool.
             let _ = sender.send(work);
         }
@@ -84,19 +108,25 @@ impl Pool {
 }
 
 impl Drop for Pool {
+    /// Waits for the threads, which leave what they are at.
     fn drop(&mut self) {
+        self.is_left.store(true, Ordering::Relaxed);
         self.work = None;
+        self.large = None;
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
 }
 
-fn toil(queue: &Mutex<Receiver<Work>>, done: &dyn Fn(Processed)) {
+fn toil(queue: &Mutex<Receiver<Work>>, is_left: &AtomicBool, done: &dyn Fn(Processed)) {
     let mut packer: Option<(Packing, Packer)> = None;
     loop {
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(work) = next else { return };
+        if is_left.load(Ordering::Relaxed) {
+            return;
+        }
         let packing = work.order.packing;
         if packer
             .as_ref()
@@ -105,12 +135,12 @@ fn toil(queue: &Mutex<Receiver<Work>>, done: &dyn Fn(Processed)) {
             packer = Some((packing, Packer::new(packing)));
         }
         if let Some((_, packer)) = &mut packer {
-            done(process(packer, work));
+            done(process(packer, work, is_left));
         }
     }
 }
 
-fn process(packer: &mut Packer, work: Work) -> Processed {
+fn process(packer: &mut Packer, work: Work, is_left: &AtomicBool) -> Processed {
     let Work {
         capture,
         order,
@@ -119,7 +149,7 @@ fn process(packer: &mut Packer, work: Work) -> Processed {
     let mut annotations = Vec::new();
     // Whatever a document does to the code that reads it, the document itself is kept.
     let found = catch_unwind(AssertUnwindSafe(|| {
-        look(&capture, &order, &mut annotations)
+        look(&capture, &order, is_left, &mut annotations)
     }));
     let found = found.unwrap_or_else(|_| {
         tracing::error!(url = capture.item.url, "extraction failed");
@@ -128,9 +158,10 @@ fn process(packer: &mut Packer, work: Work) -> Processed {
             charset: None,
         }
     });
-    let body = wants_body.then(|| read_body(&capture, order.robots_bytes));
+    let body = wants_body.then(|| read_body(&capture, order.robots_bytes, is_left));
     let parts = if capture.keep {
-        pack(packer, &order.spool, &capture, &found).map_err(|error| causes(&error))
+        let going = || !is_left.load(Ordering::Relaxed);
+        pack(packer, &order.spool, &capture, &found, &going).map_err(|error| causes(&error))
     } else {
         Ok(Vec::new())
     };
@@ -144,7 +175,12 @@ fn process(packer: &mut Packer, work: Work) -> Processed {
 }
 
 /// Looks for links in the headers and, when it is a page, in the content.
-fn look(capture: &Capture, order: &PoolOrder, annotations: &mut Vec<String>) -> Found {
+fn look(
+    capture: &Capture,
+    order: &PoolOrder,
+    is_left: &AtomicBool,
+    annotations: &mut Vec<String>,
+) -> Found {
     let exchange = &capture.exchange;
     let mut links = Vec::new();
     let mut charset = None;
@@ -185,7 +221,7 @@ fn look(capture: &Capture, order: &PoolOrder, annotations: &mut Vec<String>) -> 
             via: via.as_ref(),
             limits: order.limits.clone(),
         };
-        let mut document = exchange.decoded(order.limits.document_bytes);
+        let mut document = decoded(exchange, order.limits.document_bytes, is_left);
         match extract(&mut document, &context, &mut sink) {
             Ok(report) => {
                 charset = (report.counts.links > 0).then_some(report.charset);
@@ -208,17 +244,44 @@ fn look(capture: &Capture, order: &PoolOrder, annotations: &mut Vec<String>) -> 
     Found { links, charset }
 }
 
-fn read_body(capture: &Capture, limit: u64) -> Vec<u8> {
+fn read_body(capture: &Capture, limit: u64, is_left: &AtomicBool) -> Vec<u8> {
     let mut body = Vec::new();
     // One byte more than counts: whoever reads it sees that it goes on, and that its last line may be half of one.
     let limit = limit.saturating_add(1);
     // What can be read counts; damage in the middle ends it.
-    let _ = capture
-        .exchange
-        .decoded(limit)
+    let _ = decoded(&capture.exchange, limit, is_left)
         .take(limit)
         .read_to_end(&mut body);
     body
+}
+
+/// Reads a payload with its encodings undone; it ends when nobody waits for it any more.
+fn decoded<'e>(exchange: &'e Exchange, limit: u64, is_left: &'e AtomicBool) -> impl Read + 'e {
+    let codings = exchange.head.tokens("Content-Encoding");
+    let going = || !is_left.load(Ordering::Relaxed);
+    let payload = While {
+        source: exchange.payload(),
+        going,
+    };
+    While {
+        source: Decoded::new(Box::new(payload), &codings, limit),
+        going,
+    }
+}
+
+/// Reads as long as somebody waits for it.
+pub(crate) struct While<Source, Going> {
+    pub(crate) source: Source,
+    pub(crate) going: Going,
+}
+
+impl<Source: Read, Going: Fn() -> bool> Read for While<Source, Going> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match (self.going)() {
+            true => self.source.read(out),
+            false => Err(io::Error::other("the job was left")),
+        }
+    }
 }
 
 /// An error with what caused it, in one line.

@@ -13,7 +13,8 @@ use ecluse_warc::{Digests, NewRecord, Packer, Payload, RecordKind, Sha1Digest, W
 use url::Url;
 
 use crate::earlier::{KnownPayload, LastCapture, Original, PayloadDigests};
-use crate::warcs::Part;
+use crate::pool::While;
+use crate::writer::Part;
 
 const RESPONSE: &str = "application/http; msgtype=response";
 const REQUEST: &str = "application/http; msgtype=request";
@@ -98,12 +99,19 @@ pub(crate) fn pack(
     spool: &Path,
     capture: &Capture,
     found: &Found,
+    going: &dyn Fn() -> bool,
 ) -> Result<Vec<Part>, WriteError> {
     let ids = Ids::new();
     let date = warc_date(capture.begun.0 / 1000);
     let mut parts = Vec::new();
     let mut bytes = Vec::new();
-    main_record(packer, spool, capture, &ids, &date, &mut bytes, &mut parts)?;
+    let packed = Packed {
+        spool,
+        bytes: &mut bytes,
+        parts: &mut parts,
+        going,
+    };
+    main_record(packer, capture, &ids, &date, packed)?;
     let uri = capture.item.url.as_str();
     let ip = capture.exchange.peer.ip().to_canonical().to_string();
     let concurrent = format!("<{}>", ids.main);
@@ -139,16 +147,29 @@ pub(crate) fn pack(
     Ok(parts)
 }
 
+/// Where packed records go.
+struct Packed<'a> {
+    spool: &'a Path,
+    bytes: &'a mut Vec<u8>,
+    parts: &'a mut Vec<Part>,
+    /// Whether somebody waits for them.
+    going: &'a dyn Fn() -> bool,
+}
+
 /// The response, or what stands for it.
 fn main_record(
     packer: &mut Packer,
-    spool: &Path,
     capture: &Capture,
     ids: &Ids,
     date: &str,
-    bytes: &mut Vec<u8>,
-    parts: &mut Vec<Part>,
+    packed: Packed<'_>,
 ) -> Result<(), WriteError> {
+    let Packed {
+        spool,
+        bytes,
+        parts,
+        going,
+    } = packed;
     let exchange = &capture.exchange;
     let mut fields = Fields::of(exchange);
     let kind = match (capture.kept(), capture.known.original(), &capture.last) {
@@ -196,7 +217,10 @@ fn main_record(
     let length = packer.pack_from(
         &record,
         &digests,
-        &mut exchange.block.reader(),
+        &mut While {
+            source: exchange.block.reader(),
+            going,
+        },
         exchange.block.bytes(),
         &mut file,
     )?;

@@ -5,13 +5,14 @@
 //! anybody else can see holds a record that the frontier does not know.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use ecluse_report::Moment;
 use serde::{Deserialize, Serialize};
 
 use crate::place::publish;
+use crate::writer::{Part, Writer};
 
 /// What stands behind the name of a file while it is written.
 const OPEN: &str = ".open";
@@ -52,22 +53,14 @@ pub(crate) struct ClosedFile {
     pub(crate) bytes: u64,
 }
 
-/// A piece of packed records.
-#[derive(Debug)]
-pub(crate) enum Part {
-    /// Most.
-    Bytes(Vec<u8>),
-    /// A record that is too large for memory, in a nameless file.
-    File(File, u64),
-}
-
 /// The files of a job.
 pub(crate) struct Warcs {
     dir: PathBuf,
     /// What names begin and end with.
     naming: Naming,
     pub(crate) state: WarcState,
-    file: Option<BufWriter<File>>,
+    writer: Writer,
+    is_open: bool,
 }
 
 /// What the names of a job's files are made of.
@@ -101,7 +94,8 @@ impl Warcs {
             dir: dir.to_owned(),
             naming,
             state,
-            file: None,
+            writer: Writer::start()?,
+            is_open: false,
         };
         warcs.finish_close()?;
         if let Some(open) = warcs.state.open.clone().filter(|open| open.bytes > 0) {
@@ -121,14 +115,14 @@ impl Warcs {
             }
             file.set_len(open.bytes)?;
             file.seek(SeekFrom::End(0))?;
-            warcs.file = Some(BufWriter::with_capacity(BUFFER, file));
+            warcs.begin(file);
         }
         Ok(warcs)
     }
 
     /// Tells whether there is a file to write to.
     pub(crate) fn is_open(&self) -> bool {
-        self.file.is_some()
+        self.is_open
     }
 
     /// Chooses the name of the next file. It must be in a checkpoint before [`Warcs::create`].
@@ -152,8 +146,13 @@ impl Warcs {
         let path = self.open_path(&open.name);
         let file = File::create(&path).map_err(|error| named(&path, &error))?;
         File::open(&self.dir)?.sync_all()?;
-        self.file = Some(BufWriter::with_capacity(BUFFER, file));
+        self.begin(file);
         Ok(())
+    }
+
+    fn begin(&mut self, file: File) {
+        self.writer.open(file);
+        self.is_open = true;
     }
 
     /// The name of the file being written.
@@ -161,28 +160,24 @@ impl Warcs {
         self.state.open.as_ref().map(|open| open.name.as_str())
     }
 
-    /// Appends records.
+    /// Appends records; the next sync tells whether that went well.
     pub(crate) fn append(&mut self, parts: Vec<Part>) -> io::Result<()> {
-        let (Some(file), Some(open)) = (&mut self.file, &mut self.state.open) else {
+        let Some(open) = self.state.open.as_mut().filter(|_| self.is_open) else {
             return Err(io::Error::other("no file is open"));
         };
-        for part in parts {
-            open.bytes += match part {
-                Part::Bytes(bytes) => {
-                    file.write_all(&bytes)?;
-                    bytes.len() as u64
-                }
-                Part::File(mut source, bytes) => {
-                    source.seek(SeekFrom::Start(0))?;
-                    let copied = io::copy(&mut source.take(bytes), file)?;
-                    if copied != bytes {
-                        return Err(io::ErrorKind::UnexpectedEof.into());
-                    }
-                    bytes
-                }
-            };
-        }
+        open.bytes += parts.iter().map(Part::bytes).sum::<u64>();
+        self.writer.append(parts);
         Ok(())
+    }
+
+    /// Tells whether large records keep the disk busy: whoever wants a sync now waits long.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.writer.is_busy()
+    }
+
+    /// What waits in memory to be written, in bytes.
+    pub(crate) fn bytes_in_memory(&self) -> u64 {
+        self.writer.bytes_in_memory()
     }
 
     /// Tells whether the file is to be closed.
@@ -193,26 +188,19 @@ impl Warcs {
         })
     }
 
-    /// Makes durable what was appended.
-    pub(crate) fn sync(&mut self) -> io::Result<()> {
-        if let Some(file) = &mut self.file {
-            file.flush()?;
-            file.get_ref().sync_data()?;
-        }
-        Ok(())
+    /// Makes durable what was appended, and what these files hold.
+    pub(crate) async fn sync(&self, others: Vec<File>) -> io::Result<()> {
+        self.writer.sync(others).await
     }
 
-    /// Ends the file; it gets its name by [`Warcs::finish_close`], after a checkpoint.
-    pub(crate) fn begin_close(&mut self, now: Moment) -> io::Result<Option<ClosedFile>> {
-        self.sync()?;
-        self.file = None;
-        let Some(open) = self.state.open.take() else {
-            return Ok(None);
-        };
+    /// Ends the file; it gets its name by [`Warcs::finish_close`], after a checkpoint, which syncs it.
+    pub(crate) fn begin_close(&mut self, now: Moment) -> Option<ClosedFile> {
+        self.is_open = false;
+        let open = self.state.open.take()?;
         if open.bytes == 0 {
             // Reserved, and never written to: its name is used for the next one.
             self.state.open = Some(open);
-            return Ok(None);
+            return None;
         }
         let closed = ClosedFile {
             name: open.name,
@@ -223,7 +211,7 @@ impl Warcs {
         self.state.files += 1;
         self.state.bytes += closed.bytes;
         self.state.closing = Some(closed.clone());
-        Ok(Some(closed))
+        Some(closed)
     }
 
     /// Gives the closed file its name.
@@ -231,6 +219,7 @@ impl Warcs {
         let Some(closing) = self.state.closing.take() else {
             return Ok(());
         };
+        self.writer.close();
         let from = self.open_path(&closing.name);
         match publish(&from, &self.dir.join(&closing.name)) {
             // It has its name already: killed between the rename and the next checkpoint.
@@ -248,8 +237,6 @@ impl Warcs {
         self.dir.join(format!("{name}{OPEN}"))
     }
 }
-
-const BUFFER: usize = 256 * 1024;
 
 fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
@@ -278,6 +265,11 @@ mod tests {
         vec![Part::Bytes(text.as_bytes().to_vec())]
     }
 
+    fn sync(warcs: &Warcs) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(warcs.sync(Vec::new())).unwrap();
+    }
+
     const NAME: &str = "7-1-19700101000000000-00001-lock.warc";
 
     #[test]
@@ -285,14 +277,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut warcs = begin(dir.path());
         warcs.append(text("one ")).unwrap();
-        warcs.sync().unwrap();
+        sync(&warcs);
         let checkpoint = warcs.state.clone();
         warcs.append(text("two ")).unwrap();
-        warcs.sync().unwrap();
+        sync(&warcs);
         drop(warcs);
         let mut warcs = Warcs::resume(dir.path(), naming(), checkpoint).unwrap();
         warcs.append(text("three")).unwrap();
         warcs.begin_close(Moment(9)).unwrap();
+        sync(&warcs);
         warcs.finish_close().unwrap();
         let bytes = std::fs::read(dir.path().join(NAME)).unwrap();
         assert_eq!(bytes, b"one three");
@@ -304,6 +297,7 @@ mod tests {
         let mut warcs = begin(dir.path());
         warcs.append(text("all")).unwrap();
         warcs.begin_close(Moment(9)).unwrap();
+        sync(&warcs);
         let checkpoint = warcs.state.clone();
         for _ in 0..2 {
             let warcs = Warcs::resume(dir.path(), naming(), checkpoint.clone()).unwrap();
@@ -318,7 +312,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut warcs = begin(dir.path());
         warcs.append(text("all")).unwrap();
-        warcs.sync().unwrap();
+        sync(&warcs);
         let mut checkpoint = warcs.state.clone();
         checkpoint.open.as_mut().unwrap().bytes = 4;
         let error = Warcs::resume(dir.path(), naming(), checkpoint)
@@ -333,12 +327,12 @@ mod tests {
         let mut warcs = begin(dir.path());
         let checkpoint = warcs.state.clone();
         warcs.append(text("lost")).unwrap();
-        warcs.sync().unwrap();
+        sync(&warcs);
         let mut warcs = Warcs::resume(dir.path(), naming(), checkpoint).unwrap();
         assert!(!warcs.is_open());
         warcs.reserve(Moment(5));
         warcs.create().unwrap();
         assert_eq!(warcs.name(), Some(NAME));
-        assert_eq!(warcs.begin_close(Moment(6)).unwrap(), None);
+        assert_eq!(warcs.begin_close(Moment(6)), None);
     }
 }

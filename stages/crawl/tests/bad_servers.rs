@@ -197,6 +197,85 @@ fn a_bomb_is_kept_as_it_came_and_read_no_further_than_the_limit() {
 }
 
 #[test]
+fn a_large_response_is_kept_and_stops_nobody() {
+    const LARGE: usize = 160 << 20;
+    let mut beside = Beside::server(|_, wire| {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n");
+        wire.send(head.as_bytes())?;
+        let piece = [b'x'; 1 << 20];
+        for _ in 0..LARGE / piece.len() {
+            wire.send(&piece)?;
+        }
+        Ok(After::Close)
+    });
+    beside
+        .order
+        .text("warc.compression", "none")
+        .text("limits.time", "5m")
+        // The healthy host is still being asked when it is written.
+        .text("manners.min-delay", "500ms")
+        .text("manners.max-delay", "500ms");
+    let harvest = beside.crawl();
+    let response = harvest.response(&beside.bad("/"));
+    assert_eq!(response.field("WARC-Truncated"), None);
+    assert!(response.block.len() > LARGE);
+}
+
+#[test]
+fn a_head_of_folded_lines_stops_nobody() {
+    let mut beside = Beside::server(|_, wire| {
+        let lines = " \r\n".repeat(250 << 10 >> 2);
+        wire.answer(&Answer::new(
+            "200 OK",
+            &format!("X-Folded:\r\n{lines}"),
+            b"",
+        ))
+    });
+    beside.order.text("limits.head", "256 KiB");
+    let harvest = beside.crawl();
+    assert!(harvest.line(&beside.bad("/")).has("foldedHeader"));
+}
+
+#[test]
+fn gzip_in_gzip_in_gzip_stops_nobody() {
+    // Members with nothing in them, over and over: the innermost layer never gives a byte.
+    let mut layers = gzip(b"").repeat(1 << 20);
+    for _ in 0..3 {
+        layers = gzip(&layers);
+    }
+    let fields = "Content-Type: text/html\r\nContent-Encoding: gzip, gzip, gzip, gzip\r\n";
+    let answer = Answer::new("200 OK", fields, &layers);
+    let beside = Beside::server(move |_, wire| wire.answer(&answer));
+    let harvest = beside.crawl();
+    assert_eq!(harvest.line(&beside.bad("/")).status, 200);
+    assert!(harvest.response(&beside.bad("/")).block.ends_with(&layers));
+}
+
+#[test]
+fn long_robots_of_many_hosts_stop_nobody() {
+    let mut beside = Beside::new();
+    let rules = "User-agent: *\n".to_owned() + &"Disallow:/a\n".repeat(40_000);
+    let fields = "Content-Type: text/plain\r\nContent-Encoding: gzip\r\n";
+    let robots = Answer::new("200 OK", fields, &gzip(rules.as_bytes()));
+    for number in 0..20 {
+        let (host, robots) = (format!("h{number}.test"), robots.clone());
+        beside.names.set(&host, Named::V4(vec![at(2)]));
+        beside.order.seed(beside.web.url(&host, "/"));
+        beside
+            .web
+            .host(&host, move |request, wire| match &*request.target {
+                "/robots.txt" => wire.answer(&robots),
+                _ => wire.answer(&html("page")),
+            });
+    }
+    let harvest = beside.crawl();
+    for number in 0..20 {
+        let url = beside.web.url(&format!("h{number}.test"), "/");
+        assert_eq!(harvest.line(&url).status, 200, "{url}");
+    }
+}
+
+#[test]
 fn redirects_in_a_circle_end() {
     let beside = Beside::server(|request, wire| {
         wire.answer(&match request.target.as_str() {

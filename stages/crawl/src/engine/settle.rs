@@ -37,9 +37,9 @@ struct Missed<'a> {
 
 impl Engine<'_> {
     /// Draws the consequences of an errand.
-    pub(super) fn settle_errand(&mut self, errand: Errand) -> Result<(), Failure> {
+    pub(super) async fn settle_errand(&mut self, errand: Errand) -> Result<(), Failure> {
         if let Some(answer) = &errand.dns {
-            self.store_dns(answer, &errand)?;
+            self.store_dns(answer, &errand).await?;
         }
         let (item, begun) = (errand.item, errand.begun);
         let later = Disposition::Retry {
@@ -333,7 +333,7 @@ impl Engine<'_> {
     }
 
     /// Writes a capture down, everywhere at once: file, log, counts, frontier.
-    pub(super) fn settle_processed(&mut self, processed: Processed) -> Result<(), Failure> {
+    pub(super) async fn settle_processed(&mut self, processed: Processed) -> Result<(), Failure> {
         let Processed {
             mut capture,
             links,
@@ -344,7 +344,7 @@ impl Engine<'_> {
         let parts = parts
             .map_err(|why| Failure::halt(format!("cannot record {}: {why}", capture.item.url)))?;
         if !parts.is_empty() {
-            self.ensure_file()?;
+            self.ensure_file().await?;
             self.warcs.append(parts)?;
         }
         self.in_flight -= 1;
@@ -647,7 +647,7 @@ impl Engine<'_> {
     }
 
     /// Stores an answer of the DNS.
-    fn store_dns(
+    async fn store_dns(
         &mut self,
         answer: &ecluse_http::Resolved,
         errand: &Errand,
@@ -676,7 +676,7 @@ impl Engine<'_> {
                 causes(&error)
             ))
         })?;
-        self.ensure_file()?;
+        self.ensure_file().await?;
         self.warcs.append(vec![part])?;
         // Behind the record: a commit between the two would lose it for as long as the answer holds.
         let noted = self.frontier.note(notes::DNS, &key, &until.to_be_bytes());

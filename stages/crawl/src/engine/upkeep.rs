@@ -1,5 +1,6 @@
 //! What the engine does beside fetching: files, commits, status, control, and a look at the disk.
 
+use std::fs::File;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ use crate::status::{JobState, JobStatus, STATUS_FILE, Slowest};
 const COOKIE_BYTES: usize = 16 << 20;
 /// The shortest time between two commits.
 const FIRST_COMMIT: Duration = Duration::from_millis(200);
+/// How often a wait for the disk says that the job lives.
+const TICK_EVERY: Duration = Duration::from_secs(1);
 const STATUS_EVERY: Duration = Duration::from_millis(500);
 const CONTROL_EVERY: Duration = Duration::from_millis(500);
 const DISK_EVERY: Duration = Duration::from_secs(2);
@@ -71,7 +74,7 @@ fn is_due(timer: &mut Instant, every: Duration) -> bool {
 
 impl Engine<'_> {
     /// Does what is due.
-    pub(super) fn look_around(&mut self) -> Result<(), Failure> {
+    pub(super) async fn look_around(&mut self) -> Result<(), Failure> {
         self.around.outbox.tick();
         if self.around.outbox.stop_asked() && self.ending != Some(Ending::Stop) {
             self.ask_to_stop();
@@ -79,10 +82,13 @@ impl Engine<'_> {
         if is_due(&mut self.timers.disk, DISK_EVERY) {
             self.short_of_room = self.look_for_room()?;
         }
-        if is_due(&mut self.timers.control, CONTROL_EVERY) {
-            self.heed_control()?;
+        let can_commit = !self.warcs.is_busy();
+        if can_commit && is_due(&mut self.timers.control, CONTROL_EVERY) {
+            self.heed_control().await?;
         }
-        self.pause_or_go_on()?;
+        if can_commit {
+            self.pause_or_go_on().await?;
+        }
         if is_due(&mut self.timers.way, WAY_EVERY) && (self.around.is_in_the_way)() {
             tracing::info!(job = self.order.job, "makes way for a more urgent job");
             self.ask_to_stop();
@@ -90,12 +96,12 @@ impl Engine<'_> {
         let sync_bytes = self.order.warc.sync.get();
         let is_much = self.warcs.all_bytes() - self.committed_bytes >= sync_bytes;
         let is_late = Instant::now() >= self.timers.commit;
-        if is_much || self.is_told_to_wait || (is_late && self.changed) {
-            self.commit()?;
+        if can_commit && (is_much || self.is_told_to_wait || (is_late && self.changed)) {
+            self.commit().await?;
         }
         let age = self.order.warc.age.get().map(|span| millis(span.get()));
-        if self.warcs.is_full(self.order.warc.size.get(), age, now()) {
-            self.close_file()?;
+        if can_commit && self.warcs.is_full(self.order.warc.size.get(), age, now()) {
+            self.close_file().await?;
         }
         if is_due(&mut self.timers.status, STATUS_EVERY) {
             self.tell()?;
@@ -141,17 +147,19 @@ impl Engine<'_> {
     }
 
     /// Makes everything durable, as one.
-    pub(super) fn commit(&mut self) -> Result<(), Failure> {
-        self.commit_by(Frontier::commit)
+    pub(super) async fn commit(&mut self) -> Result<(), Failure> {
+        self.commit_by(Frontier::commit).await
     }
 
-    /// Makes everything durable by the frontier's commit, or by the one with which it is left in good order.
-    pub(super) fn commit_by(
+    /// Makes everything durable by the frontier's commit, or by the one with which it is left in good order. Fetches go on
+    /// meanwhile, and what they bring is taken in afterwards.
+    pub(super) async fn commit_by(
         &mut self,
         commit: impl FnOnce(&mut Frontier, &[u8]) -> ecluse_frontier::Result<()>,
     ) -> Result<(), Failure> {
-        self.warcs.sync()?;
-        self.checkpoint.logs = self.logs.sync()?;
+        let (lengths, unsynced) = self.logs.hand_over()?;
+        self.checkpoint.logs = lengths;
+        self.sync(unsynced).await?;
         self.checkpoint.warc.clone_from(&self.warcs.state);
         self.checkpoint.rejected.clone_from(&self.sieve.rejected);
         self.checkpoint.busy = millis(self.busy());
@@ -167,6 +175,17 @@ impl Engine<'_> {
         Ok(())
     }
 
+    /// Waits until all records are durable, and what these files hold.
+    async fn sync(&self, logs: Vec<File>) -> Result<(), Failure> {
+        let mut sync = std::pin::pin!(self.warcs.sync(logs));
+        loop {
+            if let Ok(synced) = tokio::time::timeout(TICK_EVERY, &mut sync).await {
+                return Ok(synced?);
+            }
+            self.around.outbox.tick();
+        }
+    }
+
     /// How long until the next commit. Soon after a start it is short: a job that is killed again and again gets on.
     fn commit_wait(&self) -> Duration {
         let young = (self.started.elapsed() / 2).max(FIRST_COMMIT);
@@ -174,14 +193,14 @@ impl Engine<'_> {
     }
 
     /// Sees to it that there is a file to write to.
-    pub(super) fn ensure_file(&mut self) -> Result<(), Failure> {
+    pub(super) async fn ensure_file(&mut self) -> Result<(), Failure> {
         if self.warcs.is_open() {
             return Ok(());
         }
         let at = now();
         self.warcs.reserve(at);
         // The name is durable before the file is there: nothing is ever left over.
-        self.commit()?;
+        self.commit().await?;
         self.warcs.create()?;
         let name = self.warcs.name().unwrap_or_default().to_owned();
         let lines = self.warcinfo();
@@ -191,15 +210,15 @@ impl Engine<'_> {
     }
 
     /// Closes the file being written; it has its name when this returns.
-    pub(super) fn close_file(&mut self) -> Result<(), Failure> {
-        let Some(closed) = self.warcs.begin_close(now())? else {
+    pub(super) async fn close_file(&mut self) -> Result<(), Failure> {
+        let Some(closed) = self.warcs.begin_close(now()) else {
             return Ok(());
         };
         let key = self.warcs.state.files.to_be_bytes();
         let value = serde_json::to_vec(&closed).unwrap_or_default();
         let noted = self.frontier.note(notes::FILE, &key, &value);
         noted.map_err(blame)?;
-        self.commit()?;
+        self.commit().await?;
         self.warcs.finish_close()?;
         tracing::info!(file = closed.name, bytes = closed.bytes, "file closed");
         Ok(())
@@ -266,7 +285,7 @@ impl Engine<'_> {
     }
 
     /// Pauses while a disk is full or a person wants it, and goes on when the cause is gone. The time of a pause is no work.
-    fn pause_or_go_on(&mut self) -> Result<(), Failure> {
+    async fn pause_or_go_on(&mut self) -> Result<(), Failure> {
         let why = self.paused.clone().or_else(|| self.short_of_room.clone());
         let state = match why {
             Some(_) => JobState::Paused,
@@ -294,7 +313,7 @@ impl Engine<'_> {
         self.note_change(&note)?;
         self.state = state;
         self.why = why;
-        self.commit()
+        self.commit().await
     }
 
     /// Writes a line into the log of changes.
@@ -399,10 +418,10 @@ impl Engine<'_> {
     }
 
     /// Heeds what an operator put into the control directory.
-    fn heed_control(&mut self) -> Result<(), Failure> {
+    async fn heed_control(&mut self) -> Result<(), Failure> {
         for request in control::requests(&self.job.dir)? {
             match request {
-                Request::Amend { name, text } => self.amend(&name, &text)?,
+                Request::Amend { name, text } => self.amend(&name, &text).await?,
                 Request::Bad { name, problem } => self.refuse(&name, &problem)?,
                 Request::Ask { name, url } => {
                     let answer = self.explain(&url);
@@ -425,7 +444,7 @@ impl Engine<'_> {
     }
 
     /// Reads a change over the order, and puts it in force if it makes sense.
-    fn amend(&mut self, name: &str, text: &str) -> Result<(), Failure> {
+    async fn amend(&mut self, name: &str, text: &str) -> Result<(), Failure> {
         let amended = match self.order.amend(text, name, &self.job.contact) {
             Ok(amended) => amended,
             Err(error) => return self.refuse(name, &error.to_string()),
@@ -448,7 +467,7 @@ impl Engine<'_> {
             tracing::info!(job = self.order.job, change, "order changed");
             self.note_change(&format!("{name}: {change}"))?;
         }
-        self.commit()?;
+        self.commit().await?;
         Ok(control::done(&self.job.dir, name, &changes, &[])?)
     }
 

@@ -75,7 +75,8 @@ impl Harvest {
         let mut records = Vec::new();
         for path in files(&job) {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            assert!(name.ends_with(".warc.gz"), "{name} was left");
+            let is_whole = name.ends_with(".warc.gz") || name.ends_with(".warc");
+            assert!(is_whole, "{name} was left");
             read_file(&path, &mut records);
         }
         let log = fs::read_to_string(job.dir().join("logs/crawl.log")).unwrap();

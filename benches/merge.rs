@@ -23,7 +23,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use ecluse_spool::{FileEntry, ParcelId, ParcelManifest, WorkTree};
+use ecluse_spool::{ParcelId, WorkTree};
 use page::Page;
 
 const ECLUSE: &str = env!("CARGO_BIN_EXE_ecluse");
@@ -263,22 +263,16 @@ fn fresh(root: &Path, settings: &str) {
     fs::write(root.join("pipeline.toml"), settings).unwrap();
 }
 
-/// Puts a parcel with copies of these files; their digests are not looked at.
+/// Puts a parcel with these files.
 fn put(root: &Path, stage: &str, id: &str, files: &[(&str, &str)]) {
     let tree = WorkTree::open(&root.join("work"));
-    let crib = tree.init(stage).unwrap().tmp().join(id);
-    fs::create_dir(&crib).unwrap();
-    let mut manifest = ParcelManifest::new(ParcelId::new(id).unwrap(), "bench", "0".into());
-    for (from, name) in files {
-        fs::copy(from, crib.join(name)).unwrap();
-        let (name, bytes, sha256) = ((*name).to_owned(), size(from), "00".repeat(32));
-        manifest.put(FileEntry {
-            name,
-            bytes,
-            sha256,
-        });
-    }
-    tree.birth(&crib, stage, &manifest).unwrap();
+    let id = ParcelId::new(id).unwrap();
+    tree.put(stage, &id, "bench", |parcel| {
+        files
+            .iter()
+            .try_for_each(|(from, name)| parcel.bring(Path::new(from), name).map(drop))
+    })
+    .unwrap();
 }
 
 fn once(stage: &str, root: &Path) -> Vec<String> {

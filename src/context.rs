@@ -62,7 +62,7 @@ impl Trouble {
 impl From<SpoolError> for Trouble {
     fn from(error: SpoolError) -> Self {
         let exit = match &error {
-            SpoolError::Refused(_) => Exit::Usage,
+            SpoolError::Refused(_) | SpoolError::Waits { .. } => Exit::Usage,
             SpoolError::Damaged { .. } => Exit::Held,
             _ => Exit::Machine,
         };

@@ -168,9 +168,9 @@ fn tell_ingested(receipt: &Receipt, at: &str, rebuild: &mut Rebuild) -> Result<(
         return Ok(());
     };
     let name = source.rsplit('/').next().unwrap_or(source);
-    let ticket = receipt.work.as_str();
+    let parcel = receipt.work.as_str();
     if receipt.facts.contains_key("skipped") {
-        return rebuild.skipped(ticket, name, source, at);
+        return rebuild.skipped(parcel, name, source, at);
     }
     let bytes = receipt.facts.get("bytes").and_then(Value::as_u64);
     let file = NewFile {
@@ -182,7 +182,7 @@ fn tell_ingested(receipt: &Receipt, at: &str, rebuild: &mut Rebuild) -> Result<(
         harvest: text("harvest"),
         collection: text("collection"),
         source,
-        ticket,
+        parcel,
     };
     rebuild.ingested(&file, at)
 }

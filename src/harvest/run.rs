@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use ecluse_crawl::Crawl;
 use ecluse_spool::{
-    FileEntry, Fs, ParcelId, ParcelManifest, ParcelPlace, ParcelState, RealFs, WorkerId, digest,
+    FileEntry, ParcelId, ParcelManifest, ParcelPlace, ParcelState, WorkerId, digest,
 };
 use ecluse_stage::{Exit, Stage};
 
@@ -84,7 +84,7 @@ fn unfinished(context: &DriverContext, draft: &Draft) -> Result<Option<HarvestRu
     for place in places {
         if let Some(harvest) = harvest_of(draft, place.parcel.as_str())
             && let Ok(manifest) = context.tree.manifest(&place)
-            && manifest.content() == manifest_of(draft, harvest)?.content()
+            && manifest.content() == content_of(draft, harvest)?
         {
             found.push((harvest.to_owned(), Some(place)));
         }
@@ -99,7 +99,7 @@ fn unfinished(context: &DriverContext, draft: &Draft) -> Result<Option<HarvestRu
         if let Some(harvest) = harvest_of(draft, input.parcel.as_str())
             && dir.is_dir()
             && !dir.join(REPORT).exists()
-            && input.content == manifest_of(draft, harvest)?.content()
+            && input.content == content_of(draft, harvest)?
         {
             found.push((harvest.to_owned(), None));
         }
@@ -166,13 +166,11 @@ fn files_of(draft: &Draft, harvest: &str) -> Vec<(&'static str, Vec<u8>)> {
     files
 }
 
-fn manifest_of(draft: &Draft, harvest: &str) -> Result<ParcelManifest, Trouble> {
+/// Returns the digest of what the order of a harvest says.
+fn content_of(draft: &Draft, harvest: &str) -> Result<String, Trouble> {
     let id = id_of(&format!("{}-{harvest}", draft.job))?;
-    let now = jiff::Timestamp::now().as_nanosecond() as u64;
-    let born = format!("{:016x}", now ^ (u64::from(std::process::id()) << 40));
-    let mut manifest = ParcelManifest::new(id, KIND, born);
-    manifest.job = Some(draft.job.clone());
-    manifest.harvest = Some(harvest.to_owned());
+    let mut manifest = ParcelManifest::new(id, KIND, String::new());
+    describe(&mut manifest, draft, harvest);
     for (name, bytes) in files_of(draft, harvest) {
         manifest.put(FileEntry {
             name: name.to_owned(),
@@ -180,25 +178,22 @@ fn manifest_of(draft: &Draft, harvest: &str) -> Result<ParcelManifest, Trouble> 
             sha256: digest(&bytes),
         });
     }
-    Ok(manifest)
+    Ok(manifest.content())
+}
+
+fn describe(manifest: &mut ParcelManifest, draft: &Draft, harvest: &str) {
+    manifest.job = Some(draft.job.clone());
+    manifest.harvest = Some(harvest.to_owned());
 }
 
 /// Gives the order to the crawl: all of it is there at once.
 fn give(context: &DriverContext, draft: &Draft, run: &HarvestRun) -> Result<(), Trouble> {
-    let manifest = manifest_of(draft, &run.harvest)?;
-    let dir = context.tree.init(Crawl::NAME)?;
-    let crib = dir.tmp().join(format!("harvest-{}", manifest.born));
-    let written = RealFs.mkdir(&crib).and_then(|()| {
-        for (name, bytes) in files_of(draft, &run.harvest) {
-            RealFs.write_new(&crib.join(name), &bytes)?;
-        }
-        Ok(())
+    let id = id_of(&run.name())?;
+    let put = context.tree.put(Crawl::NAME, &id, KIND, |parcel| {
+        describe(parcel.manifest(), draft, &run.harvest);
+        let files = files_of(draft, &run.harvest);
+        let mut files = files.iter();
+        files.try_for_each(|(name, bytes)| parcel.write(name, bytes))
     });
-    let born = written
-        .map_err(Trouble::from)
-        .and_then(|()| Ok(context.tree.birth(&crib, Crawl::NAME, &manifest)?));
-    if born.is_err() {
-        let _ = RealFs.remove_tree(&crib);
-    }
-    born
+    Ok(put.map(drop)?)
 }

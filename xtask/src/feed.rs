@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use ecluse_spool::{FileEntry, Fs, Gift, ParcelId, ParcelManifest, RealFs, WorkTree, digest};
+use ecluse_spool::{Fs, Gift, ParcelId, RealFs, WorkTree};
 use ecluse_testkit::checker::{Given, GivenLog};
 
 use crate::dice::Dice;
@@ -117,7 +117,7 @@ impl Feeder {
         match way {
             Way::Drop => self.rename_in(&given)?,
             Way::Give => self.hand_in(&given)?,
-            Way::Ready => self.birth(&given)?,
+            Way::Ready => self.put(&given)?,
         }
         // XFS that was shut down answers an fsync of a directory with success, which no disk without
         // power can: only if a file can still be synced did the answer come from a living one.
@@ -162,19 +162,12 @@ impl Feeder {
         Ok(())
     }
 
-    fn birth(&self, given: &Given) -> anyhow::Result<()> {
-        let crib = self.near.join(format!("crib-{}", given.name));
-        fs::create_dir(&crib)?;
-        fs::write(crib.join(&given.name), &given.text)?;
+    fn put(&self, given: &Given) -> anyhow::Result<()> {
         let id = ParcelId::new(&given.id())?;
-        let born = format!("giver-{}", given.name);
-        let mut manifest = ParcelManifest::new(id, "file", born);
-        manifest.put(FileEntry {
-            name: given.name.clone(),
-            bytes: given.text.len() as u64,
-            sha256: digest(given.text.as_bytes()),
-        });
-        self.tree.birth(&crib, &given.stage, &manifest)?;
+        self.tree.put(&given.stage, &id, "file", |parcel| {
+            parcel.manifest().born = format!("giver-{}", given.name);
+            parcel.write(&given.name, given.text.as_bytes())
+        })?;
         Ok(())
     }
 }

@@ -113,7 +113,7 @@ impl Manifest {
             .optional()
             .map_err(during("take in", file.name))?;
         let outcome = match known {
-            Some((_, sha256, Some(ticket))) if ticket == file.ticket => {
+            Some((_, sha256, Some(parcel))) if parcel == file.parcel => {
                 // It was begun before and not handed over; the bytes that count are those that go out now.
                 if sha256.as_deref() != Some(file.sha256) {
                     insert(&transaction, file).map_err(during("take in", file.name))?;
@@ -129,7 +129,7 @@ impl Manifest {
                 bytes: bytes.unwrap_or_default().unsigned_abs(),
                 sha256,
             },
-            // A row without a ticket came with a parcel given by hand: this is its file.
+            // A row without a parcel of ingest came with a parcel given by hand: this is its file.
             Some((_, None, _)) | None => {
                 insert(&transaction, file).map_err(during("take in", file.name))?;
                 Ingested::New
@@ -143,16 +143,16 @@ impl Manifest {
         Ok(outcome)
     }
 
-    /// Takes back that a ticket took a file in: it was killed before it handed the file over, and what it found there is
+    /// Takes back that a parcel of ingest took a file in: it was killed before it handed the file over, and what it found there is
     /// gone or has changed.
     ///
-    /// Where the same bytes were found under another path meanwhile, and left alone because of this ticket, that path
-    /// is returned and the row stays: the ticket must take them from there. `is_there` tells whether there still is
+    /// Where the same bytes were found under another path meanwhile, and left alone because of this one, that path
+    /// is returned and the row stays: it must take them from there. `is_there` tells whether there still is
     /// something. Otherwise the name is free again.
     pub fn forgo(
         &mut self,
         name: &str,
-        ticket: &str,
+        parcel: &str,
         is_there: impl Fn(&str) -> bool,
     ) -> Result<Option<String>> {
         let fail = || during("take back", name);
@@ -160,7 +160,7 @@ impl Manifest {
         let begun: Option<bool> = transaction
             .query_row(
                 "SELECT ticket IS ?2 AND state = 'ingested' FROM file WHERE name = ?1",
-                [name, ticket],
+                [name, parcel],
                 |row| row.get(0),
             )
             .optional()
@@ -481,7 +481,7 @@ fn insert(transaction: &Transaction<'_>, file: &NewFile<'_>) -> rusqlite::Result
             file.harvest,
             file.collection,
             file.source,
-            file.ticket,
+            file.parcel,
         ],
     )
 }
@@ -495,12 +495,12 @@ fn elsewhere(transaction: &Transaction<'_>, name: &str) -> rusqlite::Result<Vec<
 }
 
 fn skip(transaction: &Transaction<'_>, file: &NewFile<'_>) -> rusqlite::Result<usize> {
-    skip_at(transaction, file.ticket, file.name, file.source, None)
+    skip_at(transaction, file.parcel, file.name, file.source, None)
 }
 
 pub(crate) fn skip_at(
     connection: &Connection,
-    ticket: &str,
+    parcel: &str,
     name: &str,
     source: &str,
     at: Option<&str>,
@@ -510,7 +510,7 @@ pub(crate) fn skip_at(
             "INSERT INTO skipped (ticket, file, source, at) VALUES (?1, ?2, ?3, coalesce(?4, {NOW})) \
              ON CONFLICT (ticket) DO NOTHING"
         ),
-        params![ticket, name, source, at],
+        params![parcel, name, source, at],
     )
 }
 

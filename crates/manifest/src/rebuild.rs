@@ -50,7 +50,7 @@ impl Rebuild {
 
     /// A file was taken in.
     pub fn ingested(&mut self, file: &NewFile<'_>, at: &str) -> Result<()> {
-        self.is_of(file.ticket, file.name)?;
+        self.is_of(file.parcel, file.name)?;
         let sql = "INSERT INTO file \
              (name, bytes, sha256, kind, job, harvest, collection, source, ticket, state, ingested) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'ingested', ?10) ON CONFLICT (name) DO NOTHING";
@@ -66,7 +66,7 @@ impl Rebuild {
                     file.harvest,
                     file.collection,
                     file.source,
-                    file.ticket,
+                    file.parcel,
                     at
                 ],
             )
@@ -75,8 +75,8 @@ impl Rebuild {
     }
 
     /// A file was found that was known.
-    pub fn skipped(&mut self, ticket: &str, name: &str, source: &str, at: &str) -> Result<()> {
-        let skipped = skip_at(&self.connection, ticket, name, source, Some(at));
+    pub fn skipped(&mut self, parcel: &str, name: &str, source: &str, at: &str) -> Result<()> {
+        let skipped = skip_at(&self.connection, parcel, name, source, Some(at));
         skipped.map(drop).map_err(during("count", name))
     }
 

@@ -84,13 +84,13 @@ pub struct NewFile<'a> {
     /// Where it was found.
     pub source: &'a str,
     /// The parcel that took it in: the same when the work is done again.
-    pub ticket: &'a str,
+    pub parcel: &'a str,
 }
 
 /// What became of a file that was to be taken in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ingested {
-    /// It is new, or this very ticket took it in before.
+    /// It is new, or this very parcel took it in before.
     New,
     /// A file of that name and digest is known: counted and left alone.
     Same,

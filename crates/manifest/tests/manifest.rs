@@ -9,7 +9,7 @@ use ecluse_manifest::{
 };
 use serde_json::json;
 
-fn new_file<'a>(name: &'a str, sha256: &'a str, ticket: &'a str) -> NewFile<'a> {
+fn new_file<'a>(name: &'a str, sha256: &'a str, parcel: &'a str) -> NewFile<'a> {
     NewFile {
         name,
         bytes: 7,
@@ -19,7 +19,7 @@ fn new_file<'a>(name: &'a str, sha256: &'a str, ticket: &'a str) -> NewFile<'a> 
         harvest: Some("3"),
         collection: None,
         source: "/harvested/a",
-        ticket,
+        parcel,
     }
 }
 
@@ -59,7 +59,7 @@ fn who_only_asks_needs_no_leave_to_write() {
 }
 
 #[test]
-fn a_ticket_that_handed_nothing_over_gives_its_name_back() {
+fn a_parcel_that_handed_nothing_over_gives_its_name_back() {
     let dir = tempfile::tempdir().unwrap();
     let mut manifest = open(dir.path());
     let name = "a.warc.gz";
@@ -90,10 +90,10 @@ fn a_name_is_free_once_its_bytes_are_nowhere() {
     let name = "a.warc.gz";
     manifest.ingest(&new_file(name, "aa", "t1")).unwrap();
     manifest.ingest(&new_file(name, "aa", "t2")).unwrap();
-    // What was left to the first ticket has gone as well: a third must not be left to it.
+    // What was left to the first parcel has gone as well: a third must not be left to it.
     assert_eq!(manifest.forgo(name, "t1", |_| false).unwrap(), None);
     assert_eq!(manifest.file(name).unwrap(), None);
-    // It comes back, as a disk that was not mounted does, and its own ticket is done with.
+    // It comes back, as a disk that was not mounted does, and its own parcel is done with.
     let elsewhere = manifest.forgo(name, "t1", |_| true).unwrap();
     assert_eq!(elsewhere.as_deref(), Some("/harvested/a"));
     let taken = manifest.ingest(&new_file(name, "aa", "t3")).unwrap();
@@ -126,9 +126,9 @@ fn a_manifest_without_an_index_is_given_it() {
 fn a_name_is_taken_in_once() {
     let dir = tempfile::tempdir().unwrap();
     let mut manifest = open(dir.path());
-    let mut ingest = |sha256: &str, ticket: &str| {
+    let mut ingest = |sha256: &str, parcel: &str| {
         manifest
-            .ingest(&new_file("a.warc.gz", sha256, ticket))
+            .ingest(&new_file("a.warc.gz", sha256, parcel))
             .unwrap()
     };
     assert_eq!(ingest("aa", "t1"), Ingested::New);

@@ -5,19 +5,18 @@
 //! a file system allows; only a safe form of it goes on, with the original kept escaped.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use sha2::{Digest, Sha256};
-
 use crate::error::{At, Result};
-use crate::fs::{Fs, Kind, gone};
-use crate::name::{Entry, ParcelId, hex, safe_file_name};
+use crate::fs::{Kind, gone};
+use crate::name::{Entry, ParcelId, safe_file_name};
+use crate::new_parcel::{NewParcel, hash};
 use crate::outbox::NEW_MANIFEST;
-use crate::parcel::{FileEntry, HISTORY, MANIFEST, MANIFEST_BYTES, ParcelManifest, given_mark};
+use crate::parcel::{HISTORY, MANIFEST, MANIFEST_BYTES, ParcelManifest, given_mark};
 use crate::place::Placed;
-use crate::worker::{Signs, Worker, read_manifest};
+use crate::worker::{Worker, read_manifest};
 
 /// Endings of files that somebody is still writing.
 const UNFINISHED: [&[u8]; 4] = [b".part", b".open", b".lck", b".tmp"];
@@ -102,73 +101,45 @@ impl Worker {
             }
             Err(e) => return Err(e).at("adopt", &from),
         }
+        let safe = safe_file_name(name);
         let born = given_mark((self.tree.dice)());
-        let manifest = describe(&*self.fs, &taken, name, born, &self.signs)?;
-        self.write_parcel(&draft, &taken, &manifest)?;
-        self.show(&draft, &manifest)
-    }
-
-    fn write_parcel(
-        &mut self,
-        draft: &Path,
-        taken: &Path,
-        manifest: &ParcelManifest,
-    ) -> Result<()> {
-        let path = draft.join(MANIFEST);
-        self.fs
-            .write_new(&path, &manifest.to_bytes())
-            .at("write", &path)?;
+        let manifest = ParcelManifest::new(ParcelId::for_file(name, ""), "file", born);
+        let mut parcel = NewParcel::at(&self.fs, draft, manifest, &self.signs);
+        parcel.describe(&taken, &safe)?;
+        parcel.name_after(name);
+        parcel.seal(None)?;
         // Durable before the file loses the name it came with: a power cut that kept the move and
         // not the description would leave nobody who knows that name.
-        self.fs.sync_file(taken).at("sync", taken)?;
+        self.fs.sync_file(&taken).at("sync", &taken)?;
+        let path = parcel.dir.join(MANIFEST);
         self.fs.sync_file(&path).at("sync", &path)?;
-        let file = draft.join(&manifest.files[0].name);
-        self.fs.rename(taken, &file).at("move", taken)?;
-        self.complete_draft(draft)
-    }
-
-    /// Makes a described parcel whole and durable, from wherever a crash left it.
-    fn complete_parcel(&mut self, draft: &Path, manifest: &ParcelManifest) -> Result<()> {
-        for file in &manifest.files {
-            let path = draft.join(&file.name);
-            self.fs.sync_file(&path).at("sync", &path)?;
-        }
-        let path = draft.join(MANIFEST);
-        self.fs.sync_file(&path).at("sync", &path)?;
-        self.complete_draft(draft)
-    }
-
-    fn complete_draft(&mut self, draft: &Path) -> Result<()> {
-        let taken_dir = draft.join(TAKEN);
+        let file = parcel.dir.join(&safe);
+        self.fs.rename(&taken, &file).at("move", &taken)?;
         gone(self.fs.rmdir(&taken_dir)).at("remove", &taken_dir)?;
-        let history = draft.join(HISTORY);
-        self.fs.ensure_dir(&history).at("make", &history)?;
-        self.fs.sync_dir(draft).at("sync", draft)
+        self.fs.sync_dir(&parcel.dir).at("sync", &parcel.dir)?;
+        self.show(&parcel)
     }
 
     /// Shows a described parcel in `ready/`, unless the same content waits there already.
-    fn show(&mut self, draft: &Path, manifest: &ParcelManifest) -> Result<Option<ParcelId>> {
-        let entry = Entry {
-            id: manifest.id.clone(),
-            attempts: 0,
-        };
-        let slot = self.tree.ready_slot(&self.stage, &entry);
-        match self.tree.place(draft, &self.stage, &slot)? {
-            Placed::There => {
-                let ready = self.stage.ready();
-                self.fs.sync_dir(&ready).at("sync", &ready)?;
-                Ok(Some(manifest.id.clone()))
-            }
+    fn show(&mut self, parcel: &NewParcel) -> Result<Option<ParcelId>> {
+        let id = &parcel.manifest.id;
+        match self.tree.show(parcel, &self.stage)? {
+            Placed::There => Ok(Some(id.clone())),
             Placed::Taken => {
-                if read_manifest(&*self.fs, &slot, &manifest.id).is_err() {
+                let entry = Entry {
+                    id: id.clone(),
+                    attempts: 0,
+                };
+                let slot = self.tree.ready_slot(&self.stage, &entry);
+                if read_manifest(&*self.fs, &slot, id).is_err() {
                     // Something else lies there under its name: it waits beside it.
-                    self.put_back(draft, &slot)?;
+                    self.put_back(&parcel.dir, &slot)?;
                     self.sync_touched()?;
-                    return Ok(Some(manifest.id.clone()));
+                    return Ok(Some(id.clone()));
                 }
                 // The id holds the digest of the content: what waits there is the same file.
-                tracing::warn!(parcel = %manifest.id, "dropping a copy of a file that waits already");
-                self.fs.remove_tree(draft).at("remove", draft)?;
+                tracing::warn!(parcel = %id, "dropping a copy of a file that waits already");
+                self.fs.remove_tree(&parcel.dir).at("remove", &parcel.dir)?;
                 Ok(None)
             }
             Placed::Gone => self.check_fence().map(|()| None),
@@ -201,10 +172,15 @@ impl Worker {
                     let (new, path) = (draft.join(NEW_MANIFEST), draft.join(MANIFEST));
                     gone(self.fs.unlink(&new)).at("remove", &new)?;
                     let bytes = manifest.to_bytes();
-                    self.fs.write_new(&new, &bytes).at("write", &new)?;
+                    self.fs.write_durable(&new, &bytes).at("write", &new)?;
                     self.fs.rename(&new, &path).at("write", &path)?;
-                    self.complete_parcel(&draft, &manifest)?;
-                    self.show(&draft, &manifest)?;
+                    let taken_dir = draft.join(TAKEN);
+                    gone(self.fs.rmdir(&taken_dir)).at("remove", &taken_dir)?;
+                    let history = draft.join(HISTORY);
+                    self.fs.ensure_dir(&history).at("make", &history)?;
+                    let parcel = NewParcel::at(&self.fs, draft, manifest, &self.signs);
+                    parcel.sync()?;
+                    self.show(&parcel)?;
                 }
                 None => {
                     self.return_to_drop(&draft.join(TAKEN))?;
@@ -250,48 +226,6 @@ impl Worker {
             Err(e) => return Err(e).at("read", other),
         };
         Ok(other == hash(&*self.fs, one, &self.signs).at("read", one)?)
-    }
-}
-
-fn describe(
-    fs: &dyn Fs,
-    path: &Path,
-    name: &OsStr,
-    born: String,
-    signs: &Signs,
-) -> Result<ParcelManifest> {
-    let (bytes, sha256) = hash(fs, path, signs).at("read", path)?;
-    let id = ParcelId::for_file(name, &sha256);
-    let safe = safe_file_name(name);
-    let mut manifest = ParcelManifest::new(id, "file", born);
-    if name != safe.as_str() {
-        manifest.original = Some(name.as_bytes().escape_ascii().to_string());
-    }
-    manifest.put(FileEntry {
-        name: safe,
-        bytes,
-        sha256,
-    });
-    Ok(manifest)
-}
-
-/// Reads a file to its end and returns its size and SHA-256.
-/// It takes as long as the file is large, so it shows that it goes forward.
-pub(crate) fn hash(fs: &dyn Fs, path: &Path, signs: &Signs) -> io::Result<(u64, String)> {
-    let mut file = fs.open(path)?;
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; 256 << 10];
-    let mut bytes = 0;
-    loop {
-        signs.tick();
-        let read = match file.read(&mut buffer) {
-            Ok(0) => return Ok((bytes, hex(&hash.finalize()))),
-            Ok(read) => read,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-            Err(e) => return Err(e),
-        };
-        hash.update(&buffer[..read]);
-        bytes += read as u64;
     }
 }
 
@@ -351,14 +285,12 @@ mod tests {
         let draft = worker.home.join("adopt/cafe");
         std::fs::create_dir_all(draft.join(TAKEN)).unwrap();
         std::fs::write(draft.join("a"), "text").unwrap();
-        let manifest = describe(
-            &*worker.fs,
-            &draft.join("a"),
-            OsStr::new("a"),
-            "b".into(),
-            &worker.signs,
-        );
-        std::fs::write(draft.join(MANIFEST), manifest.unwrap().to_bytes()).unwrap();
+        let name = OsStr::new("a");
+        let manifest = ParcelManifest::new(ParcelId::for_file(name, ""), "file", "b".into());
+        let mut parcel = NewParcel::at(&worker.fs, draft.clone(), manifest, &worker.signs);
+        parcel.describe(&draft.join("a"), "a").unwrap();
+        parcel.name_after(name);
+        std::fs::write(draft.join(MANIFEST), parcel.manifest.to_bytes()).unwrap();
         drop(worker);
 
         let mut heir = Worker::open(&tree, "stage", &next, WorkerLimits::default(), "0").unwrap();

@@ -33,6 +33,14 @@ pub enum SpoolError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A parcel of that name waits already.
+    #[error("{parcel} waits in stage {stage} already")]
+    Waits {
+        /// The parcel.
+        parcel: ParcelId,
+        /// Where it waits.
+        stage: String,
+    },
     /// A stage asked for something the spool refuses.
     #[error("{0}")]
     Refused(String),

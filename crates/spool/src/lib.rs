@@ -22,6 +22,7 @@ mod fs;
 mod handover;
 mod ledger;
 mod name;
+mod new_parcel;
 mod operator;
 mod outbox;
 mod parcel;
@@ -43,8 +44,9 @@ pub use error::{Result, SpoolError};
 pub use fs::{Fs, Inside, InsideByPath, Kind, Lease, RealFs, Room, SeekRead, Sink, Stat};
 pub use ledger::{fold, fold_shard};
 pub use name::{BadName, Deferred, Entry, ParcelId, WorkerId, safe_file_name};
+pub use new_parcel::{NewParcel, OutFile};
 pub use operator::{Gift, ParcelPlace, ParcelState};
-pub use outbox::{NewParcel, OutFile, Outbox, Parcel};
+pub use outbox::{Outbox, Parcel};
 pub use parcel::{
     FileEntry, HISTORY, MANIFEST, ParcelManifest, TROUBLE, Trouble, digest, was_given,
 };

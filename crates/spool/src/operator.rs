@@ -3,23 +3,22 @@
 //! Each act is one rename, as a person could do it with `mv`: a parcel moved by hand between
 //! `ready/`, `deferred/` and `held/` is as good. What a worker has claimed cannot be taken from it.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::adopt::hash;
 use crate::depths::Paused;
 use crate::error::{At, Result, SpoolError};
 use crate::fs::{Kind, gone};
 use crate::name::{Deferred, Entry, ParcelId, safe_file_name};
 use crate::outbox::is_at_fault;
-use crate::parcel::{FileEntry, HISTORY, MANIFEST, ParcelManifest, Trouble, given_mark};
+use crate::parcel::{HISTORY, ParcelManifest, Trouble};
 use crate::place::Placed;
 use crate::receipt::{Filed, parse_makers, parse_sheet};
 use crate::setback::{Why, beside};
 use crate::tree::WorkTree;
-use crate::worker::{Signs, find_receipt, read_manifest, read_trouble};
+use crate::worker::{find_receipt, read_manifest, read_trouble};
 
 /// Where in a stage a parcel is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -268,131 +267,27 @@ impl WorkTree {
         Ok(())
     }
 
-    /// Gives a file to a stage as a parcel; the file itself stays where it is.
+    /// Gives a copy of a file to a stage as a parcel.
     pub fn give(&self, stage: &str, file: &Path, gift: &Gift) -> Result<ParcelId> {
-        let dir = self.init(stage)?;
         let name = file.file_name().unwrap_or_default();
-        let draft = dir.tmp().join(format!("give-{:016x}", (self.dice)()));
-        self.fs.mkdir(&draft).at("make", &draft)?;
-        let result = self.give_in(&draft, stage, file, gift, &safe_file_name(name));
-        if result.is_err() {
-            let _ = self.fs.remove_tree(&draft);
-        }
-        result
-    }
-
-    fn give_in(
-        &self,
-        draft: &Path,
-        stage: &str,
-        file: &Path,
-        gift: &Gift,
-        safe: &str,
-    ) -> Result<ParcelId> {
-        let copy = draft.join(safe);
-        let mut from = std::fs::File::open(file).at("open", file)?;
-        let mut to = self.fs.create(&copy).at("create", &copy)?;
-        io::copy(&mut from, &mut to).at("copy", file)?;
-        to.flush().at("write", &copy)?;
-        drop(to);
-        let (bytes, sha256) = hash(&*self.fs, &copy, &Signs::default()).at("read", &copy)?;
-        let name = file.file_name().unwrap_or_default();
-        let mut id = ParcelId::for_file(name, &sha256);
-        let mut replaces = None;
-        while gift.again && self.receipt(stage, &id)?.is_some() {
-            replaces = Some(id.clone());
-            id = id.again();
-        }
-        let kind = if gift.kind.is_empty() {
-            "file"
-        } else {
-            &gift.kind
+        let kind = match gift.kind.as_str() {
+            "" => "file",
+            kind => kind,
         };
-        let mut manifest = ParcelManifest::new(id.clone(), kind, given_mark((self.dice)()));
-        manifest.harvest.clone_from(&gift.harvest);
-        manifest.job.clone_from(&gift.job);
-        manifest.collection.clone_from(&gift.collection);
-        manifest.replaces = replaces;
-        if name != safe {
-            use std::os::unix::ffi::OsStrExt;
-            manifest.original = Some(name.as_bytes().escape_ascii().to_string());
-        }
-        manifest.put(FileEntry {
-            name: safe.to_owned(),
-            bytes,
-            sha256,
-        });
-        self.birth(draft, stage, &manifest)?;
-        Ok(id)
-    }
-
-    /// Gives a small file made here to a stage. `false`: a parcel of that name waits already.
-    pub fn ticket(
-        &self,
-        stage: &str,
-        id: &ParcelId,
-        kind: &str,
-        (name, bytes): (&str, &[u8]),
-    ) -> Result<bool> {
-        let dir = self.init(stage)?;
-        let draft = dir.tmp().join(format!("ticket-{:016x}", (self.dice)()));
-        self.fs.mkdir(&draft).at("make", &draft)?;
-        let path = draft.join(name);
-        let mut manifest = ParcelManifest::new(id.clone(), kind, given_mark((self.dice)()));
-        manifest.put(FileEntry {
-            name: name.to_owned(),
-            bytes: bytes.len() as u64,
-            sha256: crate::parcel::digest(bytes),
-        });
-        let born = self
-            .fs
-            .write_new(&path, bytes)
-            .at("write", &path)
-            .and_then(|()| self.birth(&draft, stage, &manifest));
-        match born {
-            Ok(()) => Ok(true),
-            Err(error) => {
-                let _ = self.fs.remove_tree(&draft);
-                match error {
-                    SpoolError::Refused(_) => Ok(false),
-                    error => Err(error),
-                }
+        self.put(stage, &ParcelId::for_file(name, ""), kind, |parcel| {
+            let source = std::fs::File::open(file).at("open", file)?;
+            parcel.copy(source, file, &safe_file_name(name))?;
+            parcel.name_after(name);
+            let manifest = parcel.manifest();
+            while gift.again && self.receipt(stage, &manifest.id)?.is_some() {
+                let next = manifest.id.again();
+                manifest.replaces = Some(std::mem::replace(&mut manifest.id, next));
             }
-        }
-    }
-
-    /// Shows a parcel whose files lie in `draft`, on the stage's file system, in its `ready/`.
-    pub fn birth(&self, draft: &Path, stage: &str, manifest: &ParcelManifest) -> Result<()> {
-        let dir = self.stage(stage);
-        let path = draft.join(MANIFEST);
-        self.fs
-            .write_new(&path, &manifest.to_bytes())
-            .at("write", &path)?;
-        let history = draft.join(HISTORY);
-        self.fs.ensure_dir(&history).at("make", &history)?;
-        for file in &manifest.files {
-            let path = draft.join(&file.name);
-            self.fs.sync_file(&path).at("sync", &path)?;
-        }
-        self.fs.sync_file(&path).at("sync", &path)?;
-        self.fs.sync_dir(draft).at("sync", draft)?;
-        let entry = Entry {
-            id: manifest.id.clone(),
-            attempts: 0,
-        };
-        let slot = self.ready_slot(&dir, &entry);
-        match self.place(draft, &dir, &slot)? {
-            Placed::There => {}
-            Placed::Taken => {
-                return Err(SpoolError::Refused(format!(
-                    "{} waits in stage {stage} already",
-                    manifest.id
-                )));
-            }
-            Placed::Gone => return Err(io::Error::from(io::ErrorKind::NotFound)).at("show", draft),
-        }
-        let ready = dir.ready();
-        self.fs.sync_dir(&ready).at("sync", &ready)
+            manifest.harvest.clone_from(&gift.harvest);
+            manifest.job.clone_from(&gift.job);
+            manifest.collection.clone_from(&gift.collection);
+            Ok(())
+        })
     }
 
     /// Holds a waiting or deferred parcel.

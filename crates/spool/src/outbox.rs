@@ -3,18 +3,17 @@
 //! Everything is written under the worker's own `out/`, hashed as it is written. Nothing of it is
 //! visible until the receipt is durable; a worker that dies before that leaves only rubbish.
 
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
-use crate::adopt::hash;
 use crate::error::{At, Result, SpoolError};
-use crate::fs::{Fs, SeekRead, Sink};
-use crate::name::{ParcelId, hex, is_payload_name};
-use crate::parcel::{FileEntry, HISTORY, MANIFEST, ParcelManifest, birth_mark};
+use crate::fs::{Fs, SeekRead};
+use crate::name::ParcelId;
+use crate::new_parcel::{NewParcel, OutFile, check_payload_name};
+use crate::parcel::{FileEntry, ParcelManifest, birth_mark};
 use crate::worker::{Seen, Signs};
 
 /// A claimed parcel, as a stage sees it.
@@ -133,9 +132,6 @@ pub struct Outbox {
     pub(crate) signs: Signs,
 }
 
-/// How much is copied at a time.
-const COPY_BYTES: usize = 1 << 20;
-
 /// The directory of files to attach; no parcel id starts with `+.`.
 pub(crate) const ATTACHED: &str = ".attached";
 /// The manifest a passing parcel leaves with.
@@ -209,13 +205,8 @@ impl Outbox {
         self.make_dir()?;
         let born = birth_mark(&self.stage, &self.parent_born, &id);
         let dir = self.dir.join(id.as_str());
-        self.fs.mkdir(&dir).at("make", &dir)?;
-        Ok(NewParcel {
-            fs: Arc::clone(&self.fs),
-            dir,
-            manifest: ParcelManifest::new(id, kind, born),
-            signs: self.signs.clone(),
-        })
+        let manifest = ParcelManifest::new(id, kind, born);
+        NewParcel::make(&self.fs, dir, manifest, &self.signs)
     }
 
     /// Sends a finished parcel to the next stage.
@@ -262,143 +253,4 @@ impl Outbox {
         }
         Ok(())
     }
-}
-
-/// A parcel under construction.
-pub struct NewParcel {
-    fs: Arc<dyn Fs>,
-    pub(crate) dir: PathBuf,
-    pub(crate) manifest: ParcelManifest,
-    signs: Signs,
-}
-
-impl NewParcel {
-    /// Returns its manifest, to set harvest, job and the like.
-    pub fn manifest(&mut self) -> &mut ParcelManifest {
-        &mut self.manifest
-    }
-
-    /// Starts a file; see [`NewParcel::add`].
-    pub fn create(&mut self, name: &str) -> Result<OutFile> {
-        check_payload_name(name)?;
-        OutFile::create(&*self.fs, &self.dir, name, self.signs.clone())
-    }
-
-    /// Adds a finished file.
-    pub fn add(&mut self, file: OutFile) -> Result<()> {
-        self.manifest.put(file.finish()?);
-        Ok(())
-    }
-
-    /// Adds a plain file from outside: linked where the file system allows it, else copied; hashed
-    /// in either case. Tells whether it was linked.
-    ///
-    /// # Errors
-    /// When it is not a plain file, or cannot be read.
-    pub fn bring(&mut self, from: &Path, name: &str) -> Result<bool> {
-        check_payload_name(name)?;
-        let to = self.dir.join(name);
-        if self.fs.link(from, &to).is_ok() {
-            let (bytes, sha256) = hash(&*self.fs, &to, &self.signs).at("read", from)?;
-            self.manifest.put(FileEntry {
-                name: name.to_owned(),
-                bytes,
-                sha256,
-            });
-            return Ok(true);
-        }
-        // Another file system, or one without links: whatever else is wrong shows in the copy.
-        let mut source = self.fs.open(from).at("open", from)?;
-        let mut file = self.create(name)?;
-        let mut buffer = vec![0; COPY_BYTES];
-        loop {
-            let read = match source.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(read) => read,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) => return Err(e).at("read", from),
-            };
-            file.write_all(&buffer[..read]).at("write", &to)?;
-        }
-        self.add(file)?;
-        Ok(false)
-    }
-
-    /// Writes the manifest, and gives it the history of the parcel it came from.
-    pub(crate) fn seal(&self, parent_history: Option<&Path>) -> Result<()> {
-        let path = self.dir.join(MANIFEST);
-        self.fs
-            .write_new(&path, &self.manifest.to_bytes())
-            .at("write", &path)?;
-        let history = self.dir.join(HISTORY);
-        self.fs.mkdir(&history).at("make", &history)?;
-        if let Some(parent) = parent_history {
-            let pages = match self.fs.list(parent) {
-                Ok(pages) => pages,
-                Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
-                Err(e) => return Err(e).at("list", parent),
-            };
-            for (name, _) in pages {
-                let to = history.join(&name);
-                self.fs.link(&parent.join(&name), &to).at("link", &to)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A file under construction: counted and hashed as it is written.
-pub struct OutFile {
-    sink: BufWriter<Box<dyn Sink>>,
-    hash: Sha256,
-    entry: FileEntry,
-    path: PathBuf,
-    signs: Signs,
-}
-
-impl OutFile {
-    fn create(fs: &dyn Fs, dir: &Path, name: &str, signs: Signs) -> Result<Self> {
-        let path = dir.join(name);
-        let sink = fs.create(&path).at("create", &path)?;
-        Ok(Self {
-            sink: BufWriter::with_capacity(64 << 10, sink),
-            hash: Sha256::new(),
-            entry: FileEntry {
-                name: name.to_owned(),
-                bytes: 0,
-                sha256: String::new(),
-            },
-            path,
-            signs,
-        })
-    }
-
-    fn finish(mut self) -> Result<FileEntry> {
-        self.sink.flush().at("write", &self.path)?;
-        self.entry.sha256 = hex(&self.hash.finalize());
-        Ok(self.entry)
-    }
-}
-
-impl Write for OutFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.signs.tick();
-        let written = self.sink.write(bytes)?;
-        self.hash.update(&bytes[..written]);
-        self.entry.bytes += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.sink.flush()
-    }
-}
-
-fn check_payload_name(name: &str) -> Result<()> {
-    if is_payload_name(name) {
-        return Ok(());
-    }
-    Err(SpoolError::Refused(format!(
-        "{name:?} cannot name a file in a parcel"
-    )))
 }

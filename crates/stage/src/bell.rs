@@ -10,8 +10,8 @@ use ecluse_spool::StageDir;
 use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind, RenameMode};
 use notify::{Config, Event, RecommendedWatcher, RecursiveMode, Watcher};
 
-use crate::collector::News;
 use crate::control::Bell;
+use crate::inbox::News;
 
 /// Keeps the bell wired; dropping it unwires it.
 pub(crate) struct Wire {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ecluse_config::Pipeline;
 
-use crate::collector::News;
+use crate::inbox::News;
 
 /// Shared by everything that runs in one process.
 pub struct Control {

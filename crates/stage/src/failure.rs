@@ -90,7 +90,9 @@ impl From<SpoolError> for Failure {
     fn from(error: SpoolError) -> Self {
         let blame = match &error {
             SpoolError::Io { .. } | SpoolError::Fenced { .. } => Blame::Machine,
-            SpoolError::Damaged { .. } | SpoolError::Refused(_) => Blame::Parcel,
+            SpoolError::Damaged { .. } | SpoolError::Refused(_) | SpoolError::Waits { .. } => {
+                Blame::Parcel
+            }
             _ => Blame::Machine,
         };
         Self::of(blame, with_causes(&error))

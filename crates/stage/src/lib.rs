@@ -6,12 +6,12 @@
 
 mod bell;
 mod check;
-mod collector;
 mod control;
 mod entry;
 mod exit;
 mod failure;
 mod home;
+mod inbox;
 mod pool;
 mod program;
 mod sharing;
@@ -21,17 +21,18 @@ mod thread;
 mod worker_loop;
 
 pub use check::SettingsCheck;
-pub use collector::{Collected, Collector, News, Ticket};
 pub use control::Control;
 pub use ecluse_config::Site;
 pub use ecluse_spool::{
-    FileEntry, NewParcel, OutFile, Outbox, Parcel, ParcelId, ParcelState, Paused, RestWatch,
+    FileEntry, NewParcel, OutFile, Outbox, Parcel, ParcelId, ParcelManifest, ParcelState, Paused,
+    RestWatch, digest,
 };
 pub use ecluse_telemetry::{CrawlFigures, Metrics};
 pub use entry::Entry;
 pub use exit::Exit;
 pub use failure::{Blame, Failure};
 pub use home::Home;
+pub use inbox::{Inbox, News};
 pub use pool::{StageContext, StageTally, WorkerPool, marks_of};
 pub use program::{main, start_log};
 pub use sharing::{ManifestSharing, SharingTrouble, hosts_at_work};

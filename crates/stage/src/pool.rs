@@ -15,11 +15,11 @@ use ecluse_telemetry::Metrics;
 
 use crate::bell;
 use crate::check::{check_settings, must_be_sound};
-use crate::collector::News;
 use crate::control::{Bell, Control};
 use crate::entry::writes;
 use crate::failure::Failure;
 use crate::home::Home;
+use crate::inbox::News;
 use crate::sharing::warn_of_sharing;
 use crate::stage::{Intake, Stage};
 use crate::thread::Thread;

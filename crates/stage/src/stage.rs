@@ -8,10 +8,10 @@ use ecluse_spool::{Outbox, Parcel, ParcelId};
 use serde::de::DeserializeOwned;
 
 use crate::check::SettingsCheck;
-use crate::collector::{Collected, Collector};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::home::Home;
+use crate::inbox::Inbox;
 
 /// What a stage takes at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,13 +86,14 @@ pub trait Stage: Sized {
     }
 
     /// Brings in what lies outside the work directory. The first worker is asked, at the start, when
-    /// the bell rings and at every scan, before the stage looks at what waits.
+    /// the bell rings and at every scan, before the stage looks at what waits. Returns how many files are there and not
+    /// at rest yet: it is asked again soon.
     ///
     /// # Errors
     /// Any failure is the machine's or the configuration's: no parcel is in hand.
-    fn collect(&mut self, collector: &mut Collector<'_>) -> Result<Collected, Failure> {
-        let _ = collector;
-        Ok(Collected::default())
+    fn collect(&mut self, inbox: &mut Inbox<'_>) -> Result<usize, Failure> {
+        let _ = inbox;
+        Ok(0)
     }
 
     /// Works on files named on the command line and writes to `out`; only called when

@@ -19,8 +19,8 @@ use ecluse_spool::{
 };
 use ecluse_telemetry::{Cause, ResultKind};
 
-use crate::collector::Collector;
 use crate::failure::{Blame, Failure};
+use crate::inbox::Inbox;
 use crate::pool::{PoolWorker, VERSION, WorkerContext, home, limits_of, marks_of, nexts};
 use crate::stage::{Intake, Stage};
 use crate::thread::Thread;
@@ -392,23 +392,15 @@ impl<Kind: Stage> WorkerLoop<Kind> {
         if self.context.number != 0 {
             return Ok(0);
         }
-        let mut collector = Collector {
-            tree: &self.context.tree,
-            stage: self.context.stage.name,
-            news: self.context.bell.take_outside(),
-            deaf: !self.context.has_bell.load(Ordering::SeqCst),
-        };
-        match self.stage.collect(&mut collector) {
-            Ok(collected) => {
-                let settling = collected.settling as u64;
-                self.context
-                    .tally
-                    .settling
-                    .store(settling, Ordering::SeqCst);
-                Ok(collected.settling)
-            }
-            Err(failure) => Err(StepError::Stage(failure)),
-        }
+        let context = &self.context;
+        let news = context.bell.take_outside();
+        let deaf = !context.has_bell.load(Ordering::SeqCst);
+        let mut inbox = Inbox::new(&context.tree, context.stage.name, news, deaf);
+        let collected = self.stage.collect(&mut inbox);
+        let settling = collected.map_err(StepError::Stage)?;
+        let told = &context.tally.settling;
+        told.store(settling as u64, Ordering::SeqCst);
+        Ok(settling)
     }
 
     /// Tells once of each entry that is neither a parcel nor a file, and stays where it is.

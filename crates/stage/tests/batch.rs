@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ecluse_config::Pipeline;
-use ecluse_spool::{FileEntry, ParcelManifest, WorkTree, digest};
+use ecluse_spool::WorkTree;
 use ecluse_stage::{
     Control, Ended, Entry, Exit, Failure, Home, Intake, Outbox, Parcel, ParcelId, Plan, Progress,
     Stage, supervise,
@@ -61,17 +61,9 @@ impl Stage for Gather {
 struct Settings {}
 
 fn put(tree: &WorkTree, id: &str, bytes: &[u8]) {
-    let crib = tree.init("gather").unwrap().tmp().join(id);
-    std::fs::create_dir(&crib).unwrap();
-    std::fs::write(crib.join("data"), bytes).unwrap();
     let id = ParcelId::new(id).unwrap();
-    let mut manifest = ParcelManifest::new(id, "test", "0".into());
-    manifest.put(FileEntry {
-        name: "data".into(),
-        bytes: bytes.len() as u64,
-        sha256: digest(bytes),
-    });
-    tree.birth(&crib, "gather", &manifest).unwrap();
+    tree.put("gather", &id, "test", |parcel| parcel.write("data", bytes))
+        .unwrap();
 }
 
 /// Runs until nothing is left to do.

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ecluse_spool::{FileEntry, ParcelId, ParcelManifest, WorkTree, WorkerNote, digest};
+use ecluse_spool::{NewParcel, ParcelId, WorkTree, WorkerNote};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -103,25 +103,28 @@ impl Root {
 
     /// Puts a parcel with these files into a stage's `ready/`; the same files, the same parcel.
     pub fn put_files(&self, stage: &str, id: &str, files: &[(&str, &[u8])]) {
-        let tree = self.tree();
-        let crib = tree
-            .init(stage)
-            .expect("a stage can be made")
-            .tmp()
-            .join(format!("crib-{id}"));
-        fs::create_dir(&crib).expect("a crib can be made");
+        self.put_with(stage, id, "test", |parcel| {
+            for (name, bytes) in files {
+                parcel.write(name, bytes)?;
+            }
+            Ok(())
+        });
+    }
+
+    /// Puts a parcel into a stage's `ready/` that `build` makes; built the same way, it is the same parcel.
+    pub fn put_with(
+        &self,
+        stage: &str,
+        id: &str,
+        kind: &str,
+        build: impl FnOnce(&mut NewParcel) -> ecluse_spool::Result<()>,
+    ) {
         let id = ParcelId::new(id).expect("a test names its parcels well");
-        let mut manifest = ParcelManifest::new(id, "test", "0000000000000000".into());
-        for (name, bytes) in files {
-            fs::write(crib.join(name), bytes).expect("a crib takes files");
-            manifest.put(FileEntry {
-                name: (*name).to_owned(),
-                bytes: bytes.len() as u64,
-                sha256: digest(bytes),
-            });
-        }
-        tree.birth(&crib, stage, &manifest)
-            .expect("a parcel can be shown");
+        let put = self.tree().put(stage, &id, kind, |parcel| {
+            parcel.manifest().born = "0000000000000000".into();
+            build(parcel)
+        });
+        put.expect("a parcel can be put");
     }
 
     /// Puts a directory into `ready/` that is no parcel, though it is named like one.

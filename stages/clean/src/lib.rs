@@ -21,10 +21,7 @@ use std::path::PathBuf;
 use ecluse_config::Span;
 use ecluse_holding::must_not_be_frozen;
 use ecluse_manifest::{CopyRow, FileRow, Manifest};
-use ecluse_stage::{
-    Collected, Collector, Failure, Home, Intake, Outbox, Parcel, ParcelId, SettingsCheck, Stage,
-    Ticket,
-};
+use ecluse_stage::{Failure, Home, Inbox, Intake, Outbox, Parcel, ParcelId, SettingsCheck, Stage};
 use serde::Deserialize;
 
 use crate::original::Original;
@@ -84,11 +81,11 @@ impl Stage for Clean {
         paths
     }
 
-    /// A sweep is due: its ticket is named after the time it is for, so that it is put down once.
-    fn collect(&mut self, collector: &mut Collector<'_>) -> Result<Collected, Failure> {
+    /// A sweep is due: its parcel is named after the time it is for, so that it is put once.
+    fn collect(&mut self, inbox: &mut Inbox<'_>) -> Result<usize, Failure> {
         let every = self.settings.every.0.as_secs();
         if every == 0 {
-            return Ok(Collected::default());
+            return Ok(0);
         }
         let now = jiff::Timestamp::now().as_second().max(0).unsigned_abs();
         let begun = jiff::Timestamp::from_second(i64::try_from(now / every * every).unwrap_or(0));
@@ -102,23 +99,15 @@ impl Stage for Clean {
             Err(_) => format!("sweep-{mode}"),
         };
         let id = ParcelId::try_from(name).map_err(Failure::halt)?;
-        let tickets = collector.put(vec![Ticket {
-            id,
-            kind: "sweep",
-            name: "sweep",
-            bytes: b"\n".to_vec(),
-        }])?;
-        Ok(Collected {
-            tickets,
-            settling: 0,
-        })
+        inbox.put(&id, "sweep", ("sweep", b"\n"))?;
+        Ok(0)
     }
 
     fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {
         self.process_batch(std::slice::from_ref(parcel), outbox)
     }
 
-    /// One sweep, however many generations and tickets ask for it.
+    /// One sweep, however many generations and times ask for it.
     fn process_batch(&mut self, _batch: &[Parcel], outbox: &mut Outbox) -> Result<(), Failure> {
         outbox.consume();
         must_not_be_frozen(&self.manifest)?;

@@ -70,7 +70,7 @@ impl Archive {
                 harvest: None,
                 collection: None,
                 source: archive.harvested.to_str().unwrap(),
-                ticket: "t",
+                parcel: "t",
             })
             .unwrap();
         manifest.indexed(NAME, 2, 0, &[]).unwrap();

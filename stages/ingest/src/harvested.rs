@@ -3,7 +3,7 @@
 //! A file is at rest when the bell told that it was closed or renamed in and it is not empty, or when it has looked the
 //! same to this process for the settle time. The bell saves looking; a walk through everything at every scan is the truth.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +15,7 @@ use ecluse_holding::is_archive;
 use ecluse_stage::{Failure, News, RestWatch};
 use walkdir::WalkDir;
 
-use crate::ticket::{Found, Identity, Key};
+use crate::harvested_file::{FileIdentity, HarvestedFile};
 
 /// Without a bell, everything is walked through this often.
 const WALK_WHEN_DEAF: Duration = Duration::from_secs(2);
@@ -24,7 +24,7 @@ const WALK_WHEN_DEAF: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Look {
     now: Instant,
-    pub(crate) found: Vec<Found>,
+    pub(crate) found: Vec<HarvestedFile>,
     pub(crate) settling: usize,
 }
 
@@ -35,10 +35,10 @@ pub(crate) struct Harvested {
     settle: Duration,
     scan: Duration,
     walked: Option<Instant>,
-    /// Files that have their ticket.
-    ticketed: HashMap<PathBuf, Identity>,
+    /// Files that have their parcel.
+    put: HashMap<PathBuf, FileIdentity>,
     /// Files not at rest yet.
-    settling: RestWatch<PathBuf, Identity>,
+    settling: RestWatch<PathBuf, FileIdentity>,
     /// Files of the last walk that are not at rest and could not be watched: too many were.
     unwatched: usize,
     /// Directories that could not be read, told once.
@@ -57,7 +57,7 @@ impl Harvested {
             settle: shell.settle.0,
             scan: shell.scan.0,
             walked: None,
-            ticketed: HashMap::new(),
+            put: HashMap::new(),
             settling: RestWatch::default(),
             unwatched: 0,
             unreadable: Vec::new(),
@@ -81,10 +81,10 @@ impl Harvested {
             found: Vec::new(),
             settling: 0,
         };
-        let whole: HashMap<&Path, bool> = news
+        let whole: HashSet<&Path> = news
             .iter()
             .filter(|news| news.whole)
-            .map(|news| (news.path.as_path(), true))
+            .map(|news| news.path.as_path())
             .collect();
         let has_room = self.unwatched > 0 && self.settling.watched().next().is_none();
         let is_time = |walked: Instant| now.saturating_duration_since(walked) >= every;
@@ -108,17 +108,14 @@ impl Harvested {
         Ok(look)
     }
 
-    /// Remembers that these have their tickets.
-    pub(crate) fn remember(&mut self, keys: impl Iterator<Item = Key>) {
-        self.ticketed.extend(keys);
+    /// Remembers that a file has its parcel.
+    pub(crate) fn remember(&mut self, file: HarvestedFile) {
+        self.put.insert(file.found_at, file.identity);
     }
 
-    fn walk(&mut self, whole: &HashMap<&Path, bool>, look: &mut Look) -> Result<(), Failure> {
-        let mut seen = HashMap::with_capacity(self.ticketed.len());
-        std::mem::swap(&mut seen, &mut self.ticketed);
+    fn walk(&mut self, whole: &HashSet<&Path>, look: &mut Look) -> Result<(), Failure> {
         // What has gone is forgotten: memory is bounded by what is there.
-        seen.retain(|path, _| path.symlink_metadata().is_ok());
-        self.ticketed = seen;
+        self.put.retain(|path, _| path.symlink_metadata().is_ok());
         for directory in self.directories.clone() {
             self.see_tree(&directory, whole, look)?;
         }
@@ -129,7 +126,7 @@ impl Harvested {
     fn see_tree(
         &mut self,
         top: &Path,
-        whole: &HashMap<&Path, bool>,
+        whole: &HashSet<&Path>,
         look: &mut Look,
     ) -> Result<(), Failure> {
         let is_top = self.directories.iter().any(|directory| directory == top);
@@ -182,9 +179,9 @@ impl Harvested {
             };
             let path = entry.into_path();
             // Some make a name first and fill it later: that a file was closed says nothing while it is empty.
-            let is_closed = whole.contains_key(path.as_path()) && metadata.len() > 0;
+            let is_closed = whole.contains(path.as_path()) && metadata.len() > 0;
             let is_whole = problem.is_some() || is_closed;
-            self.see(path, Identity::of(&metadata), is_whole, problem, look);
+            self.see(path, FileIdentity::of(&metadata), is_whole, problem, look);
         }
         Ok(())
     }
@@ -192,12 +189,12 @@ impl Harvested {
     fn see(
         &mut self,
         path: PathBuf,
-        identity: Identity,
+        identity: FileIdentity,
         is_whole: bool,
         problem: Option<&str>,
         look: &mut Look,
     ) {
-        if self.ticketed.get(&path) == Some(&identity) {
+        if self.put.get(&path) == Some(&identity) {
             return;
         }
         let is_at_rest = is_whole || {
@@ -209,10 +206,8 @@ impl Harvested {
             self.unwatched += usize::from(!self.settling.watches(path.as_path()));
             return;
         }
-        look.found.push(Found {
-            key: (path, identity),
-            problem: problem.map(str::to_owned),
-        });
+        let file = HarvestedFile::new(path, identity, problem);
+        look.found.push(file);
     }
 
     fn is_inside(&self, path: &Path) -> bool {

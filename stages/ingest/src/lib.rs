@@ -1,16 +1,16 @@
 //! Takes in every new (W)ARC file of the harvested directories.
 //!
-//! * **Reads** the harvested directories and, for each file at rest, a ticket it has written itself.
+//! * **Reads** the harvested directories and, for each file at rest, a parcel that it has put before itself.
 //! * **Writes** a parcel with the file, hard-linked where it can, to the index machine with the fewest
 //!   waiting; and a row in the manifest.
 //! * **Never** changes or removes a harvested file, takes one twice, or takes one still being written.
 //! * **Defers** a file that changed while it was read, or may not be read. **Holds** a name that is known with other bytes,
 //!   a name no pattern knows (when the settings say so), and whatever is no plain file.
-//! * **Again**: a ticket worked on twice gives the same parcel and the same row.
+//! * **Again**: the same parcel worked on twice gives the same parcel and the same row.
 
 mod harvested;
+mod harvested_file;
 mod name;
-mod ticket;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,13 +18,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ecluse_manifest::{Ingested, Manifest, NewFile};
-use ecluse_stage::{Collected, Collector, Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
+use ecluse_stage::{Failure, Home, Inbox, Outbox, Parcel, SettingsCheck, Stage};
 use ecluse_telemetry::ArchiveFigures;
 use serde::Deserialize;
 
 use crate::harvested::Harvested;
+use crate::harvested_file::{HarvestedFile, HarvestedState};
 use crate::name::Names;
-use crate::ticket::Note;
 
 pub use crate::name::OtherNames;
 
@@ -116,18 +116,15 @@ impl Stage for Ingest {
         home.harvested()
     }
 
-    fn collect(&mut self, collector: &mut Collector<'_>) -> Result<Collected, Failure> {
-        let (news, deaf) = (collector.take_news(), collector.is_deaf());
+    fn collect(&mut self, inbox: &mut Inbox<'_>) -> Result<usize, Failure> {
+        let (news, deaf) = (inbox.take_news(), inbox.is_deaf());
         let look = self.harvested.look(&news, deaf, Instant::now())?;
-        let notes: Vec<Note> = look.found.into_iter().map(Note::of).collect();
-        let tickets = notes.iter().map(Note::ticket).collect();
-        let tickets = collector.put(tickets)?;
-        self.harvested
-            .remember(notes.into_iter().map(|note| note.key));
-        Ok(Collected {
-            tickets,
-            settling: look.settling,
-        })
+        for file in look.found {
+            let (id, bytes) = file.parcel();
+            inbox.put(&id, HarvestedFile::KIND, (HarvestedFile::NAME, &bytes))?;
+            self.harvested.remember(file);
+        }
+        Ok(look.settling)
     }
 
     fn writes(_settings: &Settings, home: &Home) -> Vec<PathBuf> {
@@ -142,32 +139,33 @@ impl Stage for Ingest {
         let mut text = String::new();
         let name = parcel.only_file()?.name.clone();
         parcel.open(&name)?.read_to_string(&mut text)?;
-        let note = Note::parse(&text).map_err(Failure::hold)?;
-        if let Some(problem) = &note.problem {
-            return Err(Failure::hold(format!("{}: {problem}", note.shown)));
+        let file = HarvestedFile::parse(&text).map_err(Failure::hold)?;
+        if let Some(problem) = &file.problem {
+            return Err(Failure::hold(format!("{}: {problem}", file.shown)));
         }
-        let state = note.state().map_err(|error| unread(&note, &error))?;
-        if state == ticket::State::AsFound {
-            return self.take_in(parcel, &note, outbox);
+        let state = file.state().map_err(|error| unread(&file, &error))?;
+        if state == HarvestedState::AsFound {
+            return self.take_in(parcel, &file, outbox);
         }
-        // Killed after it told the manifest and before it handed the file over, this ticket may have kept another from it.
-        let ticket = parcel.id().as_str();
+        // Killed after it told the manifest and before it handed the file over, this parcel may have kept another from it.
         // What cannot be looked at may well be there.
-        let is_there = |path: &str| !matches!(Note::now(Path::new(path)), Ok(None));
-        let elsewhere = self.manifest.forgo(&note.name, ticket, is_there);
+        let is_there = |path: &str| !matches!(HarvestedFile::now(Path::new(path)), Ok(None));
+        let id = parcel.id().as_str();
+        let elsewhere = self.manifest.forgo(&file.name, id, is_there);
         if let Some(path) = elsewhere.map_err(Failure::halt)? {
-            let twin = Note::now(Path::new(&path)).map_err(|error| unread(&note, &error))?;
+            let twin = HarvestedFile::now(Path::new(&path));
+            let twin = twin.map_err(|error| unread(&file, &error))?;
             let twin = twin.ok_or_else(|| Failure::defer(format!("{path} has just gone")))?;
             return self.take_in(parcel, &twin, outbox);
         }
         match state {
-            ticket::State::Gone => Err(Failure::hold(format!(
+            HarvestedState::Gone => Err(Failure::hold(format!(
                 "{} vanished before it was taken in",
-                note.shown
+                file.shown
             ))),
-            // It has a ticket of its own as what it has become.
-            _ => {
-                outbox.fact("changed", note.shown.as_str());
+            // It has a parcel of its own as what it has become.
+            HarvestedState::AsFound | HarvestedState::Changed => {
+                outbox.fact("changed", file.shown.as_str());
                 Ok(())
             }
         }
@@ -178,46 +176,46 @@ impl Ingest {
     fn take_in(
         &mut self,
         parcel: &Parcel,
-        note: &Note,
+        file: &HarvestedFile,
         outbox: &mut Outbox,
     ) -> Result<(), Failure> {
-        let path = Path::new(&note.path);
-        let known = self.names.know(&note.name).map_err(Failure::hold)?;
+        let path = Path::new(&file.path);
+        let mut taken = outbox.parcel(parcel.id().clone(), "warc")?;
+        let manifest = taken.manifest();
+        self.names
+            .tell(&file.name, manifest)
+            .map_err(Failure::hold)?;
         // Whose crawler keeps a file to itself does not stop the others: it is tried again later.
-        File::open(path).map_err(|error| unread(note, &error))?;
-        let mut taken = outbox.parcel(parcel.id().clone(), known.kind)?;
-        let linked = taken.bring(path, &note.name)?;
-        if !matches!(note.state()?, ticket::State::AsFound) {
+        File::open(path).map_err(|error| unread(file, &error))?;
+        let linked = taken.bring(path, &file.name)?;
+        if file.state()? != HarvestedState::AsFound {
             return Err(Failure::defer(format!(
                 "{} changed while it was read",
-                note.shown
+                file.shown
             )));
         }
         let manifest = taken.manifest();
-        manifest.job.clone_from(&known.job);
-        manifest.harvest.clone_from(&known.harvest);
-        manifest.collection.clone_from(&known.collection);
-        let file = manifest.files[0].clone();
+        let entry = &manifest.files[0];
         let ingested = self.manifest.ingest(&NewFile {
-            name: &file.name,
-            bytes: file.bytes,
-            sha256: &file.sha256,
-            kind: known.kind,
-            job: known.job.as_deref(),
-            harvest: known.harvest.as_deref(),
-            collection: known.collection.as_deref(),
-            source: &note.path,
-            ticket: parcel.id().as_str(),
+            name: &entry.name,
+            bytes: entry.bytes,
+            sha256: &entry.sha256,
+            kind: &manifest.kind,
+            job: manifest.job.as_deref(),
+            harvest: manifest.harvest.as_deref(),
+            collection: manifest.collection.as_deref(),
+            source: &file.path,
+            parcel: parcel.id().as_str(),
         });
-        outbox.fact("source", note.path.as_str());
-        outbox.fact("bytes", file.bytes);
-        outbox.fact("sha256", file.sha256.as_str());
         // What the manifest is made of again, should it be lost.
-        outbox.fact("kind", known.kind);
+        outbox.fact("source", file.path.as_str());
+        outbox.fact("bytes", entry.bytes);
+        outbox.fact("sha256", entry.sha256.as_str());
+        outbox.fact("kind", manifest.kind.as_str());
         for (key, value) in [
-            ("job", &known.job),
-            ("harvest", &known.harvest),
-            ("collection", &known.collection),
+            ("job", &manifest.job),
+            ("harvest", &manifest.harvest),
+            ("collection", &manifest.collection),
         ] {
             if let Some(value) = value {
                 outbox.fact(key, value.as_str());
@@ -231,13 +229,13 @@ impl Ingest {
                 Ok(())
             }
             Ingested::Same => {
-                tracing::info!(file = note.shown, "known already: skipped");
+                tracing::info!(file = file.shown, "known already: skipped");
                 outbox.fact("skipped", "a file of this name and digest is known");
                 Ok(())
             }
             Ingested::Differs { bytes, sha256 } => Err(Failure::hold(format!(
                 "{} is known with other bytes: here {} bytes, sha256 {}; known {bytes} bytes, sha256 {sha256}; to keep both, give this one another name",
-                note.shown, file.bytes, file.sha256
+                file.shown, entry.bytes, entry.sha256
             ))),
         }
     }
@@ -275,6 +273,6 @@ fn archive_figures(manifest: &Path) -> Option<ArchiveFigures> {
 }
 
 /// A harvested file that cannot be looked at or opened: its owner's fault, not this machine's.
-fn unread(note: &Note, error: &io::Error) -> Failure {
-    Failure::defer(format!("cannot read {}: {error}", note.shown))
+fn unread(file: &HarvestedFile, error: &io::Error) -> Failure {
+    Failure::defer(format!("cannot read {}: {error}", file.shown))
 }

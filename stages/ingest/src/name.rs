@@ -1,5 +1,6 @@
 //! What a file's name tells: job, harvest, and whether it is a job's metadata.
 
+use ecluse_stage::ParcelManifest;
 use regex::Regex;
 use serde::Deserialize;
 
@@ -16,15 +17,6 @@ pub enum OtherNames {
     Accept,
     /// It is held.
     Hold,
-}
-
-/// What a name tells.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Known {
-    pub(crate) kind: &'static str,
-    pub(crate) job: Option<String>,
-    pub(crate) harvest: Option<String>,
-    pub(crate) collection: Option<String>,
 }
 
 /// The patterns.
@@ -84,30 +76,22 @@ impl Names {
         })
     }
 
-    pub(crate) fn know(&self, name: &str) -> Result<Known, String> {
-        let kinds = [("metadata", &self.metadata), ("warc", &self.files)];
-        for (kind, patterns) in kinds {
-            for pattern in patterns {
-                let Some(found) = pattern.captures(name) else {
-                    continue;
-                };
+    /// Writes into the manifest of a parcel what the name of its file tells: kind, job, harvest and collection.
+    pub(crate) fn tell(&self, name: &str, manifest: &mut ParcelManifest) -> Result<(), String> {
+        for (kind, patterns) in [("metadata", &self.metadata), ("warc", &self.files)] {
+            let mut found = patterns.iter().filter_map(|pattern| pattern.captures(name));
+            if let Some(found) = found.next() {
                 let group = |group: &str| found.name(group).map(|text| text.as_str().to_owned());
-                let harvest = group("harvest");
-                return Ok(Known {
-                    kind,
-                    job: group("job"),
-                    collection: harvest.as_deref().and_then(|id| self.collection(id)),
-                    harvest,
-                });
+                kind.clone_into(&mut manifest.kind);
+                manifest.job = group("job");
+                manifest.harvest = group("harvest");
+                let harvest = manifest.harvest.as_deref();
+                manifest.collection = harvest.and_then(|id| self.collection(id));
+                return Ok(());
             }
         }
         match self.other {
-            OtherNames::Accept => Ok(Known {
-                kind: "warc",
-                job: None,
-                harvest: None,
-                collection: None,
-            }),
+            OtherNames::Accept => Ok(()),
             OtherNames::Hold => Err(format!(
                 "{name}: no pattern of stage.ingest.names knows this name"
             )),
@@ -146,6 +130,8 @@ pub(crate) fn problem_of(name: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use ecluse_stage::ParcelId;
+
     use super::*;
 
     fn shipped() -> Settings {
@@ -164,9 +150,21 @@ mod tests {
         Names::read(&settings).unwrap()
     }
 
-    fn know(name: &str) -> (&'static str, Option<String>, Option<String>, Option<String>) {
-        let known = names().know(name).unwrap();
-        (known.kind, known.job, known.harvest, known.collection)
+    fn parcel() -> ParcelManifest {
+        ParcelManifest::new(ParcelId::new("a").unwrap(), "warc", String::new())
+    }
+
+    fn told(name: &str) -> (String, Option<String>, Option<String>, Option<String>) {
+        let mut manifest = parcel();
+        names().tell(name, &mut manifest).unwrap();
+        let ParcelManifest {
+            kind,
+            job,
+            harvest,
+            collection,
+            ..
+        } = manifest;
+        (kind, job, harvest, collection)
     }
 
     #[test]
@@ -224,7 +222,8 @@ mod tests {
             ("site.warc.gz", ("warc", None, None, None)),
         ];
         for (name, expected) in cases {
-            assert_eq!(know(name), expected, "{name}");
+            let expected = (expected.0.to_owned(), expected.1, expected.2, expected.3);
+            assert_eq!(told(name), expected, "{name}");
         }
     }
 
@@ -237,7 +236,7 @@ mod tests {
         let names = Names::read(&settings).unwrap();
         assert!(
             names
-                .know("site.warc.gz")
+                .tell("site.warc.gz", &mut parcel())
                 .unwrap_err()
                 .contains("site.warc.gz")
         );

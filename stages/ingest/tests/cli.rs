@@ -19,7 +19,7 @@ use sha2::Digest;
 
 const INGEST: &str = env!("CARGO_BIN_EXE_ecluse-ingest");
 
-/// A ticket whose file has become another one: consumed without a result.
+/// A parcel whose file has become another one: consumed without a result.
 const CHANGED: &[u8] = br#"{"path":"/dev/null","shown":"/dev/null","name":"null","identity":{"bytes":1,"inode":1,"seconds":1,"nanoseconds":1}}"#;
 const IMPOSSIBLE: &[u8] = br#"{"path":"","shown":"x","name":"x","problem":"is a directory","identity":{"bytes":1,"inode":1,"seconds":1,"nanoseconds":1}}"#;
 
@@ -179,7 +179,7 @@ fn digest(bytes: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A ticket that told the manifest of a file and was killed before it handed the file over; the file was touched since.
+/// A parcel that told the manifest of a file and was killed before it handed the file over; the file was touched since.
 fn interrupted(root: &Root, id: &str, path: &Path, bytes: &[u8]) {
     let note = serde_json::json!({
         "path": path, "shown": path, "name": path.file_name().unwrap().to_str(),
@@ -192,7 +192,7 @@ fn interrupted(root: &Root, id: &str, path: &Path, bytes: &[u8]) {
     );
 }
 
-fn told(root: &Root, ticket: &str, path: &Path, bytes: &[u8]) {
+fn told(root: &Root, parcel: &str, path: &Path, bytes: &[u8]) {
     let file = NewFile {
         name: path.file_name().unwrap().to_str().unwrap(),
         bytes: bytes.len() as u64,
@@ -202,14 +202,14 @@ fn told(root: &Root, ticket: &str, path: &Path, bytes: &[u8]) {
         harvest: None,
         collection: None,
         source: path.to_str().unwrap(),
-        ticket,
+        parcel,
     };
     assert_eq!(manifest(root).ingest(&file).unwrap(), Ingested::New);
 }
 
 #[test]
 fn a_file_touched_after_a_kill_is_taken_in_all_the_same() {
-    // The old ticket and the new one are worked on in one run, in whatever order.
+    // The old parcel and the new one are worked on in one run, in whatever order.
     let one_run = root("");
     let path = harvest(&one_run, "a.warc.gz", b"bytes");
     told(&one_run, "old", &path, b"bytes");
@@ -252,7 +252,7 @@ fn a_name_is_free_when_its_file_and_the_one_left_to_it_have_gone() {
     let root = root("");
     let path = harvest(&root, "a.warc.gz", b"bytes");
     told(&root, "old", &path, b"bytes");
-    // Left to the old ticket; then both are gone.
+    // Left to the old parcel; then both are gone.
     assert_eq!(ingest(&root).0, 0);
     fs::remove_file(&path).unwrap();
     interrupted(&root, "old", &path, b"bytes");

@@ -42,22 +42,15 @@ fn root(more: &str) -> Root {
 
 /// Puts a parcel as `delete` leaves it.
 fn put(root: &Root, name: &str, collection: Option<&str>, cdxj: &str, sha256: &str) {
-    let crib = root.tree().init("merge").unwrap().tmp().join(name);
-    fs::create_dir(&crib).unwrap();
-    let mut manifest = ParcelManifest::new(ParcelId::new(name).unwrap(), "warc", "0".into());
-    manifest.collection = collection.map(str::to_owned);
     let proof = format!("[{{\"target\": \"vault\", \"sha256\": \"{sha256}\"}}]\n");
     let path = format!("{name}\t/repository/{name}\n");
-    for (suffix, text) in [("cdxj", cdxj), ("path", &path), ("backup.json", &proof)] {
-        let file = format!("{name}.{suffix}");
-        fs::write(crib.join(&file), text).unwrap();
-        manifest.put(FileEntry {
-            name: file,
-            bytes: text.len() as u64,
-            sha256: digest(text.as_bytes()),
-        });
-    }
-    root.tree().birth(&crib, "merge", &manifest).unwrap();
+    root.put_with("merge", name, "warc", |parcel| {
+        parcel.manifest().collection = collection.map(str::to_owned);
+        for (suffix, text) in [("cdxj", cdxj), ("path", &path), ("backup.json", &proof)] {
+            parcel.write(&format!("{name}.{suffix}"), text.as_bytes())?;
+        }
+        Ok(())
+    });
 }
 
 /// The files of each day in the sink, by collection.
@@ -311,7 +304,7 @@ fn a_digest_that_no_proof_tells_is_taken_from_the_manifest() {
         name: "a.warc.gz",
         bytes: 1,
         sha256: &"cd".repeat(32),
-        ticket: "t",
+        parcel: "t",
         kind: "warc",
         job: None,
         harvest: None,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ecluse_spool::{
-    FileEntry, Fs, Host, NewParcel, Outbox, Parcel, ParcelId, ParcelManifest, Result, Signs,
-    SpoolError, Verdict, Work, WorkTree, Worker, WorkerLimits, digest, failpoint, fold_shard,
+    Fs, Host, NewParcel, Outbox, Parcel, ParcelId, Result, Signs, SpoolError, Verdict, Work,
+    WorkTree, Worker, WorkerLimits, digest, failpoint, fold_shard,
 };
 
 use super::disk::{Dice, Disk};
@@ -537,34 +537,25 @@ impl<'scenario> Life<'scenario> {
         if self.process.disk().outside.acknowledged.contains(id) {
             return Ok(());
         }
-        let stage = self.tree.init(self.scenario.stages[0].name)?;
         let tick = self.process.disk().tick();
-        let crib = stage.tmp().join(format!("give-{tick}"));
         let lives = self.process.disk().lives;
-        let born = format!("{id}-of-life-{lives}-{tick}");
-        let mut manifest = ParcelManifest::new(ParcelId::new(id).unwrap(), "text", born);
-        manifest.put(FileEntry {
-            name: "text".into(),
-            bytes: text.len() as u64,
-            sha256: digest(text.as_bytes()),
+        let stage = self.scenario.stages[0].name;
+        let name = ParcelId::new(id).unwrap();
+        let given = self.tree.put(stage, &name, "text", |parcel| {
+            parcel.manifest().born = format!("{id}-of-life-{lives}-{tick}");
+            parcel.write("text", text.as_bytes())?;
+            let offer = (id.to_owned(), digest(&parcel.manifest().to_bytes()));
+            self.process.disk().outside.offered.insert(offer);
+            Ok(())
         });
-        let offer = (id.to_owned(), digest(&manifest.to_bytes()));
-        self.process.disk().outside.offered.insert(offer);
-        self.io("give", &crib, self.process.mkdir(&crib))?;
-        let file = crib.join("text");
-        self.io(
-            "give",
-            &file,
-            self.process.write_new(&file, text.as_bytes()),
-        )?;
-        match self.tree.birth(&crib, &stage.name, &manifest) {
-            Ok(()) => {
+        match given {
+            Ok(_) => {
                 let mut disk = self.process.disk();
                 disk.outside.acknowledged.insert(id.to_owned());
                 Ok(())
             }
-            // It waits there already. That it is safe was not said: ask again next time.
-            Err(SpoolError::Refused(_)) => Ok(()),
+            // That it is safe was not said: ask again next time.
+            Err(SpoolError::Waits { .. }) => Ok(()),
             Err(e) => Err(e),
         }
     }

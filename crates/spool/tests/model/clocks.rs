@@ -31,7 +31,8 @@ fn worker(tree: &WorkTree) -> Worker {
 fn put(tree: &WorkTree, id: &str) -> ParcelId {
     let id = ParcelId::new(id).unwrap();
     tree.init(STAGE).unwrap();
-    assert!(tree.ticket(STAGE, &id, "text", ("text", b"a")).unwrap());
+    tree.put(STAGE, &id, "text", |parcel| parcel.write("text", b"a"))
+        .unwrap();
     id
 }
 

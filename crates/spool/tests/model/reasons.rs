@@ -56,7 +56,8 @@ fn disk(state: ParcelState) -> Disk {
     let process = Process::new(Disk::new(None));
     let tree = tree(&process, "setup");
     tree.init(STAGE).unwrap();
-    assert!(tree.ticket(STAGE, &id(), "text", ("text", b"a")).unwrap());
+    tree.put(STAGE, &id(), "text", |parcel| parcel.write("text", b"a"))
+        .unwrap();
     match state {
         ParcelState::Held => act(&tree, &place(&tree), Act::Work).unwrap(),
         ParcelState::Deferred => {

@@ -2,7 +2,6 @@
 
 use std::fs;
 
-use ecluse_spool::{FileEntry, ParcelId, ParcelManifest, digest};
 use ecluse_testkit::root::Root;
 
 pub(crate) const BIGMERGE: &str = env!("CARGO_BIN_EXE_ecluse-bigmerge");
@@ -29,22 +28,15 @@ pub(crate) fn run(root: &Root, expected: i32) -> String {
 
 /// Puts a day.
 pub(crate) fn put(root: &Root, name: &str, collection: Option<&str>, cdxj: &str) {
-    let crib = root.tree().init("bigmerge").unwrap().tmp().join(name);
-    fs::create_dir(&crib).unwrap();
-    let mut manifest = ParcelManifest::new(ParcelId::new(name).unwrap(), "day", "0".into());
-    manifest.collection = collection.map(str::to_owned);
     let path = format!("{name}\t/repository/{name}\n");
     let files = format!("{name}\t00\n");
-    for (suffix, text) in [("cdxj", cdxj), ("path", &path), ("files", &files)] {
-        let file = format!("day.{suffix}");
-        fs::write(crib.join(&file), text).unwrap();
-        manifest.put(FileEntry {
-            name: file,
-            bytes: text.len() as u64,
-            sha256: digest(text.as_bytes()),
-        });
-    }
-    root.tree().birth(&crib, "bigmerge", &manifest).unwrap();
+    root.put_with("bigmerge", name, "day", |parcel| {
+        parcel.manifest().collection = collection.map(str::to_owned);
+        for (suffix, text) in [("cdxj", cdxj), ("path", &path), ("files", &files)] {
+            parcel.write(&format!("day.{suffix}"), text.as_bytes())?;
+        }
+        Ok(())
+    });
 }
 
 /// Reads the flat index as a reader does.

@@ -141,7 +141,7 @@ fn open(context: &DriverContext, spot: &Spot) -> Result<BufReader<File>, Trouble
     let mut places = Vec::new();
     let manifest = crate::verify::manifest_path(context);
     if manifest.exists() {
-        let mut copies = Manifest::open_to_read(&manifest)?.copies(&spot.file)?;
+        let mut copies = Manifest::open_to_read(&manifest, &context.root)?.copies(&spot.file)?;
         copies.sort_by_key(|copy| copy.kind != CopyKind::Stored);
         places.extend(copies.into_iter().map(|copy| context.root.join(copy.place)));
     }

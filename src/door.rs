@@ -102,7 +102,7 @@ fn must_be_known(context: &DriverContext, file: &Path) -> Result<FileRow, Troubl
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let path = crate::verify::manifest_path(context);
     let row = match path.exists() {
-        true => Manifest::open_to_read(&path)?.file(&name)?,
+        true => Manifest::open_to_read(&path, &context.root)?.file(&name)?,
         false => None,
     };
     let Some(row) = row else {

@@ -61,7 +61,7 @@ fn archived(context: &DriverContext, terms: &[String], list: &mut List) -> Resul
     if !path.exists() {
         return Ok(());
     }
-    let manifest = ecluse_manifest::Manifest::open_to_read(&path)?;
+    let manifest = ecluse_manifest::Manifest::open_to_read(&path, &context.root)?;
     let terms: Vec<Term<'_>> = terms.iter().map(|term| term_of(term)).collect();
     manifest.find(&terms, |row| {
         let copies = manifest.copies(&row.name)?;

@@ -2,7 +2,9 @@
 
 use ecluse_generation::IndexDirectory;
 use ecluse_index::Index;
-use ecluse_manifest::{ArchiveHealth, CopyKind, CopyRow, Finding, Manifest, ManifestError};
+use ecluse_manifest::{
+    ArchiveHealth, CopyKind, CopyRow, Finding, HarvestedFile, Manifest, ManifestError,
+};
 use ecluse_stage::Stage;
 use serde::Serialize;
 
@@ -22,10 +24,10 @@ pub(crate) struct Holdings {
     pub(crate) unaccounted: u64,
     /// The first of them.
     #[serde(skip)]
-    first_unaccounted: Option<String>,
+    first_unaccounted: Option<HarvestedFile>,
     /// What is lost of the archive's own lists: its manifest, an index.
     pub(crate) lost: Vec<String>,
-    /// A copy whose place is that of before the archive was moved.
+    /// A place of before the archive was moved or copied, which a list still names.
     pub(crate) moved: Option<String>,
     /// The first copies that were not found good.
     #[serde(skip)]
@@ -51,7 +53,7 @@ impl DriverContext {
             };
         }
         let ask = || -> Result<Holdings, ManifestError> {
-            let manifest = Manifest::open_to_read(&path)?;
+            let manifest = Manifest::open_to_read(&path, &self.root)?;
             let failing = manifest.failing(LOOKED_AT)?;
             // What these two cannot see, because of a setting or a directory, must not hide a bad copy.
             Ok(Holdings {
@@ -103,7 +105,7 @@ impl Holdings {
         if let Some(place) = &self.moved {
             needs.push(Need::of_stage(
                 "transfer",
-                format!("the archive was moved: {place} is elsewhere now, and maybe others"),
+                format!("the archive was moved or copied, and its lists still name {place}"),
                 format!("stop the stages, then {}", context.command("rebuild path")),
             ));
         }
@@ -128,12 +130,12 @@ impl Holdings {
     }
 
     fn need_of_unaccounted(&self) -> Option<Need> {
-        let first = self.first_unaccounted.as_deref()?;
+        let HarvestedFile { path, why, .. } = self.first_unaccounted.as_ref()?;
         let what = match self.unaccounted {
-            1 => format!("nothing accounts for {first}"),
-            files => format!("nothing accounts for {files} harvested files, such as {first}"),
+            1 => format!("nothing accounts for {path}: {why}"),
+            files => format!("nothing accounts for {files} harvested files, such as {path}: {why}"),
         };
-        let advice = "see that ingest runs; move away what does not belong there";
+        let advice = "see that ingest runs; rename what is to be kept beside the file of its name, move away what does not belong there";
         Some(Need::of_stage("clean", what, advice.to_owned()))
     }
 

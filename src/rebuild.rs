@@ -38,7 +38,7 @@ pub(crate) fn rebuild(
         beside(&path, &format!(".new-{time}")),
         beside(&path, &format!(".old-{time}")),
     );
-    let mut rebuild = Rebuild::begin(&new)?;
+    let mut rebuild = Rebuild::begin(&new, &context.root)?;
     let receipts = replay(context, &mut rebuild)?;
     let unknown = stored_without_receipt(context, &mut rebuild)?;
     let cleaned = rebuild.cleaned(is_gone)?;

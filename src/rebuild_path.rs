@@ -1,8 +1,9 @@
 //! `ecluse rebuild path`: where each file is, after the archive was moved.
 //!
-//! Places are absolute, so that readers of the index need to know nothing else. When the root was moved, or a location has
-//! another path, each place that is no longer there is looked for below the location as pipeline.toml has it now; it counts
-//! when a file of the right size is there. The manifest is told, and each index gets a generation with another PATH list.
+//! The manifest keeps places below the root relative to it, so a moved or copied root needs nothing. The PATH lists of the
+//! indexes are absolute, because readers of others know of no root: each gets a generation with the places of now. A place
+//! outside the root that is not in its location as pipeline.toml has it now is looked for there; it counts when a file of
+//! the right size is there, and the manifest is told.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -12,6 +13,7 @@ use std::process::ExitCode;
 use ecluse_cdx::path::{PathLine, parse, write};
 use ecluse_cdx::{LineSource, Lines, MAX_LINE_BYTES};
 use ecluse_generation::{IndexDirectory, IndexError, PATHS};
+use ecluse_holding::is_same_file;
 use ecluse_index::Index;
 use ecluse_manifest::{CopyKind, CopyRow, FileRow, Manifest, MovedPlace, MovedThing};
 use ecluse_spool::{Gift, ParcelState};
@@ -108,8 +110,41 @@ impl DriverContext {
         let some = manifest.some_copies(LOOKED_AT)?;
         let mut copies = failing.iter().take(LOOKED_AT).chain(&some);
         let moved = copies.find(|copy| now.of_copy(copy).is_some());
-        Ok(moved.map(|copy| copy.place.clone()))
+        if let Some(copy) = moved {
+            return Ok(Some(copy.place.clone()));
+        }
+        for index in indexes(self)? {
+            let Some(number) = index.current_number()? else {
+                continue;
+            };
+            let list = index.generation(number).join(PATHS);
+            // An index put there by hand may have no such list; one that is lost shows elsewhere.
+            let Ok(source) = LineSource::open(&list) else {
+                continue;
+            };
+            let mut lines = Lines::new(source, MAX_LINE_BYTES);
+            for _ in 0..LOOKED_AT {
+                let Ok(Some(line)) = lines.next_line() else {
+                    break;
+                };
+                let Ok(PathLine { filename, location }) = parse(line.bytes) else {
+                    break;
+                };
+                let stored = now.of_stored(manifest, filename)?;
+                if !stored.is_empty() && is_elsewhere(location, &stored) {
+                    return Ok(Some(location.to_owned()));
+                }
+            }
+        }
+        Ok(None)
     }
+}
+
+/// Tells whether a place of a PATH list is a path, and none of these.
+fn is_elsewhere(place: &str, stored: &[String]) -> bool {
+    let path = Path::new(place);
+    let is_it = |now: &String| now == place || is_same_file(Path::new(now), path).unwrap_or(false);
+    path.is_absolute() && !stored.iter().any(is_it)
 }
 
 /// Where files are now.
@@ -118,14 +153,16 @@ struct PlacesNow {
     harvested: Vec<PathBuf>,
 }
 
-/// Returns where a file is now that was elsewhere before: below one of these directories, as deep as it was.
+/// Returns where a file is now that was elsewhere before: below one of these directories, as deep as it was. That there is
+/// a file where it was says nothing: that may be another archive, which this one was copied from.
 fn place_now<'a>(
     before: &str,
     bytes: u64,
-    homes: impl Iterator<Item = &'a Path>,
+    homes: impl Iterator<Item = &'a Path> + Clone,
 ) -> Option<PathBuf> {
     let path = Path::new(before);
-    if !path.is_absolute() || !is_gone(path) {
+    let is_at_home = homes.clone().any(|home| path.starts_with(home));
+    if !path.is_absolute() || (is_at_home && !is_gone(path)) {
         return None;
     }
     let parts: Vec<&OsStr> = path.iter().skip(1).collect();
@@ -137,7 +174,9 @@ fn place_now<'a>(
                 .metadata()
                 .is_ok_and(|found| found.is_file() && found.len() == bytes)
             {
-                return Some(place);
+                // By another name of the same directory it is where it was.
+                let is_moved = !is_same_file(path, &place).unwrap_or(false);
+                return is_moved.then_some(place);
             }
         }
     }
@@ -172,10 +211,15 @@ impl PlacesNow {
         )
     }
 
-    fn of_stored(&self, place: &str, bytes: u64) -> Option<PathBuf> {
-        let homes = self.homes.iter();
-        let homes = homes.filter(|home| home.kind == CopyKind::Stored);
-        place_now(place, bytes, homes.map(|home| home.path.as_path()))
+    /// Returns where the stored copies of a file are.
+    fn of_stored(&self, manifest: &Manifest, file: &str) -> Result<Vec<String>, Trouble> {
+        let copies = manifest.copies(file)?.into_iter();
+        let stored = copies.filter(|copy| copy.kind == CopyKind::Stored);
+        let places = stored.map(|copy| match self.of_copy(&copy) {
+            Some(place) => place.to_string_lossy().into_owned(),
+            None => copy.place,
+        });
+        Ok(places.collect())
     }
 
     fn of_harvested(&self, place: &str, bytes: u64) -> Option<PathBuf> {
@@ -328,16 +372,14 @@ impl PlacesNow {
         manifest: &Manifest,
     ) -> Result<u64, Trouble> {
         let mut changed = 0;
+        let stored = self.of_stored(manifest, file)?;
         for at in 0..places.len() {
-            let Some(before) = places.get(at).filter(|place| is_gone(Path::new(place))) else {
-                continue;
-            };
-            let copies = manifest.copies(file)?;
-            let bytes = copies.iter().map(|copy| copy.bytes).next();
-            let place = bytes.and_then(|bytes| self.of_stored(before, bytes));
-            let place = place.and_then(|place| place.into_os_string().into_string().ok());
-            if let Some(place) = place.filter(|place| !places.contains(place))
-                && let Some(slot) = places.get_mut(at)
+            let is_meant = |place: &&String| !places.contains(*place);
+            let place = stored.iter().find(is_meant).cloned();
+            if let Some(place) = place
+                && let Some(slot) = places
+                    .get_mut(at)
+                    .filter(|slot| is_elsewhere(slot, &stored))
             {
                 *slot = place;
                 changed += 1;

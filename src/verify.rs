@@ -185,7 +185,7 @@ pub(crate) fn open(context: &DriverContext) -> Result<Manifest, Trouble> {
             path.display()
         )));
     }
-    Ok(Manifest::open(&path)?)
+    Ok(Manifest::open(&path, &context.root)?)
 }
 
 impl From<ManifestError> for Trouble {

@@ -30,7 +30,7 @@ fn store(root: &Path, name: &str, bytes: &[u8]) {
     fs::write(&place, bytes).unwrap();
     let mut file = fs::File::open(&place).unwrap();
     let fixity = ecluse_holding::read_afresh(&mut file, &|| true).unwrap();
-    let mut manifest = Manifest::open(&root.join("manifest.sqlite")).unwrap();
+    let mut manifest = Manifest::open(&root.join("manifest.sqlite"), root).unwrap();
     let copy = Copy {
         target: "repository",
         place: place.to_str().unwrap(),
@@ -119,7 +119,7 @@ fn back_up(root: &Path, name: &str) {
     fs::copy(root.join("repository").join(name), &place).unwrap();
     let mut file = fs::File::open(&place).unwrap();
     let fixity = ecluse_holding::read_afresh(&mut file, &|| true).unwrap();
-    let mut manifest = Manifest::open(&root.join("manifest.sqlite")).unwrap();
+    let mut manifest = Manifest::open(&root.join("manifest.sqlite"), root).unwrap();
     let copy = Copy {
         target: "backup",
         place: place.to_str().unwrap(),

@@ -14,6 +14,7 @@ use crate::context::{DriverContext, Trouble};
 pub(crate) struct Leavings {
     harvested: PathBuf,
     manifest: PathBuf,
+    root: PathBuf,
     mark: String,
 }
 
@@ -23,6 +24,7 @@ impl Leavings {
         Ok(Self {
             harvested: context.root.join(context.pipeline.archive.crawled()),
             manifest: crate::verify::manifest_path(context),
+            root: context.root.clone(),
             mark: format!("{}-", run.name()),
         })
     }
@@ -40,7 +42,7 @@ impl Leavings {
         if closed.is_empty() {
             return Ok(false);
         }
-        let manifest = Manifest::open(&self.manifest)?;
+        let manifest = Manifest::open(&self.manifest, &self.root)?;
         for name in closed {
             if manifest.file(&name)?.is_none() {
                 return Ok(true);

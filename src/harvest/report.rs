@@ -338,7 +338,7 @@ fn files_of(context: &DriverContext, run: &HarvestRun) -> Result<Vec<Stored>, Tr
     if !path.exists() {
         return Ok(Vec::new());
     }
-    let manifest = Manifest::open(&path)?;
+    let manifest = Manifest::open(&path, &context.root)?;
     let mut files = Vec::new();
     let name = format!("{}-", run.name());
     manifest.find(&[Term::Name(&name)], |row| {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use ecluse_manifest::PlaceRoot;
 use ecluse_spool::{FileEntry, ParcelManifest};
 use ecluse_stage::{Failure, Parcel};
 
@@ -70,30 +71,34 @@ pub fn read_small(parcel: &Parcel, name: &str) -> Result<Option<Vec<u8>>, Failur
     Ok(Some(bytes))
 }
 
-/// Returns where `NAME.path` says the stored copies of a parcel's file are; empty without one.
+/// Returns where `NAME.path` says the stored copies of a parcel's file are, in the archive with these places; empty without
+/// one.
 ///
 /// # Errors
-/// Holds a parcel whose `NAME.path` is not of this file, or names no absolute path.
-pub fn stored_places(parcel: &Parcel, name: &str) -> Result<Vec<PathBuf>, Failure> {
+/// Holds a parcel whose `NAME.path` is not of this file, or names no path.
+pub fn stored_places(
+    parcel: &Parcel,
+    name: &str,
+    places: &PlaceRoot,
+) -> Result<Vec<PathBuf>, Failure> {
     let path_name = format!("{name}.path");
     let Some(bytes) = read_small(parcel, &path_name)? else {
         return Ok(Vec::new());
     };
     let text =
         String::from_utf8(bytes).map_err(|_| Failure::hold(format!("{path_name} is not UTF-8")))?;
-    let mut places = Vec::new();
+    let mut stored = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let place = line.split_once('\t').and_then(|(filename, location)| {
-            (filename == name && Path::new(location).is_absolute()).then(|| PathBuf::from(location))
+            let place = PathBuf::from(&*places.whole(location));
+            (filename == name && place.is_absolute()).then_some(place)
         });
-        places.push(place.ok_or_else(|| {
+        stored.push(place.ok_or_else(|| {
             let number = number + 1;
-            Failure::hold(format!(
-                "line {number} of {path_name} is no absolute path of {name}"
-            ))
+            Failure::hold(format!("line {number} of {path_name} is no path of {name}"))
         })?);
     }
-    Ok(places)
+    Ok(stored)
 }
 
 /// Where the bytes of a parcel's file are read from.

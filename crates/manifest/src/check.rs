@@ -64,7 +64,7 @@ impl Manifest {
             let mut statement = self.connection().prepare(DUE)?;
             let mut due = Vec::new();
             let mut sum = 0_u64;
-            for row in statement.query_map([], row::copy)? {
+            for row in statement.query_map([], |row| row::copy(row, self.places()))? {
                 let copy = row?;
                 sum = sum.saturating_add(copy.bytes);
                 if sum > bytes && !due.is_empty() {
@@ -134,7 +134,8 @@ impl Manifest {
     pub fn failing(&self, most: usize) -> Result<Vec<CopyRow>> {
         let read = || {
             let mut statement = self.connection().prepare(FAILING)?;
-            let rows = statement.query_map([signed(most as u64)], row::copy)?;
+            let rows =
+                statement.query_map([signed(most as u64)], |row| row::copy(row, self.places()))?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
         read().map_err(during("list", "bad copies"))

@@ -4,6 +4,7 @@ use rusqlite::{OptionalExtension, Row, params};
 use serde::Serialize;
 
 use crate::error::Result;
+use crate::places::PlaceRoot;
 use crate::{Manifest, NOW, during, signed};
 
 /// What clean says of a harvested file.
@@ -74,9 +75,10 @@ impl Manifest {
             finding,
             why,
         } = file;
+        let path = self.places().short(path);
         let values = params![path, signed(*bytes), stamp, finding.word(), why];
         let noted = self.connection().execute(&sql, values);
-        noted.map(drop).map_err(during("note", path))
+        noted.map(drop).map_err(during("note", &path))
     }
 
     /// Returns what was noted of a harvested file.
@@ -84,7 +86,10 @@ impl Manifest {
         let read = || {
             let sql = format!("{SELECT} WHERE path = ?1");
             let mut statement = self.connection().prepare_cached(&sql)?;
-            statement.query_row([path], harvested).optional()
+            let path = self.places().short(path);
+            statement
+                .query_row([path], |row| harvested(row, self.places()))
+                .optional()
         };
         read().map_err(during("read", path))
     }
@@ -94,7 +99,8 @@ impl Manifest {
         let read = || {
             let sql = format!("{SELECT} WHERE path > ?1 ORDER BY path LIMIT ?2");
             let mut statement = self.connection().prepare_cached(&sql)?;
-            let rows = statement.query_map(params![after, signed(most as u64)], harvested)?;
+            let values = params![self.places().short(after), signed(most as u64)];
+            let rows = statement.query_map(values, |row| harvested(row, self.places()))?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
         read().map_err(during("list", "harvested files"))
@@ -103,7 +109,7 @@ impl Manifest {
     /// Forgets a harvested file that is gone.
     pub fn forget_harvested(&mut self, path: &str) -> Result<()> {
         let sql = "DELETE FROM harvested WHERE path = ?1";
-        let forgotten = self.connection().execute(sql, [path]);
+        let forgotten = self.connection().execute(sql, [self.places().short(path)]);
         forgotten.map(drop).map_err(during("forget", path))
     }
 
@@ -128,23 +134,25 @@ impl Manifest {
 
 impl Manifest {
     /// Returns the first harvested file that clean made this finding of.
-    pub fn first_harvested(&self, finding: Finding) -> Result<Option<String>> {
-        let sql = "SELECT min(path) FROM harvested WHERE finding = ?1";
-        let path = |row: &Row<'_>| row.get::<_, Option<String>>(0);
-        match self.connection().query_row(sql, [finding.word()], path) {
+    pub fn first_harvested(&self, finding: Finding) -> Result<Option<HarvestedFile>> {
+        let sql = format!("{SELECT} WHERE finding = ?1 ORDER BY path LIMIT 1");
+        let first = |row: &Row<'_>| harvested(row, self.places());
+        let found = self.connection().query_row(&sql, [finding.word()], first);
+        match found.optional() {
             Err(error) if error.to_string().contains("no such table") => Ok(None),
             found => found.map_err(during("look for", "harvested files")),
         }
     }
 }
 
-fn harvested(row: &Row<'_>) -> rusqlite::Result<HarvestedFile> {
+fn harvested(row: &Row<'_>, places: &PlaceRoot) -> rusqlite::Result<HarvestedFile> {
+    let path: String = row.get(0)?;
     let word: String = row.get(3)?;
     let finding = Finding::ALL
         .into_iter()
         .find(|finding| finding.word() == word);
     Ok(HarvestedFile {
-        path: row.get(0)?,
+        path: places.whole(&path).into_owned(),
         bytes: row.get::<_, i64>(1)?.unsigned_abs(),
         stamp: row.get(2)?,
         // A word nobody writes is the work of a hand: a person has to look.

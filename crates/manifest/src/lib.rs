@@ -11,6 +11,7 @@ mod error;
 mod harvested;
 mod journal;
 mod moved;
+mod places;
 mod rebuild;
 mod row;
 mod schema;
@@ -25,6 +26,7 @@ pub use check::{ArchiveHealth, CheckOutcome, Due, Frozen};
 pub use error::{ManifestError, Result};
 pub use harvested::{Finding, HarvestedCount, HarvestedFile};
 pub use moved::{MovedPlace, MovedThing};
+pub use places::PlaceRoot;
 pub use rebuild::Rebuild;
 pub use row::{
     Copy, CopyKind, CopyRow, Damage, FileRow, FileState, Ingested, NewFile, Term, UnfinishedFile,
@@ -43,15 +45,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The open database.
 pub struct Manifest {
     connection: Connection,
+    places: PlaceRoot,
 }
 
 impl Manifest {
-    /// Opens the database, making it if there never was one: an empty one in place of one that was lost would know of no
-    /// freeze and of no file.
+    /// Opens the database of the archive under `root`, making it if there never was one: an empty one in place of one that
+    /// was lost would know of no freeze and of no file.
     ///
     /// # Errors
     /// When it cannot be opened, was lost, or was made by a later version.
-    pub fn open(path: &Path) -> Result<Self> {
+    pub fn open(path: &Path, root: &Path) -> Result<Self> {
         if let Some(lost) = Self::lost(path) {
             return Err(lost);
         }
@@ -62,8 +65,9 @@ impl Manifest {
         let connection = Connection::open(path).map_err(at)?;
         connection.busy_timeout(PATIENCE).map_err(at)?;
         journal::choose(&connection, path, PATIENCE).map_err(at)?;
-        let mut manifest = Self { connection };
-        schema::prepare(&mut manifest.connection, path)?;
+        let places = PlaceRoot::new(root);
+        let mut manifest = Self { connection, places };
+        schema::prepare(&mut manifest.connection, path, &manifest.places)?;
         let mark = mark_of(path);
         if !mark.exists() {
             std::fs::write(&mark, "").map_err(|error| ManifestError::File {
@@ -90,7 +94,7 @@ impl Manifest {
     ///
     /// # Errors
     /// When it is not there, cannot be read, or was made by a later version.
-    pub fn open_to_read(path: &Path) -> Result<Self> {
+    pub fn open_to_read(path: &Path, root: &Path) -> Result<Self> {
         let at = |source| ManifestError::Open {
             path: path.to_owned(),
             source,
@@ -98,11 +102,24 @@ impl Manifest {
         let connection = journal::open_to_read(path).map_err(at)?;
         connection.busy_timeout(PATIENCE).map_err(at)?;
         schema::check(&connection, path)?;
-        Ok(Self { connection })
+        Ok(Self {
+            connection,
+            places: PlaceRoot::new(root),
+        })
+    }
+
+    /// Returns the root that its places begin at.
+    pub fn places(&self) -> &PlaceRoot {
+        &self.places
     }
 
     /// Takes a file in, or says that it is there already.
     pub fn ingest(&mut self, file: &NewFile<'_>) -> Result<Ingested> {
+        let source = self.places.short(file.source).into_owned();
+        let file = &NewFile {
+            source: &source,
+            ..*file
+        };
         let transaction = self.begin("take in", file.name)?;
         let known: Option<(Option<i64>, Option<String>, Option<String>)> = transaction
             .query_row(
@@ -156,6 +173,7 @@ impl Manifest {
         is_there: impl Fn(&str) -> bool,
     ) -> Result<Option<String>> {
         let fail = || during("take back", name);
+        let places = self.places.clone();
         let transaction = self.begin("take back", name)?;
         let begun: Option<bool> = transaction
             .query_row(
@@ -170,7 +188,10 @@ impl Manifest {
         }
         // Without a row, the name was freed before; what was left alone may have come back since.
         let elsewhere = elsewhere(&transaction, name).map_err(fail())?;
-        let elsewhere = elsewhere.into_iter().find(|source| is_there(source));
+        let mut elsewhere = elsewhere
+            .iter()
+            .map(|source| places.whole(source).into_owned());
+        let elsewhere = elsewhere.find(|source| is_there(source));
         if elsewhere.is_none() && begun == Some(true) {
             transaction
                 .execute("DELETE FROM file WHERE name = ?1", [name])
@@ -185,7 +206,7 @@ impl Manifest {
         let sql = format!("{} WHERE name = ?1", row::SELECT);
         let row = self
             .connection
-            .query_row(&sql, [name], row::file)
+            .query_row(&sql, [name], |row| row::file(row, &self.places))
             .optional()
             .map_err(during("read", name))?;
         Ok(row)
@@ -195,7 +216,7 @@ impl Manifest {
     pub fn copies(&self, name: &str) -> Result<Vec<CopyRow>> {
         let read = || {
             let mut statement = self.connection.prepare_cached(row::SELECT_COPIES)?;
-            let rows = statement.query_map([name], row::copy)?;
+            let rows = statement.query_map([name], |row| row::copy(row, &self.places))?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
         read().map_err(during("read the copies of", name))
@@ -243,7 +264,7 @@ impl Manifest {
             .query(rusqlite::params_from_iter(&values))
             .map_err(fail())?;
         while let Some(row) = rows.next().map_err(fail())? {
-            see(row::file(row).map_err(fail())?)?;
+            see(row::file(row, &self.places).map_err(fail())?)?;
         }
         Ok(())
     }
@@ -252,7 +273,10 @@ impl Manifest {
     pub fn skipped(&self, name: &str) -> Result<Vec<String>> {
         let read = || {
             let mut statement = self.connection.prepare_cached(row::SELECT_SKIPPED)?;
-            let rows = statement.query_map([name], |row| row.get(0))?;
+            let rows = statement.query_map([name], |row| {
+                let source: String = row.get(0)?;
+                Ok(self.places.whole(&source).into_owned())
+            })?;
             rows.collect::<rusqlite::Result<Vec<String>>>()
         };
         read().map_err(during("read where else there is", name))
@@ -263,7 +287,9 @@ impl Manifest {
         let read = || {
             let mut statement = self.connection.prepare_cached(row::SELECT_IN_STATE)?;
             let most = signed(most as u64);
-            let rows = statement.query_map(params![state.word(), after, most], row::file)?;
+            let rows = statement.query_map(params![state.word(), after, most], |row| {
+                row::file(row, &self.places)
+            })?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
         read().map_err(during("list", state.word()))
@@ -352,6 +378,11 @@ impl Manifest {
 
     /// Says that a verified copy is at its final place.
     pub fn stored(&mut self, name: &str, copy: &Copy<'_>) -> Result<()> {
+        let place = self.places.short(copy.place).into_owned();
+        let copy = &Copy {
+            place: &place,
+            ..*copy
+        };
         self.forward(name, FileState::Stored, |transaction| {
             put_copy(transaction, name, CopyKind::Stored, copy, None)
         })
@@ -359,6 +390,11 @@ impl Manifest {
 
     /// Says that a verified copy is in a backup.
     pub fn backed_up(&mut self, name: &str, copy: &Copy<'_>, proof: &Value) -> Result<()> {
+        let place = self.places.short(copy.place).into_owned();
+        let copy = &Copy {
+            place: &place,
+            ..*copy
+        };
         self.forward(name, FileState::BackedUp, |transaction| {
             put_copy(transaction, name, CopyKind::Backup, copy, Some(proof))
         })
@@ -601,7 +637,7 @@ mod tests {
     #[test]
     fn long_tables_are_neither_scanned_nor_sorted() {
         let dir = tempfile::tempdir().unwrap();
-        let manifest = Manifest::open(&dir.path().join("m.sqlite")).unwrap();
+        let manifest = Manifest::open(&dir.path().join("m.sqlite"), dir.path()).unwrap();
         let by_digest = format!("{} WHERE sha256 < ?1 || 'g' AND sha256 >= ?1", row::SELECT);
         for sql in [
             check::DUE,

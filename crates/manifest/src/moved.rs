@@ -37,7 +37,9 @@ impl Manifest {
         let read = || {
             let sql = format!("{} WHERE name > ?1 ORDER BY name LIMIT ?2", row::SELECT);
             let mut statement = self.connection().prepare_cached(&sql)?;
-            let rows = statement.query_map(params![after, signed(most as u64)], row::file)?;
+            let rows = statement.query_map(params![after, signed(most as u64)], |row| {
+                row::file(row, self.places())
+            })?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
         read().map_err(during("list", "files"))
@@ -47,7 +49,8 @@ impl Manifest {
     pub fn some_copies(&self, most: usize) -> Result<Vec<CopyRow>> {
         let read = || {
             let mut statement = self.connection().prepare(SOME_COPIES)?;
-            let rows = statement.query_map([signed(most as u64)], row::copy)?;
+            let rows =
+                statement.query_map([signed(most as u64)], |row| row::copy(row, self.places()))?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
         read().map_err(during("list", "copies"))
@@ -55,8 +58,10 @@ impl Manifest {
 
     /// Says where these are now, all or none of them. A copy that could not be read where it was counts as not checked.
     pub fn moved(&mut self, moved: &[MovedPlace]) -> Result<()> {
+        let places = self.places().clone();
         let transaction = self.begin("move", "places")?;
         for MovedPlace { file, what, place } in moved {
+            let place = places.short(place);
             let done = match what {
                 MovedThing::Copy(kind, target) => transaction.execute(
                     "UPDATE copy SET place = ?4, proof = json_set(proof, '$.place', ?4), \
@@ -70,7 +75,7 @@ impl Manifest {
                 }
                 MovedThing::Skipped(before) => {
                     let sql = "UPDATE skipped SET source = ?3 WHERE file = ?1 AND source = ?2";
-                    transaction.execute(sql, params![file, before, place])
+                    transaction.execute(sql, params![file, places.short(before), place])
                 }
             };
             done.map_err(during("move", file))?;

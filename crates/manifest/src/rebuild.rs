@@ -8,12 +8,14 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::Value;
 
 use crate::error::{ManifestError, Result};
+use crate::places::PlaceRoot;
 use crate::row::{Copy, CopyKind, Damage, FileState, NewFile};
 use crate::{NOW, during, journal, put_copy_at, put_damage, schema, signed, skip_at, step_at};
 
 /// A manifest under construction.
 pub struct Rebuild {
     connection: Connection,
+    places: PlaceRoot,
     path: PathBuf,
 }
 
@@ -24,11 +26,11 @@ CREATE TABLE rebuild_batch (batch TEXT NOT NULL, member TEXT NOT NULL, PRIMARY K
 ";
 
 impl Rebuild {
-    /// Begins in a file that must not exist.
+    /// Begins in a file that must not exist, for the archive under `root`.
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn begin(path: &Path) -> Result<Self> {
+    pub fn begin(path: &Path, root: &Path) -> Result<Self> {
         let at = |source| ManifestError::Open {
             path: path.to_owned(),
             source,
@@ -39,11 +41,13 @@ impl Rebuild {
             .pragma_update(None, "journal_mode", "memory")
             .and_then(|()| connection.pragma_update(None, "synchronous", "OFF"))
             .map_err(at)?;
-        schema::prepare(&mut connection, path)?;
+        let places = PlaceRoot::new(root);
+        schema::prepare(&mut connection, path, &places)?;
         connection.execute_batch(TEMPORARY).map_err(at)?;
         connection.execute_batch("BEGIN IMMEDIATE").map_err(at)?;
         Ok(Self {
             connection,
+            places,
             path: path.to_owned(),
         })
     }
@@ -65,7 +69,7 @@ impl Rebuild {
                     file.job,
                     file.harvest,
                     file.collection,
-                    file.source,
+                    self.places.short(file.source),
                     file.parcel,
                     at
                 ],
@@ -76,7 +80,8 @@ impl Rebuild {
 
     /// A file was found that was known.
     pub fn skipped(&mut self, parcel: &str, name: &str, source: &str, at: &str) -> Result<()> {
-        let skipped = skip_at(&self.connection, parcel, name, source, Some(at));
+        let source = self.places.short(source);
+        let skipped = skip_at(&self.connection, parcel, name, &source, Some(at));
         skipped.map(drop).map_err(during("count", name))
     }
 
@@ -126,6 +131,10 @@ impl Rebuild {
         at: &str,
     ) -> Result<()> {
         self.is_of(parcel, name)?;
+        let copy = &Copy {
+            place: &self.places.short(copy.place),
+            ..*copy
+        };
         let state = match kind {
             CopyKind::Stored => FileState::Stored,
             CopyKind::Backup => FileState::BackedUp,
@@ -200,7 +209,10 @@ impl Rebuild {
                 return Ok(count);
             };
             after.clone_from(last);
-            for (name, _) in rows.iter().filter(|(_, source)| is_gone(source)) {
+            for (name, _) in rows
+                .iter()
+                .filter(|(_, source)| is_gone(&self.places.whole(source)))
+            {
                 step_at(&self.connection, name, FileState::Cleaned, None).map_err(fail())?;
                 count += 1;
             }
@@ -238,7 +250,7 @@ impl Rebuild {
     /// When the old one cannot be read: then [`Rebuild::freeze`] is right.
     pub fn take_checks(&mut self, old: &Path) -> Result<()> {
         let fail = || during("read", "the old manifest");
-        let old = crate::Manifest::open_to_read(old)?;
+        let old = crate::Manifest::open_to_read(old, Path::new(""))?;
         let mut statement = old
             .connection()
             .prepare("SELECT file, kind, target, sha256, checked, found FROM copy WHERE checked IS NOT NULL")

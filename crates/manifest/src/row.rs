@@ -5,6 +5,8 @@ use std::fmt;
 use rusqlite::Row;
 use serde::{Deserialize, Serialize};
 
+use crate::places::PlaceRoot;
+
 /// How far a file has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -254,11 +256,12 @@ pub(crate) const SELECT_UNFINISHED: &str = "SELECT name, sha256, ticket FROM fil
 pub(crate) const SELECT_SKIPPED: &str =
     "SELECT source FROM skipped WHERE file = ?1 ORDER BY source";
 
-pub(crate) fn file(row: &Row<'_>) -> rusqlite::Result<FileRow> {
+pub(crate) fn file(row: &Row<'_>, places: &PlaceRoot) -> rusqlite::Result<FileRow> {
     let number = |at: usize| -> rusqlite::Result<Option<u64>> {
         Ok(row.get::<_, Option<i64>>(at)?.map(i64::unsigned_abs))
     };
     let word: String = row.get(8)?;
+    let source: Option<String> = row.get(7)?;
     Ok(FileRow {
         name: row.get(0)?,
         bytes: number(1)?,
@@ -267,7 +270,7 @@ pub(crate) fn file(row: &Row<'_>) -> rusqlite::Result<FileRow> {
         job: row.get(4)?,
         harvest: row.get(5)?,
         collection: row.get(6)?,
-        source: row.get(7)?,
+        source: source.map(|source| places.whole(&source).into_owned()),
         // A word nobody writes is the work of a hand: the file counts as just taken in.
         state: FileState::parse(&word).unwrap_or(FileState::Ingested),
         captures: number(9)?,
@@ -277,8 +280,9 @@ pub(crate) fn file(row: &Row<'_>) -> rusqlite::Result<FileRow> {
     })
 }
 
-pub(crate) fn copy(row: &Row<'_>) -> rusqlite::Result<CopyRow> {
+pub(crate) fn copy(row: &Row<'_>, places: &PlaceRoot) -> rusqlite::Result<CopyRow> {
     let kind: String = row.get(1)?;
+    let place: String = row.get(3)?;
     Ok(CopyRow {
         file: row.get(0)?,
         kind: if kind == "stored" {
@@ -287,7 +291,7 @@ pub(crate) fn copy(row: &Row<'_>) -> rusqlite::Result<CopyRow> {
             CopyKind::Backup
         },
         target: row.get(2)?,
-        place: row.get(3)?,
+        place: places.whole(&place).into_owned(),
         bytes: row.get::<_, i64>(4)?.unsigned_abs(),
         sha256: row.get(5)?,
         proof: row.get(6)?,

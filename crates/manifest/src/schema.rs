@@ -5,8 +5,10 @@ use std::path::Path;
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::error::{ManifestError, Result};
+use crate::places::PlaceRoot;
 
-const VERSION: i64 = 1;
+/// Since version 2 places below the root are relative to it.
+const VERSION: i64 = 2;
 
 const TABLES: &str = "
 CREATE TABLE file (
@@ -77,19 +79,24 @@ CREATE TABLE IF NOT EXISTS harvested (
 ) WITHOUT ROWID;
 ";
 
-/// Makes the tables in an empty database; refuses one of a later version.
-pub(crate) fn prepare(connection: &mut Connection, path: &Path) -> Result<()> {
+/// Makes the tables in an empty database, and brings one of an earlier version up to this one; refuses one of a later version.
+pub(crate) fn prepare(connection: &mut Connection, path: &Path, places: &PlaceRoot) -> Result<()> {
     let at = |source| ManifestError::Open {
         path: path.to_owned(),
         source,
     };
-    if version(connection).map_err(at)? == 0 {
+    if version(connection).map_err(at)? < VERSION {
         // Two programs may start at once: the second finds the tables made.
         let transaction = connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(at)?;
-        if version(&transaction).map_err(at)? == 0 {
+        let found = version(&transaction).map_err(at)?;
+        if found == 0 {
             transaction.execute_batch(TABLES).map_err(at)?;
+        }
+        transaction.execute_batch(LATER).map_err(at)?;
+        if found < VERSION {
+            places.shorten_all(&transaction).map_err(at)?;
             transaction
                 .pragma_update(None, "user_version", VERSION)
                 .map_err(at)?;

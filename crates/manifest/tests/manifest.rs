@@ -31,7 +31,7 @@ const COPY: Copy<'_> = Copy {
 };
 
 fn open(dir: &Path) -> Manifest {
-    Manifest::open(&dir.join("manifest.sqlite")).unwrap()
+    Manifest::open(&dir.join("manifest.sqlite"), dir).unwrap()
 }
 
 fn state(manifest: &Manifest, name: &str) -> FileState {
@@ -42,16 +42,16 @@ fn state(manifest: &Manifest, name: &str) -> FileState {
 fn who_only_asks_needs_no_leave_to_write() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("what is this? 100%.sqlite");
-    assert!(Manifest::open_to_read(&path).is_err());
+    assert!(Manifest::open_to_read(&path, dir.path()).is_err());
     assert!(!path.exists(), "asking makes nothing");
-    let mut manifest = Manifest::open(&path).unwrap();
+    let mut manifest = Manifest::open(&path, dir.path()).unwrap();
     let taken = manifest.ingest(&new_file("a.warc.gz", "aa", "t1"));
     assert_eq!(taken.unwrap(), Ingested::New);
     for writer_is_gone in [false, true] {
         if writer_is_gone {
-            manifest = Manifest::open_to_read(&path).unwrap();
+            manifest = Manifest::open_to_read(&path, dir.path()).unwrap();
         }
-        let mut reader = Manifest::open_to_read(&path).unwrap();
+        let mut reader = Manifest::open_to_read(&path, dir.path()).unwrap();
         assert_eq!(state(&reader, "a.warc.gz"), FileState::Ingested);
         assert!(reader.ingest(&new_file("b.warc.gz", "bb", "t2")).is_err());
     }
@@ -305,7 +305,7 @@ fn a_later_version_is_refused_and_a_text_file_is_no_manifest() {
     let connection = rusqlite::Connection::open(&path).unwrap();
     connection.pragma_update(None, "user_version", 99).unwrap();
     drop(connection);
-    let refused = Manifest::open(&path).err().unwrap();
+    let refused = Manifest::open(&path, dir.path()).err().unwrap();
     assert!(matches!(refused, ManifestError::Version { found: 99, .. }));
     let text = dir.path().join("text.sqlite");
     std::fs::write(
@@ -313,7 +313,7 @@ fn a_later_version_is_refused_and_a_text_file_is_no_manifest() {
         "not a database, but long enough to be taken for one: ".repeat(20),
     )
     .unwrap();
-    let refused = Manifest::open(&text).err().unwrap();
+    let refused = Manifest::open(&text, dir.path()).err().unwrap();
     assert!(refused.to_string().contains("text.sqlite"), "{refused}");
 }
 
@@ -346,4 +346,40 @@ fn files_are_found_by_job_digest_and_part_of_a_name() {
         ["b_1.warc.gz"]
     );
     assert_eq!(find(&[Term::Name("%")]), [""; 0], "no pattern, only a part");
+}
+
+#[test]
+fn the_places_of_an_earlier_version_begin_at_the_root_now() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("manifest.sqlite");
+    let root = dir.path().to_str().unwrap();
+    let inside = format!("{root}/repository/a.warc.gz");
+    let copy = |target, place| Copy {
+        target,
+        place,
+        bytes: 3,
+        sha256: "00",
+    };
+    let mut manifest = open(dir.path());
+    manifest.stored("a.warc.gz", &copy("in", &inside)).unwrap();
+    manifest
+        .stored("a.warc.gz", &copy("out", "/mnt/a"))
+        .unwrap();
+    drop(manifest);
+    let written = || {
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        let sql = "SELECT place FROM copy ORDER BY target";
+        let mut statement = connection.prepare(sql).unwrap();
+        let rows = statement.query_map([], |row| row.get(0)).unwrap();
+        rows.collect::<rusqlite::Result<Vec<String>>>().unwrap()
+    };
+    assert_eq!(written(), ["./repository/a.warc.gz", "/mnt/a"]);
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let sql = "UPDATE copy SET place = ?1 WHERE target = 'in'";
+    connection.execute(sql, [&inside]).unwrap();
+    connection.pragma_update(None, "user_version", 1).unwrap();
+    drop(connection);
+    let copies = open(dir.path()).copies("a.warc.gz").unwrap();
+    assert_eq!(copies[0].place, inside);
+    assert_eq!(written(), ["./repository/a.warc.gz", "/mnt/a"]);
 }

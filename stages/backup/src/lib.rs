@@ -98,7 +98,7 @@ impl Stage for Backup {
         }
         Ok(Self {
             root,
-            manifest: Manifest::open(&home.manifest()).map_err(Failure::halt)?,
+            manifest: Manifest::open(&home.manifest(), &home.root).map_err(Failure::halt)?,
             targets,
         })
     }
@@ -122,7 +122,10 @@ impl Stage for Backup {
     fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {
         let file = payload(parcel.manifest())?;
         let wanted = Fixity::from(file);
-        let source = match stored_places(parcel, &file.name)?.into_iter().next() {
+        let source = match stored_places(parcel, &file.name, self.manifest.places())?
+            .into_iter()
+            .next()
+        {
             Some(place) => PayloadSource::Stored(place),
             None => PayloadSource::Working(parcel, &file.name),
         };
@@ -201,7 +204,7 @@ impl Backup {
         let proof = Proof {
             target: target.clone(),
             kind: kind.to_owned(),
-            place: made.place,
+            place: self.manifest.places().short(&made.place).into_owned(),
             bytes: task.wanted.bytes,
             sha256: task.wanted.sha256.clone(),
             how: made.how.to_owned(),

@@ -103,7 +103,7 @@ fn the_stored_copy_itself_is_no_backup() {
     put(&root, "p", NAME, b"bytes");
     let said = run(&root, 75);
     assert!(said.contains("is the stored copy itself"), "{said}");
-    let manifest = Manifest::open(&root.path().join("manifest.sqlite")).unwrap();
+    let manifest = Manifest::open(&root.path().join("manifest.sqlite"), root.path()).unwrap();
     assert_eq!(manifest.copies(NAME).unwrap(), []);
     assert!(!root.part("sink", "ready/p~0").exists());
 }
@@ -137,7 +137,7 @@ fn every_target_gets_a_copy_and_gives_a_proof() {
             )
         })
         .collect();
-    let at = |dir: &str| root.path().join(dir).join(NAME).display().to_string();
+    let at = |dir: &str| format!("./{dir}/{NAME}");
     assert_eq!(
         places,
         [
@@ -157,7 +157,7 @@ fn every_target_gets_a_copy_and_gives_a_proof() {
             b"bytes"
         );
     }
-    let manifest = Manifest::open(&root.path().join("manifest.sqlite")).unwrap();
+    let manifest = Manifest::open(&root.path().join("manifest.sqlite"), root.path()).unwrap();
     assert_eq!(
         manifest.file(NAME).unwrap().unwrap().state,
         FileState::BackedUp

@@ -4,21 +4,24 @@
 //! they are read, says that they are the bytes that were in order when they were written, and their number is compared. So
 //! long unchanged runs are copied as they stand. An index somebody put there by hand has no checksum and is read line by line.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs::File;
-use std::io::{self, Seek, Write};
+use std::io::{self, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use ecluse_cdx::path::{self, PathLine};
 use ecluse_cdx::zipnum::{self, Shards};
 use ecluse_cdx::{
-    LineShape, LineSource, MergeError, MergeOptions, MergeStats, ReadError, check, merge,
-    merge_into, merge_pieces,
+    LineShape, LineSource, Lines, MAX_LINE_BYTES, MergeError, MergeOptions, MergeStats, ReadError,
+    check, merge, merge_into, merge_pieces,
 };
 use ecluse_generation::{
     DESCRIPTION, FLAT, IndexDirectory, IndexFile, IndexGeneration, IndexMember, LastGeneration,
     PATHS, SCHEMA, ZIPNUM, entry_of,
 };
 use ecluse_holding::{IndexPiece, pieces_of};
+use ecluse_manifest::PlaceRoot;
 use ecluse_stage::{Failure, Outbox, Parcel};
 
 use crate::Settings;
@@ -33,6 +36,8 @@ pub(crate) struct Building<'a> {
     pub(crate) members: &'a [&'a Parcel],
     /// The directory it is built in.
     pub(crate) directory: &'a Path,
+    /// The root that the places in parcels begin at.
+    pub(crate) root: &'a Path,
     pub(crate) outbox: &'a Outbox,
 }
 
@@ -92,7 +97,10 @@ impl Building<'_> {
         let mut out = SummedFile::create(&path, self.outbox)
             .map_err(|error| cannot("make", &path, &error))?;
         let options = self.options(shape);
-        let new = self.new_sources(&pieces_of(self.members, suffix), &options)?;
+        let mut new = self.new_sources(&pieces_of(self.members, suffix), &options)?;
+        if shape == LineShape::Path && !new.is_empty() {
+            new = vec![self.whole_places(new, &options)?];
+        }
         let stats = match self.last_file(name)? {
             None => merge(new, &mut out, &options).map_err(|error| self.blame(&error))?,
             Some((last, known)) => self.merge_with(&last, known, new, &mut out, &options)?,
@@ -166,6 +174,50 @@ impl Building<'_> {
         join(pieces, &mut run, self.directory, options, self.outbox)?;
         run.rewind().map_err(failed)?;
         Ok(vec![LineSource::new("the new lines", run)])
+    }
+
+    /// Makes the places of new PATH lines whole: in parcels they begin at the root, and readers of the index know of none.
+    fn whole_places(
+        &self,
+        new: Vec<LineSource>,
+        options: &MergeOptions,
+    ) -> Result<LineSource, Failure> {
+        let failed = |error: io::Error| cannot("use a temporary file in", self.directory, &error);
+        let mut merged = tempfile::tempfile_in(self.directory).map_err(failed)?;
+        merge(new, &mut merged, options).map_err(|error| self.blame(&error))?;
+        merged.rewind().map_err(failed)?;
+        let mut lines = Lines::new(LineSource::new("the new lines", merged), MAX_LINE_BYTES);
+        let mut whole = BufWriter::new(tempfile::tempfile_in(self.directory).map_err(failed)?);
+        let places = PlaceRoot::new(self.root);
+        // Another beginning may change the order of one file's lines, and no more than that.
+        let mut of_file: (String, BTreeSet<Vec<u8>>) = Default::default();
+        while let Some(line) = lines.next_line().map_err(Failure::halt)? {
+            let line = path::parse(line.bytes).map_err(Failure::halt)?;
+            if line.filename != of_file.0 {
+                let (_, lines) = std::mem::take(&mut of_file);
+                lines
+                    .iter()
+                    .try_for_each(|line| whole.write_all(line))
+                    .map_err(failed)?;
+                of_file.0 = line.filename.to_owned();
+            }
+            let mut text = Vec::new();
+            let line = PathLine {
+                location: &places.whole(line.location),
+                ..line
+            };
+            path::write(line, &mut text).map_err(Failure::halt)?;
+            of_file.1.insert(text);
+        }
+        let rest = of_file.1.iter();
+        rest.map(Vec::as_slice)
+            .try_for_each(|line| whole.write_all(line))
+            .map_err(failed)?;
+        let mut whole = whole
+            .into_inner()
+            .map_err(|error| failed(error.into_error()))?;
+        whole.rewind().map_err(failed)?;
+        Ok(LineSource::new("the new lines", whole))
     }
 
     fn write_zipnum(&self, lines: u64) -> Result<Vec<IndexFile>, Failure> {

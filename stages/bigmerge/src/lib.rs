@@ -37,7 +37,7 @@ pub struct Bigmerge {
     has_next: bool,
     /// Where the runs of a merge in several rounds lie; they have no names.
     temporary: PathBuf,
-    manifest: PathBuf,
+    home: Home,
 }
 
 /// What `[stage.bigmerge]` may say of its own.
@@ -81,7 +81,7 @@ impl Stage for Bigmerge {
         Ok(Self {
             index: home.index(),
             has_next: !home.next.is_empty(),
-            manifest: home.manifest(),
+            home: home.clone(),
             temporary: home.temporary(),
             settings,
         })
@@ -165,9 +165,13 @@ impl Bigmerge {
         Ok(number)
     }
 
+    fn manifest(&self) -> Result<Manifest, Failure> {
+        Manifest::open(&self.home.manifest(), &self.home.root).map_err(Failure::halt)
+    }
+
     /// Where there is no generation, the manifest must not say that there was one: a disk may not be mounted.
     fn must_be_new(&self, index: &IndexDirectory, collection: Option<&str>) -> Result<(), Failure> {
-        let manifest = Manifest::open(&self.manifest).map_err(Failure::halt)?;
+        let manifest = self.manifest()?;
         if !manifest.has_published(collection).map_err(Failure::halt)? {
             return Ok(());
         }
@@ -194,6 +198,7 @@ impl Bigmerge {
             last,
             members,
             directory: &directory,
+            root: &self.home.root,
             outbox,
         };
         let published = building.build(number).and_then(|generation| {
@@ -262,7 +267,7 @@ impl Bigmerge {
         members: &[&Parcel],
         outbox: &Outbox,
     ) -> Result<(), Failure> {
-        let mut manifest = Manifest::open(&self.manifest).map_err(Failure::halt)?;
+        let mut manifest = self.manifest()?;
         let mut tell = |names: &[String]| {
             outbox.tick();
             manifest

@@ -58,7 +58,7 @@ fn a_generation_is_the_last_one_and_the_new_lines() {
         .collect();
     assert_eq!(members, ["day-3"]);
     // What went in is told to the manifest and to the next stage.
-    let manifest = Manifest::open(&root.path().join("manifest.sqlite")).unwrap();
+    let manifest = Manifest::open(&root.path().join("manifest.sqlite"), root.path()).unwrap();
     for (name, generation) in [("day-1", 1), ("day-2", 1), ("day-3", 2)] {
         let row = manifest.file(name).unwrap().unwrap();
         assert_eq!(
@@ -249,7 +249,7 @@ fn a_lost_index_stops_the_stage_until_it_is_back() {
         assert!(said.contains(reason), "{said}");
         assert!(said.contains("When an index is lost"), "{said}");
         assert_eq!(root.list("bigmerge", "ready"), ["day-3~0"], "{reason}");
-        let manifest = Manifest::open(&root.path().join("manifest.sqlite")).unwrap();
+        let manifest = Manifest::open(&root.path().join("manifest.sqlite"), root.path()).unwrap();
         assert!(manifest.file("day-3").unwrap().is_none(), "{reason}");
         // What the stage made to look there is in the way of what comes back.
         let _ = fs::remove_dir_all(&path);

@@ -149,7 +149,8 @@ fn a_builder_whose_lock_was_taken_away_publishes_nothing_mixed() {
     );
     assert_eq!(index(&root, "index"), lines([PAGES, PAGES + 1]));
     assert!([0, 75].contains(&quick.wait()), "{}", quick.log());
-    let manifest = ecluse_manifest::Manifest::open(&root.path().join("manifest.sqlite")).unwrap();
+    let manifest =
+        ecluse_manifest::Manifest::open(&root.path().join("manifest.sqlite"), root.path()).unwrap();
     assert!(
         manifest.file("day-1").unwrap().is_none(),
         "it is not in the index"

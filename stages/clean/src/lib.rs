@@ -67,7 +67,7 @@ impl Stage for Clean {
     }
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
-        let manifest = Manifest::open(&home.manifest()).map_err(Failure::halt)?;
+        let manifest = Manifest::open(&home.manifest(), &home.root).map_err(Failure::halt)?;
         Ok(Self {
             settings,
             home: home.clone(),

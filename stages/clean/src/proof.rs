@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ecluse_cdx::{LineSource, Lines, MAX_LINE_BYTES, ReadError, cdxj, path};
 use ecluse_generation::{FLAT, IndexDirectory, IndexError, PATHS};
@@ -138,8 +138,24 @@ pub(crate) fn not_recorded(candidate: &Candidate, backups: usize) -> Option<Stri
     None
 }
 
+/// Why a harvested file may not go.
+pub(crate) enum Unproven {
+    /// Something of the archive is missing.
+    Archive(String),
+    /// This harvested file is not what was taken in under its name: it grew, or another took its place.
+    Original(PathBuf, String),
+}
+
+impl Unproven {
+    pub(crate) fn reason(&self) -> &str {
+        match self {
+            Self::Archive(reason) | Self::Original(_, reason) => reason,
+        }
+    }
+}
+
 /// Returns what a fresh read of the stored copy and of the harvested files does not prove, if anything.
-pub(crate) fn not_read(candidate: &Candidate, going: Going<'_>) -> Option<String> {
+pub(crate) fn not_read(candidate: &Candidate, going: Going<'_>) -> Option<Unproven> {
     let sha256 = candidate.row.sha256.as_deref()?;
     let stored = stored_copy(candidate, sha256)?;
     let originals = candidate.originals.iter().map(|file| file.path.as_path());
@@ -149,27 +165,39 @@ pub(crate) fn not_read(candidate: &Candidate, going: Going<'_>) -> Option<String
         let same =
             |copy: &&CopyRow| is_same_file(original, Path::new(&copy.place)).unwrap_or(false);
         if let Some(copy) = files.find(same) {
-            return Some(format!(
+            return Some(Unproven::Archive(format!(
                 "{} is the copy in {} itself",
                 original.display(),
                 copy.target
-            ));
+            )));
         }
     }
-    for place in std::iter::once(Path::new(&stored.place)).chain(originals) {
+    let stored = Path::new(&stored.place);
+    for place in std::iter::once(stored).chain(originals) {
         let read = open_plain(place)
             .map_err(Into::into)
             .and_then(|mut file| read_afresh(&mut file, going));
         match read {
             Ok(fixity) if fixity.sha256 == sha256 => {}
+            Ok(fixity) if place != stored => {
+                return Some(Unproven::Original(
+                    place.to_owned(),
+                    format!(
+                        "it is not the file that was taken in under its name: sha256 is {} ({} bytes), at ingest it was {sha256}",
+                        fixity.sha256, fixity.bytes
+                    ),
+                ));
+            }
             Ok(fixity) => {
-                return Some(format!(
+                return Some(Unproven::Archive(format!(
                     "{}: sha256 is {}, at ingest it was {sha256}",
                     place.display(),
                     fixity.sha256
-                ));
+                )));
             }
-            Err(error) => return Some(format!("{}: {error}", place.display())),
+            Err(error) => {
+                return Some(Unproven::Archive(format!("{}: {error}", place.display())));
+            }
         }
     }
     None

@@ -11,7 +11,7 @@ use ecluse_telemetry::printable;
 use walkdir::{DirEntry, WalkDir};
 
 use crate::original::Original;
-use crate::proof::{Published, not_read, not_recorded};
+use crate::proof::{Published, Unproven, not_read, not_recorded};
 use crate::{Candidate, Clean};
 
 /// So many files are in memory at once, and for so many the index is read once.
@@ -116,21 +116,10 @@ impl Clean {
         let Ok(Some(original)) = Original::look(path) else {
             return Ok(None);
         };
-        let noted = self.manifest.harvested(&original.key());
-        let noted = noted.map_err(Failure::halt)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let Some(row) = self.manifest.file(&name).map_err(Failure::halt)? else {
-            // At first sight ingest may be about to take it.
-            let is_known = noted.is_some_and(|noted| noted.stamp == original.stamp);
-            let finding = match is_known {
-                true => Finding::Unaccounted,
-                false => Finding::New,
-            };
-            swept.unaccounted += u64::from(is_known);
-            let found = original.found(finding, "the manifest has no file of this name");
-            self.manifest
-                .note_harvested(&found)
-                .map_err(Failure::halt)?;
+            let reason = "the manifest has no file of this name";
+            self.note_unaccounted(&original, reason, swept)?;
             return Ok(None);
         };
         let is_leftover = match row.state {
@@ -139,9 +128,7 @@ impl Clean {
             | FileState::Stored
             | FileState::BackedUp
             | FileState::Deleted => {
-                if noted.is_some() {
-                    self.forget(&original)?;
-                }
+                self.forget(&original)?;
                 false
             }
             FileState::Published => {
@@ -174,7 +161,7 @@ impl Clean {
         let mut unread = Vec::new();
         for candidate in candidates {
             if let Some(reason) = not_recorded(&candidate, self.settings.backups.get()) {
-                self.leave(&candidate, &reason, swept)?;
+                self.leave(&candidate, &Unproven::Archive(reason), swept)?;
             } else if !self.settings.remove && self.is_remembered(&candidate)? {
                 let originals = candidate.originals.iter();
                 originals.for_each(|original| swept.count(original));
@@ -192,9 +179,12 @@ impl Clean {
                 return Err(Failure::give_back());
             }
             let missing = published.missing(&candidate.row);
-            match missing.or_else(|| not_read(&candidate, &going)) {
+            match missing
+                .map(Unproven::Archive)
+                .or_else(|| not_read(&candidate, &going))
+            {
                 Some(_) if outbox.stop_asked() => return Err(Failure::give_back()),
-                Some(reason) => self.leave(&candidate, &reason, swept)?,
+                Some(unproven) => self.leave(&candidate, &unproven, swept)?,
                 None => {
                     // Long reads lie between: a check may have found something since.
                     must_not_be_frozen(&self.manifest)?;
@@ -223,43 +213,69 @@ impl Clean {
     fn leave(
         &mut self,
         candidate: &Candidate,
-        reason: &str,
+        unproven: &Unproven,
         swept: &mut Swept,
     ) -> Result<(), Failure> {
+        let reason = unproven.reason();
         keep(&candidate.row, reason, swept);
         for original in &candidate.originals {
-            if candidate.is_leftover {
-                swept.unaccounted += 1;
-                let found = original.found(Finding::Unaccounted, reason);
-                self.manifest
-                    .note_harvested(&found)
-                    .map_err(Failure::halt)?;
-            } else {
-                self.forget(original)?;
+            match unproven {
+                _ if candidate.is_leftover => {
+                    swept.unaccounted += 1;
+                    self.note(original, Finding::Unaccounted, reason)?;
+                }
+                Unproven::Original(path, _) if *path == original.path => {
+                    self.note_unaccounted(original, reason, swept)?;
+                }
+                _ => self.forget(original)?,
             }
         }
         Ok(())
     }
 
+    /// Notes a file that no row accounts for; at first sight ingest may be about to take it.
+    fn note_unaccounted(
+        &mut self,
+        original: &Original,
+        reason: &str,
+        swept: &mut Swept,
+    ) -> Result<(), Failure> {
+        let noted = self.manifest.harvested(&original.key());
+        let noted = noted.map_err(Failure::halt)?;
+        let is_known = noted.is_some_and(|noted| noted.stamp == original.stamp);
+        let finding = match is_known {
+            true => Finding::Unaccounted,
+            false => Finding::New,
+        };
+        swept.unaccounted += u64::from(is_known);
+        self.note(original, finding, reason)
+    }
+
+    fn note(&mut self, original: &Original, finding: Finding, why: &str) -> Result<(), Failure> {
+        let found = original.found(finding, why);
+        self.manifest.note_harvested(&found).map_err(Failure::halt)
+    }
+
     fn act(&mut self, candidate: &Candidate, swept: &mut Swept) -> Result<(), Failure> {
         for original in &candidate.originals {
             if !self.settings.remove {
-                let found = original.found(Finding::Removable, "");
-                self.manifest
-                    .note_harvested(&found)
-                    .map_err(Failure::halt)?;
+                self.note(original, Finding::Removable, "")?;
                 swept.count(original);
                 continue;
             }
             match original.remove() {
                 Ok(true) => {}
-                Ok(false) => return self.leave(candidate, "it changed after it was read", swept),
+                Ok(false) => {
+                    let changed = Unproven::Archive("it changed after it was read".into());
+                    return self.leave(candidate, &changed, swept);
+                }
                 // Somebody else was faster.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 // Somebody else's directory: that is no reason to leave the others.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     tracing::warn!(file = candidate.row.name, reason = %error, "may not be removed: kept");
-                    return self.leave(candidate, &format!("may not be removed: {error}"), swept);
+                    let refused = Unproven::Archive(format!("may not be removed: {error}"));
+                    return self.leave(candidate, &refused, swept);
                 }
                 Err(error) => {
                     let shown = original.path.display();

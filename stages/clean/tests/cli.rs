@@ -109,7 +109,7 @@ impl Archive {
     }
 
     fn manifest(&self) -> Manifest {
-        Manifest::open(&self.root.path().join("manifest.sqlite")).unwrap()
+        Manifest::open(&self.root.path().join("manifest.sqlite"), self.root.path()).unwrap()
     }
 
     fn sql(&self, sql: &str) {

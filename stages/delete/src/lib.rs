@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use ecluse_holding::{
     Fixity, Going, PayloadSource, Proof, must_not_be_frozen, payload, read_small, stored_places,
 };
-use ecluse_manifest::Manifest;
+use ecluse_manifest::{Manifest, PlaceRoot};
 use ecluse_stage::{Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
 use serde::Deserialize;
 
@@ -47,7 +47,7 @@ impl Stage for Delete {
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
         Ok(Self {
             settings,
-            manifest: Manifest::open(&home.manifest()).map_err(Failure::halt)?,
+            manifest: Manifest::open(&home.manifest(), &home.root).map_err(Failure::halt)?,
         })
     }
 
@@ -66,7 +66,7 @@ impl Stage for Delete {
             outbox.tick();
             !outbox.stop_asked()
         };
-        must_be_stored(parcel, &file.name, &wanted, &going)?;
+        must_be_stored(parcel, &file.name, &wanted, self.manifest.places(), &going)?;
         // A long read lies between: a check may have found something since.
         must_not_be_frozen(&self.manifest)?;
         if self.settings.working_copy {
@@ -132,9 +132,10 @@ fn must_be_stored(
     parcel: &Parcel,
     name: &str,
     wanted: &Fixity,
+    places: &PlaceRoot,
     going: Going<'_>,
 ) -> Result<(), Failure> {
-    let places = stored_places(parcel, name)?;
+    let places = stored_places(parcel, name, places)?;
     if places.is_empty() {
         return Err(Failure::hold(format!(
             "{name} is not stored: {name}.path is missing or empty"

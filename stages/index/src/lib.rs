@@ -39,7 +39,7 @@ pub struct Index {
     temporary: PathBuf,
     /// Opened by the first parcel: a stage that has nothing to do makes no database.
     manifest: Option<Manifest>,
-    manifest_path: PathBuf,
+    home: Home,
 }
 
 impl Stage for Index {
@@ -57,7 +57,7 @@ impl Stage for Index {
         Ok(Self {
             temporary: home.temporary(),
             manifest: None,
-            manifest_path: home.manifest(),
+            home: home.clone(),
             settings,
         })
     }
@@ -143,7 +143,9 @@ impl Index {
     fn manifest(&mut self) -> Result<&mut Manifest, Failure> {
         let manifest = match self.manifest.take() {
             Some(manifest) => manifest,
-            None => Manifest::open(&self.manifest_path).map_err(Failure::halt)?,
+            None => {
+                Manifest::open(&self.home.manifest(), &self.home.root).map_err(Failure::halt)?
+            }
         };
         Ok(self.manifest.insert(manifest))
     }

@@ -285,7 +285,7 @@ fn a_parcel_leaves_with_its_lines_and_what_was_seen() {
     assert_eq!(seen["status"]["200"], 3);
     assert_eq!(seen["first"], "20260102030405");
     assert_eq!(seen["damage"]["count"], 0);
-    let manifest = Manifest::open(&root.path().join("manifest.sqlite")).unwrap();
+    let manifest = Manifest::open(&root.path().join("manifest.sqlite"), root.path()).unwrap();
     let row = manifest.file("a.warc.gz").unwrap().unwrap();
     assert_eq!((row.captures, row.damages), (Some(9), Some(0)));
 }
@@ -336,7 +336,7 @@ fn a_damaged_file_passes_and_says_so() {
     assert_eq!(facts[0]["damages"], 1);
     let damage: Vec<Damage> = serde_json::from_value(facts[0]["damage"].clone()).unwrap();
     assert_eq!((damage.len(), damage[0].record), (1, 2));
-    let manifest = Manifest::open(&root.path().join("manifest.sqlite")).unwrap();
+    let manifest = Manifest::open(&root.path().join("manifest.sqlite"), root.path()).unwrap();
     assert_eq!(manifest.damage("a.warc.gz").unwrap(), damage);
 }
 
@@ -346,7 +346,7 @@ fn an_empty_file_passes_without_lines() {
     assert_eq!(code, 0);
     assert_eq!(output(&root, "a.warc.gz.cdxj"), "");
     assert_eq!(seen(&root, "a.warc.gz")["records"], 0);
-    let manifest = Manifest::open(&root.path().join("manifest.sqlite")).unwrap();
+    let manifest = Manifest::open(&root.path().join("manifest.sqlite"), root.path()).unwrap();
     assert_eq!(manifest.damaged().unwrap(), 1);
     let damage = &manifest.damage("a.warc.gz").unwrap()[0];
     assert_eq!(

@@ -100,12 +100,13 @@ impl Stage for Ingest {
                 std::fs::create_dir_all(directory)?;
             }
         }
-        let manifest = home.manifest();
-        home.metrics.archive(move || archive_figures(&manifest));
+        let (manifest, root) = (home.manifest(), home.root.clone());
+        home.metrics
+            .archive(move || archive_figures(&manifest, &root));
         Ok(Self {
             names,
             harvested: Harvested::new(directories, settings.ignore.clone(), &home.shell),
-            manifest: Manifest::open(&home.manifest()).map_err(Failure::halt)?,
+            manifest: Manifest::open(&home.manifest(), &home.root).map_err(Failure::halt)?,
             home: home.clone(),
             queues: Vec::new(),
             counted: None,
@@ -208,7 +209,7 @@ impl Ingest {
             parcel: parcel.id().as_str(),
         });
         // What the manifest is made of again, should it be lost.
-        outbox.fact("source", file.path.as_str());
+        outbox.fact("source", &*self.manifest.places().short(&file.path));
         outbox.fact("bytes", entry.bytes);
         outbox.fact("sha256", entry.sha256.as_str());
         outbox.fact("kind", manifest.kind.as_str());
@@ -262,8 +263,8 @@ impl Ingest {
 }
 
 /// Asks the manifest what the alerts are about.
-fn archive_figures(manifest: &Path) -> Option<ArchiveFigures> {
-    let health = Manifest::open_to_read(manifest).and_then(|manifest| manifest.health());
+fn archive_figures(manifest: &Path, root: &Path) -> Option<ArchiveFigures> {
+    let health = Manifest::open_to_read(manifest, root).and_then(|manifest| manifest.health());
     let health = health.ok()?;
     Some(ArchiveFigures {
         frozen: health.frozen.is_some(),

@@ -63,7 +63,7 @@ fn ingest(root: &Root) -> (i32, String) {
 }
 
 fn manifest(root: &Root) -> Manifest {
-    Manifest::open(&root.path().join("manifest.sqlite")).unwrap()
+    Manifest::open(&root.path().join("manifest.sqlite"), root.path()).unwrap()
 }
 
 /// The names of the files that wait for a stage, sorted.

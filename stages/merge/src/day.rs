@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
-use std::path::Path;
 
 use ecluse_cdx::LineShape;
 use ecluse_holding::pieces_of;
 use ecluse_manifest::Manifest;
-use ecluse_stage::{Failure, Outbox, Parcel, ParcelId};
+use ecluse_stage::{Failure, Home, Outbox, Parcel, ParcelId};
 use serde::Deserialize;
 
 use crate::Merge;
@@ -54,7 +53,7 @@ impl Day<'_> {
         let copies = merge(&paths, shape, settings, temporary, outbox, &mut file)?;
         output.add(file)?;
 
-        let files = self.files(&stage.manifest)?;
+        let files = self.files(&stage.home)?;
         let mut file = output.create("day.files")?;
         for line in &files {
             file.write_all(line.as_bytes())?;
@@ -89,7 +88,7 @@ impl Day<'_> {
     /// Returns a line for each (W)ARC file of the day whose digest is known, sorted.
     ///
     /// One whose digest is not known came by hand: it is in the index, and nothing can be removed for it.
-    fn files(&self, manifest: &Path) -> Result<BTreeSet<String>, Failure> {
+    fn files(&self, home: &Home) -> Result<BTreeSet<String>, Failure> {
         let mut lines = BTreeSet::new();
         let mut database = None;
         for parcel in &self.members {
@@ -100,7 +99,7 @@ impl Day<'_> {
                 let digest = digest_of(parcel, name).map_err(|e| e.of_member(parcel.id()));
                 let sha256 = match digest? {
                     Some(sha256) => Some(sha256),
-                    None => recorded(&mut database, manifest, name)?,
+                    None => recorded(&mut database, home, name)?,
                 };
                 if let Some(sha256) = sha256 {
                     lines.insert(format!("{name}\t{sha256}\n"));
@@ -146,11 +145,12 @@ fn digest_of(parcel: &Parcel, name: &str) -> Result<Option<String>, Failure> {
 /// Asks the manifest for the digest taken at ingest; a manifest that is not there is not made.
 fn recorded(
     database: &mut Option<Manifest>,
-    path: &Path,
+    home: &Home,
     name: &str,
 ) -> Result<Option<String>, Failure> {
+    let path = home.manifest();
     if database.is_none() && path.exists() {
-        *database = Some(Manifest::open(path).map_err(Failure::halt)?);
+        *database = Some(Manifest::open(&path, &home.root).map_err(Failure::halt)?);
     }
     let Some(manifest) = database else {
         return Ok(None);

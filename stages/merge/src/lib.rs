@@ -24,7 +24,7 @@ pub struct Merge {
     settings: Settings,
     /// Where the runs of a merge in several rounds lie; they have no names.
     temporary: PathBuf,
-    manifest: PathBuf,
+    home: Home,
 }
 
 /// What `[stage.merge]` may say of its own.
@@ -66,7 +66,7 @@ impl Stage for Merge {
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
         Ok(Self {
-            manifest: home.manifest(),
+            home: home.clone(),
             settings,
             temporary: home.temporary(),
         })

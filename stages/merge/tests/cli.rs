@@ -299,7 +299,7 @@ fn without_a_stage_after_it_nothing_is_touched() {
 #[test]
 fn a_digest_that_no_proof_tells_is_taken_from_the_manifest() {
     let root = root("");
-    let mut manifest = Manifest::open(&root.path().join("manifest.sqlite")).unwrap();
+    let mut manifest = Manifest::open(&root.path().join("manifest.sqlite"), root.path()).unwrap();
     let file = NewFile {
         name: "a.warc.gz",
         bytes: 1,

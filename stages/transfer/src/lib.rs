@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use ecluse_cdx::path::{self, PathLine};
 use ecluse_config::{Free, Location};
 use ecluse_holding::{CopyDirectory, CopyFault, Fixity, PayloadSource, Room, payload};
-use ecluse_manifest::{Copy, Manifest};
+use ecluse_manifest::{Copy, Manifest, PlaceRoot};
 use ecluse_stage::{Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
 use serde_json::{Value, json};
 
@@ -56,8 +56,7 @@ impl Stage for Transfer {
             settings,
             swept: vec![false; locations.len()],
             locations,
-            manifest: Manifest::open(&home.manifest()).map_err(Failure::halt)?,
-            // What goes into PATH must hold wherever it is read.
+            manifest: Manifest::open(&home.manifest(), &home.root).map_err(Failure::halt)?,
             root: std::path::absolute(&home.root)?,
             turn: 0,
         })
@@ -103,7 +102,7 @@ impl Stage for Transfer {
             // Another worker may have stored the same name elsewhere at the same moment.
             copies = task.copies(&open, Some(at), &mut complaints, &going)?;
         }
-        let lines = path_lines(&file.name, &copies)?;
+        let lines = path_lines(&file.name, &copies, self.manifest.places())?;
         for copy in &copies {
             let stored = Copy {
                 target: &copy.location,
@@ -120,8 +119,9 @@ impl Stage for Transfer {
         let facts: Vec<Value> = copies
             .iter()
             .map(|copy| {
+                let place = copy.place.to_string_lossy();
                 json!({
-                    "target": copy.location, "place": copy.place,
+                    "target": copy.location, "place": self.manifest.places().short(&place),
                     "bytes": wanted.bytes, "sha256": wanted.sha256,
                 })
             })
@@ -173,17 +173,17 @@ fn open_location(
     Ok((copies, room))
 }
 
-fn path_lines(name: &str, copies: &[Stored]) -> Result<Vec<u8>, Failure> {
+fn path_lines(name: &str, copies: &[Stored], root: &PlaceRoot) -> Result<Vec<u8>, Failure> {
     let mut places = Vec::new();
     for copy in copies {
-        let place = copy.place.to_str();
-        places.push(place.ok_or_else(|| {
+        let place = copy.place.to_str().ok_or_else(|| {
             Failure::config(format!("location {} has no UTF-8 path", copy.location))
-        })?);
+        })?;
+        places.push(root.short(place));
     }
     places.sort_unstable();
     let mut lines = Vec::new();
-    for location in places {
+    for location in &places {
         let line = PathLine {
             filename: name,
             location,

@@ -7,9 +7,10 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use ecluse_backup::{BackupService, ServiceCopy, ServiceFinding, Target};
 use ecluse_config::Free;
 use ecluse_holding::{CopyDirectory, CopyFault, Fixity, open_plain};
-use ecluse_manifest::{CheckOutcome, CopyKind, CopyRow, Manifest};
+use ecluse_manifest::{CheckOutcome, Copy, CopyKind, CopyRow, Manifest};
 use ecluse_stage::Exit;
 use serde_json::json;
 
@@ -32,6 +33,7 @@ pub(crate) fn repair(
     };
     names.dedup();
     let homes = homes(context)?;
+    let services = services(context)?;
     let mut exit = Exit::Done;
     let mut told = Vec::new();
     for name in &names {
@@ -39,6 +41,7 @@ pub(crate) fn repair(
             context,
             options,
             homes: &homes,
+            services: &services,
             manifest: &mut manifest,
             mended: 0,
         };
@@ -134,11 +137,7 @@ pub(crate) fn homes(context: &DriverContext) -> Result<Vec<CopyHome>, Trouble> {
             leave: location.leave_free.unwrap_or(transfer.leave_free),
         });
     }
-    let backup: ecluse_backup::Settings = context
-        .pipeline
-        .stage_settings("backup")
-        .map_err(|e| wrong(e.to_string()))?;
-    for target in backup.targets.into_vec() {
+    for target in backup_targets(context)? {
         if let ecluse_backup::Kind::Directory(directory) = target.kind {
             homes.push(CopyHome {
                 kind: CopyKind::Backup,
@@ -151,11 +150,27 @@ pub(crate) fn homes(context: &DriverContext) -> Result<Vec<CopyHome>, Trouble> {
     Ok(homes)
 }
 
+fn backup_targets(context: &DriverContext) -> Result<Vec<Target>, Trouble> {
+    let backup: Result<ecluse_backup::Settings, _> = context.pipeline.stage_settings("backup");
+    let backup = backup.map_err(|error| Trouble::new(Exit::Config, error.to_string()))?;
+    Ok(backup.targets.into_vec())
+}
+
+/// Returns the backups that are no directories and can be read.
+fn services(context: &DriverContext) -> Result<Vec<BackupService>, Trouble> {
+    let mut services = Vec::new();
+    for target in backup_targets(context)? {
+        services.extend(BackupService::open(target, &context.root)?);
+    }
+    Ok(services)
+}
+
 /// Mends the copies of one file.
 struct Mender<'a> {
     context: &'a DriverContext,
     options: &'a RepairOptions,
     homes: &'a [CopyHome],
+    services: &'a [BackupService],
     manifest: &'a mut Manifest,
     mended: u64,
 }
@@ -168,15 +183,22 @@ impl Mender<'_> {
                 "{name}: the manifest knows no copy of it; `ecluse find {name}` tells what there is"
             )));
         }
-        let read: Vec<(CopyRow, CheckOutcome)> = copies
-            .into_iter()
-            .filter(is_in_a_directory)
-            .map(|copy| {
-                let found = verify::check(&copy);
-                (copy, found)
-            })
-            .collect();
-        let Some((good, _)) = read.iter().find(|(_, found)| *found == CheckOutcome::Good) else {
+        let (here, away): (Vec<_>, Vec<_>) = copies.into_iter().partition(is_in_a_directory);
+        let here = here.into_iter().map(|copy| {
+            let found = verify::check(&copy);
+            (copy, found)
+        });
+        let mut read: Vec<(CopyRow, CheckOutcome)> = here.collect();
+        let is_good = |(_, found): &&(CopyRow, CheckOutcome)| *found == CheckOutcome::Good;
+        // What lies in a service costs a long way: it is read for whoever asks for this file, and where nothing else is good.
+        if !self.options.all || !read.iter().any(|copy| is_good(&copy)) {
+            let away = away.into_iter();
+            read.extend(away.filter_map(|copy| {
+                let found = check_in(self.service_of(&copy)?, &copy);
+                Some((copy, found))
+            }));
+        }
+        let Some((good, _)) = read.iter().find(is_good) else {
             let all = read.iter().map(|(copy, found)| {
                 let words = verify::words(found);
                 format!("{}: {words}", copy.place)
@@ -187,9 +209,16 @@ impl Mender<'_> {
                 format!("{name}: no good copy can be read: {}", all.join("; ")),
             ));
         };
+        // Directories come first: what is put into a service is read from one.
+        let mut away = None;
+        let mut local = is_in_a_directory(good).then_some(good);
         for (copy, found) in &read {
-            if *found != CheckOutcome::Good {
-                self.put_back(copy, good, found)?;
+            if let (CheckOutcome::Unread(why), Some(_)) = (found, self.service_of(copy)) {
+                // It may well be good: nothing is put over it.
+                away = Some(format!("{}: {why}", copy.place));
+            } else if *found != CheckOutcome::Good {
+                self.put_back(copy, local.unwrap_or(good), found)?;
+                local = local.or(is_in_a_directory(copy).then_some(copy));
             } else if copy.found.as_deref().is_some_and(|found| found != "good")
                 && !self.options.act.dry_run
             {
@@ -198,7 +227,10 @@ impl Mender<'_> {
                 self.tell(&format!("{} is good", copy.place))?;
             }
         }
-        Ok(())
+        match away {
+            Some(line) => Err(Trouble::new(Exit::Deferred, line)),
+            None => Ok(()),
+        }
     }
 
     fn put_back(
@@ -214,7 +246,22 @@ impl Mender<'_> {
                 copy.place
             ));
         }
-        let aside = self.replace(copy, good)?;
+        let aside = match self.service_of(copy) {
+            Some(service) => {
+                let wanted = fixity_of(copy);
+                let proof = service.put_back(&service_copy(copy, &wanted), Path::new(from))?;
+                let value = serde_json::to_value(&proof).map_err(io::Error::from)?;
+                let made = Copy {
+                    target: &copy.target,
+                    place: &proof.place,
+                    bytes: proof.bytes,
+                    sha256: &proof.sha256,
+                };
+                self.manifest.backed_up(&copy.file, &made, &value)?;
+                None
+            }
+            None => self.replace(copy, good)?,
+        };
         self.manifest.checked(copy, &CheckOutcome::Good)?;
         self.mended += 1;
         let mut outcome = format!("put back {} from {from}: {words}", copy.place);
@@ -265,10 +312,14 @@ impl Mender<'_> {
         self.must_be_mounted(home)?;
         let copies = CopyDirectory::open(&home.path, "repair").map_err(trouble)?;
         let leave = home.leave.bytes_of(copies.room().map_err(trouble)?.total);
-        let mut open = || open_plain(Path::new(&good.place)).map(|f| Box::new(f) as Box<dyn Read>);
-        let wanted = Fixity {
-            bytes: copy.bytes,
-            sha256: copy.sha256.clone(),
+        let wanted = fixity_of(copy);
+        let mut open = || -> io::Result<Box<dyn Read>> {
+            match self.service_of(good) {
+                Some(service) => service
+                    .open_copy(&service_copy(good, &wanted))
+                    .map_err(|failure| io::Error::other(failure.reason)),
+                None => Ok(Box::new(open_plain(Path::new(&good.place))?)),
+            }
         };
         copies
             .folder(folder)
@@ -294,11 +345,47 @@ impl Mender<'_> {
         ))
     }
 
+    /// Returns the service that a copy is in; none for one in a directory.
+    fn service_of(&self, copy: &CopyRow) -> Option<&BackupService> {
+        let is_its = |service: &&BackupService| {
+            copy.kind == CopyKind::Backup && copy.target == service.target()
+        };
+        self.services.iter().find(is_its)
+    }
+
     fn tell(&self, line: &str) -> Result<(), Trouble> {
         match self.context.json {
             true => Ok(()),
             false => self.context.say(line),
         }
+    }
+}
+
+fn fixity_of(copy: &CopyRow) -> Fixity {
+    Fixity {
+        bytes: copy.bytes,
+        sha256: copy.sha256.clone(),
+    }
+}
+
+fn service_copy<'a>(copy: &'a CopyRow, wanted: &'a Fixity) -> ServiceCopy<'a> {
+    ServiceCopy {
+        name: &copy.file,
+        place: &copy.place,
+        wanted,
+    }
+}
+
+/// Reads a copy in a service.
+fn check_in(service: &BackupService, copy: &CopyRow) -> CheckOutcome {
+    let wanted = fixity_of(copy);
+    match service.read(&service_copy(copy, &wanted)) {
+        Ok(ServiceFinding::Bytes(found)) if found == wanted => CheckOutcome::Good,
+        Ok(ServiceFinding::Bytes(found)) => {
+            CheckOutcome::Bad(format!("it has {found}, it had {wanted}"))
+        }
+        Ok(ServiceFinding::Missing) => CheckOutcome::Bad("it is not there any more".into()),
+        Err(failure) => CheckOutcome::Unread(failure.reason),
     }
 }
 

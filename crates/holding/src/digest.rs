@@ -175,7 +175,11 @@ impl Drop for Direct<'_> {
     }
 }
 
-pub(crate) fn digest_of(source: &mut dyn Read, going: Going<'_>) -> Result<Fixity, ReadFault> {
+/// Reads a source to its end and returns what it holds.
+///
+/// # Errors
+/// When it cannot be read, or `going` says to stop.
+pub fn digest_of(source: &mut dyn Read, going: Going<'_>) -> Result<Fixity, ReadFault> {
     let mut buffer = vec![0; PIECE_BYTES];
     let mut hash = Sha256::new();
     let mut bytes = 0;

@@ -14,7 +14,9 @@ mod piece;
 mod proof;
 
 pub use copies::{CopyDirectory, CopyFault, Kept, Room, SET_ASIDE, TEMPORARY};
-pub use digest::{Fixity, Going, ReadFault, drop_cached, is_same_file, open_plain, read_afresh};
+pub use digest::{
+    Fixity, Going, ReadFault, digest_of, drop_cached, is_same_file, open_plain, read_afresh,
+};
 pub use freeze::must_not_be_frozen;
 pub use name::is_archive;
 pub use payload::{PayloadSource, archive_file_of, payload, read_small, stored_places};

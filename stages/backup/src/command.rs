@@ -1,7 +1,7 @@
 //! An operator's command: no shell, a time limit, and what it says is kept.
 
 use std::collections::VecDeque;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command as Program, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -12,10 +12,16 @@ use ecluse_stage::Failure;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::settings::Command;
-use crate::{BackupTask, Made};
+use crate::{BackupTask, Made, ServiceCopy};
 
 /// So much of what a command says is kept, from the end.
 const TAIL_BYTES: usize = 4 << 10;
+/// A command that brings a file back says with this exit code, EX_NOINPUT, that it does not have it.
+const NOT_THERE: i32 = 66;
+/// So much of a file that is fetched is read at a time.
+const PIECE_BYTES: usize = 64 << 10;
+/// So many pieces of it wait to be taken.
+const PIECES: usize = 4;
 /// How often a running command is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long output may come after the end: a grandchild may hold the pipe for ever.
@@ -38,18 +44,8 @@ pub(crate) fn run(command: &Command, task: &BackupTask<'_>) -> Result<Made, Fail
         .iter()
         .map(|word| fill(word, path, task))
         .collect();
-    let (program, rest) = arguments
-        .split_first()
-        .ok_or_else(|| Failure::config("the command is empty"))?;
-    let mut child = Program::new(program)
-        .args(rest)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        // A group of its own, so that all of it can be ended.
-        .process_group(0)
-        .spawn()
-        .map_err(|error| Failure::defer(format!("cannot run {program}: {error}")))?;
+    let mut child = start(&arguments)?;
+    let program = &arguments[0];
     let stdout = tail_of(child.stdout.take());
     let stderr = tail_of(child.stderr.take());
     let status = wait(&mut child, command.timeout, task);
@@ -68,6 +64,113 @@ pub(crate) fn run(command: &Command, task: &BackupTask<'_>) -> Result<Made, Fail
         },
         how: "taken by the command, after the stored copy was read",
     })
+}
+
+fn start(arguments: &[String]) -> Result<Child, Failure> {
+    let (program, rest) = arguments
+        .split_first()
+        .ok_or_else(|| Failure::config("the command is empty"))?;
+    Program::new(program)
+        .args(rest)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        // A group of its own, so that all of it can be ended.
+        .process_group(0)
+        .spawn()
+        .map_err(|error| Failure::defer(format!("cannot run {program}: {error}")))
+}
+
+/// Starts the command that brings a file back: what it writes on standard output are the bytes.
+pub(crate) fn fetch(command: &Command, copy: &ServiceCopy<'_>) -> Result<Box<dyn Read>, Failure> {
+    let words = command.fetch.iter();
+    let arguments: Vec<String> = words
+        .map(|word| {
+            word.replace("{sha256}", &copy.wanted.sha256)
+                .replace("{name}", copy.name)
+                .replace("{place}", copy.place)
+        })
+        .collect();
+    let mut child = start(&arguments)?;
+    let (sender, pieces) = mpsc::sync_channel(PIECES);
+    let mut pipe = child.stdout.take();
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; PIECE_BYTES];
+        while let Some(pipe) = &mut pipe {
+            let piece = pipe.read(&mut buffer);
+            let is_last = !matches!(piece, Ok(read) if read > 0);
+            let sent = sender.send(piece.map(|read| buffer[..read].to_vec()));
+            if is_last || sent.is_err() {
+                return;
+            }
+        }
+    });
+    Ok(Box::new(FetchedFile {
+        complaints: tail_of(child.stderr.take()),
+        child,
+        pieces,
+        piece: io::Cursor::default(),
+        until: Instant::now() + command.timeout,
+        is_over: false,
+    }))
+}
+
+/// A file as a command brings it; its end counts only when the command ended well, in time.
+struct FetchedFile {
+    child: Child,
+    complaints: Receiver<Vec<u8>>,
+    pieces: Receiver<io::Result<Vec<u8>>>,
+    piece: io::Cursor<Vec<u8>>,
+    until: Instant,
+    is_over: bool,
+}
+
+impl Read for FetchedFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.piece.read(buffer)?;
+            if read > 0 || buffer.is_empty() || self.is_over {
+                return Ok(read);
+            }
+            let left = self.until.saturating_duration_since(Instant::now());
+            let piece = self.pieces.recv_timeout(left);
+            let piece = piece.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+            if piece.is_empty() {
+                self.must_end_well()?;
+            }
+            self.piece = io::Cursor::new(piece);
+        }
+    }
+}
+
+impl FetchedFile {
+    fn must_end_well(&mut self) -> io::Result<()> {
+        while Instant::now() < self.until {
+            let Some(status) = self.child.try_wait()? else {
+                std::thread::sleep(LOOK);
+                continue;
+            };
+            self.is_over = true;
+            if status.success() {
+                return Ok(());
+            }
+            let complained = self.complaints.recv_timeout(LAST_WORDS).unwrap_or_default();
+            let words = format!("fetch failed: {status}: {}", last_lines(&complained));
+            return Err(match status.code() {
+                Some(NOT_THERE) => io::Error::new(io::ErrorKind::NotFound, words),
+                _ => io::Error::other(words),
+            });
+        }
+        Err(io::ErrorKind::TimedOut.into())
+    }
+}
+
+impl Drop for FetchedFile {
+    fn drop(&mut self) {
+        if !self.is_over {
+            end(&mut self.child);
+        }
+    }
 }
 
 fn fill(word: &str, path: &str, task: &BackupTask<'_>) -> String {

@@ -12,6 +12,7 @@
 mod command;
 mod directory;
 mod s3;
+mod service;
 mod settings;
 
 use std::io::Write;
@@ -21,6 +22,7 @@ use ecluse_holding::{Fixity, Going, PayloadSource, Proof, payload, stored_places
 use ecluse_manifest::{Copy, CopyKind, Manifest};
 use ecluse_stage::{Blame, Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
 
+pub use service::{BackupService, ServiceCopy, ServiceFinding};
 pub use settings::{Command, Directory, Kind, S3, Settings, Target, Targets};
 
 /// The stage.
@@ -80,6 +82,9 @@ impl Stage for Backup {
                 Kind::Command(command) => {
                     let program = command.command.first().map_or("", String::as_str);
                     check.program(&key("command"), program);
+                    if let Some(program) = command.fetch.first() {
+                        check.program(&key("fetch"), program);
+                    }
                 }
             }
         }
@@ -91,7 +96,7 @@ impl Stage for Backup {
         for target in settings.targets.into_vec() {
             let open = match target.kind {
                 Kind::Directory(directory) => Open::Directory(directory::Vault::new(directory)),
-                Kind::S3(s3) => Open::S3(Box::new(s3::Bucket::open(s3, home)?)),
+                Kind::S3(s3) => Open::S3(Box::new(s3::Bucket::open(s3, &home.root)?)),
                 Kind::Command(command) => Open::Command(command),
             };
             targets.push((target.name, open));

@@ -5,14 +5,16 @@
 //! time. Nothing is written over: what lies under the key already is read, and counts or is refused. An upload that does
 //! not end well is ended, by this attempt or by the next.
 
-use std::io::Read;
+use std::io::{self, Read};
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ecluse_holding::Fixity;
-use ecluse_stage::{Failure, Home};
+use ecluse_holding::{Fixity, SET_ASIDE};
+use ecluse_stage::Failure;
 use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
 use object_store::aws::AmazonS3;
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path as Key;
@@ -44,8 +46,8 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    pub(crate) fn open(settings: S3, home: &Home) -> Result<Self, Failure> {
-        let client = Client::open(&settings, home)?;
+    pub(crate) fn open(settings: S3, root: &Path) -> Result<Self, Failure> {
+        let client = Client::open(&settings, root)?;
         let runtime = Builder::new_current_thread().enable_all().build()?;
         Ok(Self {
             settings,
@@ -56,9 +58,7 @@ impl Bucket {
 
     /// Puts the file under its key and proves it, unless it is there already; then that is proved.
     pub(crate) fn keep(&self, task: &BackupTask<'_>) -> Result<Made, Failure> {
-        let key = format!("{}{}", self.settings.prefix, task.name);
-        let key = Key::parse(&key)
-            .map_err(|error| Failure::hold(format!("{key} is no key of an object: {error}")))?;
+        let key = self.key("", task.name)?;
         let upload = Upload {
             store: &self.client.store,
             client: &self.client,
@@ -67,6 +67,84 @@ impl Bucket {
             task,
         };
         self.runtime.clone().block_on(upload.keep())
+    }
+
+    fn key(&self, before: &str, name: &str) -> Result<Key, Failure> {
+        let key = format!("{}{before}{name}", self.settings.prefix);
+        Key::parse(&key)
+            .map_err(|error| Failure::hold(format!("{key} is no key of an object: {error}")))
+    }
+
+    /// Opens an object; holds where there is none.
+    pub(crate) fn open_object(&self, name: &str) -> Result<Box<dyn Read>, Failure> {
+        let key = self.key("", name)?;
+        let object = self.runtime.block_on(self.client.store.get(&key));
+        let object = object.map_err(|error| match &error {
+            Error::NotFound { .. } => Failure::hold(format!("there is no object {key}")),
+            _ => refused("read", &key, &self.client.bucket, &error),
+        })?;
+        Ok(Box::new(ObjectReader {
+            runtime: Arc::clone(&self.runtime),
+            pieces: object
+                .into_stream()
+                .map(|piece| piece.map(Vec::from))
+                .boxed(),
+            piece: io::Cursor::default(),
+        }))
+    }
+
+    /// Puts what lies under the key of a file under another, if there is anything: bad bytes may be all that is left of
+    /// something.
+    pub(crate) fn set_aside(&self, name: &str) -> Result<(), Failure> {
+        let key = self.key("", name)?;
+        let store = &self.client.store;
+        let refused = |what: &str, error| refused(what, &key, &self.client.bucket, &error);
+        let moved = async {
+            let size = match store.head(&key).await {
+                Err(Error::NotFound { .. }) => return Ok(()),
+                there => there.map_err(|error| refused("look for", error))?.size,
+            };
+            for number in 1..u32::MAX {
+                let aside = self.key(&format!("{SET_ASIDE}{number}-"), name)?;
+                match store.head(&aside).await {
+                    Err(Error::NotFound { .. }) => {}
+                    Ok(_) => continue,
+                    Err(error) => return Err(refused("look beside", error)),
+                }
+                let copied = store.copy(&key, &aside).await;
+                copied.map_err(|error| refused("set aside", error))?;
+                let copy = store.head(&aside).await;
+                if copy.map_err(|error| refused("look beside", error))?.size != size {
+                    return Err(Failure::defer(format!("{aside} is not a copy of {key}")));
+                }
+                let removed = store.delete(&key).await;
+                return removed.map_err(|error| refused("set aside", error));
+            }
+            Ok(())
+        };
+        self.runtime.block_on(moved)
+    }
+}
+
+/// An object that is read piece by piece.
+struct ObjectReader {
+    runtime: Arc<Runtime>,
+    pieces: BoxStream<'static, object_store::Result<Vec<u8>>>,
+    piece: io::Cursor<Vec<u8>>,
+}
+
+impl Read for ObjectReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.piece.read(buffer)?;
+            if read > 0 || buffer.is_empty() {
+                return Ok(read);
+            }
+            match self.runtime.block_on(self.pieces.next()) {
+                Some(piece) => self.piece = io::Cursor::new(piece.map_err(io::Error::other)?),
+                None => return Ok(0),
+            }
+        }
     }
 }
 

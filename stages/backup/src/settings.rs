@@ -114,7 +114,9 @@ pub struct S3 {
 pub struct Command {
     /// The program and its arguments, with `{path}`, `{sha256}` and `{name}`.
     pub command: Vec<String>,
-    /// How long it may take.
+    /// The program that brings a file back on its standard output, with `{place}`, `{sha256}` and `{name}`; empty for none.
+    pub fetch: Vec<String>,
+    /// How long each may take.
     pub timeout: Duration,
 }
 
@@ -136,6 +138,7 @@ struct Words {
     part: Option<Bytes>,
     ca_file: Option<PathBuf>,
     command: Option<Vec<String>>,
+    fetch: Option<Vec<String>>,
     timeout: Option<Span>,
 }
 
@@ -183,6 +186,7 @@ impl Words {
             ("part", self.part.is_some(), &[S3]),
             ("ca-file", self.ca_file.is_some(), &[S3]),
             ("command", self.command.is_some(), &[Command]),
+            ("fetch", self.fetch.is_some(), &[Command]),
             ("timeout", self.timeout.is_some(), &[S3, Command]),
         ];
         for (key, is_set, kinds) in keys {
@@ -264,8 +268,16 @@ impl Words {
                     .to_owned(),
             );
         }
+        let fetch = self.fetch.unwrap_or_default();
+        if fetch.first().is_some_and(String::is_empty) {
+            return Err(
+                "fetch needs a program, such as [\"/usr/local/bin/from-tape\", \"{place}\"]"
+                    .to_owned(),
+            );
+        }
         Ok(Command {
             command,
+            fetch,
             timeout: self
                 .timeout
                 .map_or(Duration::from_secs(7200), |timeout| timeout.0),
@@ -326,6 +338,11 @@ mod tests {
                 r#"{ name = "c", kind = "command", command = [] }"#,
                 "needs a command",
             ),
+            (
+                r#"{ name = "c", kind = "command", command = ["x"], fetch = [""] }"#,
+                "fetch needs",
+            ),
+            (&format!("{{ {S3_WORDS}, fetch = [\"x\"] }}"), "fetch"),
             (&format!("{{ {S3_WORDS}, part = \"1 MiB\" }}"), "between"),
             (&format!("{{ {S3_WORDS}, prefix = \"../x\" }}"), "prefix"),
             (&format!("{{ {S3_WORDS}, prefix = \"a//b\" }}"), "prefix"),

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ecluse_stage::{Failure, Home};
+use ecluse_stage::Failure;
 use futures_util::StreamExt;
 use http::header::{HeaderValue, IF_NONE_MATCH};
 use http::{Method, StatusCode};
@@ -44,18 +44,18 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn open(settings: &S3, home: &Home) -> Result<Self, Failure> {
+    pub(super) fn open(settings: &S3, root: &Path) -> Result<Self, Failure> {
         // The HTTP client asks for the process's own choice; whoever made one before is right too.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let options = options(settings, home)?;
+        let options = options(settings, root)?;
         let (endpoint, bucket) = addresses(settings)?;
         let store = AmazonS3Builder::new()
             .with_endpoint(endpoint)
             .with_virtual_hosted_style_request(!settings.path_style)
             .with_bucket_name(&settings.bucket)
             .with_region(&settings.region)
-            .with_access_key_id(secret(&home.path(&settings.key_file))?)
-            .with_secret_access_key(secret(&home.path(&settings.secret_file))?)
+            .with_access_key_id(secret(&root.join(&settings.key_file))?)
+            .with_secret_access_key(secret(&root.join(&settings.secret_file))?)
             .with_checksum_algorithm(Checksum::SHA256)
             .with_client_options(options.clone())
             .with_retry(RetryConfig {
@@ -186,7 +186,7 @@ fn addresses(settings: &S3) -> Result<(String, String), Failure> {
     Ok((address.clone(), address))
 }
 
-fn options(settings: &S3, home: &Home) -> Result<ClientOptions, Failure> {
+fn options(settings: &S3, root: &Path) -> Result<ClientOptions, Failure> {
     let agent = concat!("ecluse/", env!("CARGO_PKG_VERSION"));
     let is_plain = settings.endpoint.starts_with("http://");
     let mut options = ClientOptions::new()
@@ -197,7 +197,7 @@ fn options(settings: &S3, home: &Home) -> Result<ClientOptions, Failure> {
         .with_read_timeout(settings.timeout)
         .with_connect_timeout(settings.timeout.min(CONNECT));
     if let Some(path) = &settings.ca_file {
-        for certificate in authorities(&home.path(path))? {
+        for certificate in authorities(&root.join(path))? {
             options = options.with_root_certificate(certificate);
         }
     }

@@ -283,14 +283,18 @@ fn two_payloads_of_one_sha1_are_both_kept() {
     ];
     let mut answers =
         Vec::from(pages.map(|(path, body)| (path.to_owned(), Answer::of("application/pdf", body))));
-    // With one thread, what this page leads to is asked for when the two before it are known.
-    let page = html("<a href=/3-one>3</a> <a href=/4-other>4</a>");
-    answers.push(("/page".to_owned(), page));
+    // Each page leads to one and to the next page. With one thread that packs, what the next page leads to is asked for
+    // when the one before it is known.
+    for (number, (path, _)) in pages.iter().enumerate() {
+        let page = format!(
+            "<a href={path}>it</a> <a href=/page/{}>next</a>",
+            number + 1
+        );
+        answers.push((format!("/page/{number}"), html(&page)));
+    }
     web.pages("twins.test", answers);
     let mut order = Order::new(&names);
-    for path in ["/1-one", "/2-other", "/page"] {
-        order.seed(web.url("twins.test", path));
-    }
+    order.seed(web.url("twins.test", "/page/0"));
     let job = Job::give(&order);
     job.root
         .settings(&["crawl"], "[stage.crawl]\npack-threads = 1\n");

@@ -171,8 +171,9 @@ fn rest_of(options: &HarvestOptions, contact: Option<&str>) -> String {
             text.push_str(&format!("hops = {hops}\n"));
         }
     }
+    text.push_str("\n[budget]\nwait = \"1m\"\n");
     if let Some(limit) = options.limit {
-        text.push_str(&format!("\n[budget]\nurls = {limit}\n"));
+        text.push_str(&format!("urls = {limit}\n"));
     }
     let policy = match options.robots {
         Heed::Obey => "obey",

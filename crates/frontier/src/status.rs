@@ -435,6 +435,26 @@ impl Frontier {
         Ok(record.map(|record| self.group_status(&id, &record)))
     }
 
+    /// Tells whether nothing is left but URLs that wait to be tried again, and groups that rest because they failed or
+    /// asked for it. Means something when [`Frontier::next`] says to wait and nothing is in flight.
+    #[must_use]
+    pub fn is_left_with_failures(&self) -> bool {
+        let fails = |group: &GroupRecord| match group.pace.reason {
+            Reason::Backoff | Reason::RetryAfter => true,
+            Reason::New
+            | Reason::MinDelay
+            | Reason::Duration
+            | Reason::MaxDelay
+            | Reason::CrawlDelay
+            | Reason::Restart
+            | Reason::Bandwidth => false,
+        };
+        self.lanes.iter().all(|(group, lane)| {
+            let is_idle = lane.ready.is_empty() && lane.in_flight == 0;
+            is_idle || self.groups.at_hand(group).is_some_and(fails)
+        })
+    }
+
     /// The active group that must wait longest, and among those that need not wait the one that rests longest.
     #[must_use]
     pub fn slowest_group(&self) -> Option<GroupStatus> {

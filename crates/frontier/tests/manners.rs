@@ -392,3 +392,40 @@ fn a_group_gives_no_more_bytes_than_it_may() {
         Next::Wait(Millis(6150))
     );
 }
+
+#[test]
+fn what_is_left_is_told_apart_by_why_it_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut frontier = Frontier::open(dir.path(), Settings::default()).unwrap();
+    for url in ["http://a/1", "http://a/2", "http://b/1"] {
+        let queue = &url[7..8];
+        frontier.add(&Candidate::new(url, queue)).unwrap();
+    }
+    let mut ends = |status, disposition| {
+        let Next::Fetch(item) = frontier.next(Millis(1)).unwrap() else {
+            panic!("there is something to fetch");
+        };
+        let outcome = Outcome {
+            disposition,
+            ..Outcome::done(status, 1, Duration::from_millis(1))
+        };
+        frontier.finish(Millis(1), item.id, &outcome).unwrap();
+        frontier.is_left_with_failures()
+    };
+    let later = Disposition::Retry {
+        after: Duration::from_secs(900),
+    };
+    // The other group was not asked yet; then the first rests as it always does.
+    assert!(!ends(200, Disposition::Done));
+    assert!(!ends(-2, later));
+    let mut frontier = Frontier::open(&dir.path().join("other"), Settings::default()).unwrap();
+    for url in ["http://a/1", "http://a/2"] {
+        frontier.add(&Candidate::new(url, "a")).unwrap();
+    }
+    let Next::Fetch(item) = frontier.next(Millis(1)).unwrap() else {
+        panic!("there is something to fetch");
+    };
+    let outcome = Outcome::done(503, 1, Duration::from_millis(1));
+    frontier.finish(Millis(1), item.id, &outcome).unwrap();
+    assert!(frontier.is_left_with_failures());
+}

@@ -107,6 +107,8 @@ pub struct BudgetOrder {
     pub bytes: Limit<Bytes>,
     /// Time since the job began.
     pub time: Limit<Span>,
+    /// How long it waits for hosts that fail or ask for patience, once nothing else is left to do.
+    pub wait: Limit<Span>,
     /// For each queue.
     pub queue: QueueBudget,
     /// For queues of certain hosts; the first that names a host holds.
@@ -383,6 +385,7 @@ impl Default for BudgetOrder {
             urls: Limit::None,
             bytes: Limit::None,
             time: Limit::None,
+            wait: Limit::At(Span::secs(1_800)),
             queue: QueueBudget::default(),
             exceptions: Vec::new(),
         }
@@ -506,7 +509,7 @@ impl Default for WarcOrder {
         WarcOrder {
             prefix: String::new(),
             size: Bytes(1_000_000_000),
-            age: Limit::None,
+            age: Limit::At(Span::secs(3_600)),
             compression: Compression::Gzip,
             gzip_level: 4,
             sync: Bytes(64 << 20),

@@ -126,6 +126,10 @@ pub(crate) struct Engine<'a> {
     in_flight: usize,
     /// Nothing waits and nothing is in flight.
     is_drained: bool,
+    /// Since when nothing is left to do but to wait for hosts that fail.
+    waits_since: Option<Instant>,
+    /// They were given up: to the frontier it is that late.
+    given_up: Option<Millis>,
     /// Queues whose budget was looked at.
     budgeted: HashSet<String>,
     started: Instant,
@@ -231,6 +235,8 @@ impl<'a> Engine<'a> {
             asked: None,
             in_flight: 0,
             is_drained: false,
+            waits_since: None,
+            given_up: None,
             budgeted: HashSet::new(),
             started: Instant::now(),
             timers: upkeep::Timers::new(),
@@ -343,9 +349,9 @@ impl<'a> Engine<'a> {
             if self.is_budget_handed_out() {
                 break;
             }
-            let at = self.clock.now();
+            let at = self.given_up.unwrap_or(self.clock.now());
             match self.frontier.next(at).map_err(blame)? {
-                Next::Fetch(item) if self.drop_rejected(&item)? => {
+                Next::Fetch(item) if self.drop_rejected(&item)? || self.drop_given_up(&item)? => {
                     dropped += 1;
                     if dropped >= DROPPED_AT_A_TIME {
                         return Ok(Duration::ZERO);
@@ -359,6 +365,9 @@ impl<'a> Engine<'a> {
                         let errand = errand::run(shared, item).await;
                         let _ = sender.send(Event::Errand(Box::new(errand)));
                     });
+                }
+                Next::Wait(until) if self.is_in_vain(until.since(at)) => {
+                    self.given_up = Some(until);
                 }
                 Next::Wait(until) => return Ok(until.since(at)),
                 Next::Idle => break,
@@ -380,6 +389,29 @@ impl<'a> Engine<'a> {
             Some(why) => self.drop_item(item, &why).map(|()| true),
             None => Ok(false),
         }
+    }
+
+    /// Tells whether a wait for hosts that fail is longer than the order allows, with nothing else left to do.
+    fn is_in_vain(&mut self, wait: Duration) -> bool {
+        if self.in_flight > 0 {
+            return false;
+        }
+        if !self.frontier.is_left_with_failures() {
+            self.waits_since = None;
+            return false;
+        }
+        let since = *self.waits_since.get_or_insert_with(Instant::now);
+        let limit = self.order.budget.wait.get().map(|span| span.get());
+        let waited = since.elapsed().saturating_add(wait);
+        self.given_up.is_some() || limit.is_some_and(|limit| waited > limit)
+    }
+
+    /// Drops a URL of a host that is waited for no more.
+    fn drop_given_up(&mut self, item: &Item) -> Result<bool, Failure> {
+        if self.given_up.is_none() {
+            return Ok(false);
+        }
+        self.give_up(item).map(|()| true)
     }
 
     /// Tells whether as many URLs are out as the job may still fetch.

@@ -280,6 +280,11 @@ fn ask_robots(
     if robots.is_awaited(url) {
         return Ok(standing.and_then(|standing| standing.crawl_delay()));
     }
+    if robots.is_given_up(&order, &authority_of(url), at) {
+        let tries = order.budget.queue.tries;
+        let why = format!("robots.txt could not be had in {tries} tries");
+        return Err(Result::Bad { status: -61, why });
+    }
     let Some(standing) = standing else {
         return Err(Result::NeedsRobots);
     };

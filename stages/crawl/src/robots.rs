@@ -10,6 +10,8 @@ use url::Url;
 
 /// What standings may take in memory; those left out are read from the notes again.
 const STANDING_BYTES: usize = 64 << 20;
+/// Authorities of which is remembered how often their robots.txt could not be had.
+const FAILURES: usize = 20_000;
 /// Redirects of a robots.txt that are followed; RFC 9309 asks for five.
 const REDIRECTS: u8 = 5;
 
@@ -68,6 +70,8 @@ pub(crate) struct Robots {
     /// What `standings` takes in memory.
     bytes: usize,
     followers: HashMap<String, Vec<Follower>>,
+    /// How often in a row it could not be had from an authority, and when last.
+    failures: HashMap<String, (u32, Duration)>,
     /// Authorities whose robots.txt was last seen to lead elsewhere, and since when nothing came from there.
     led: HashMap<String, Duration>,
 }
@@ -99,6 +103,9 @@ impl Robots {
         answer: Answer<'_>,
         at: Duration,
     ) {
+        if self.failures.len() >= FAILURES {
+            self.failures.clear();
+        }
         let tokens: Vec<&str> = order.robots.agents.iter().map(String::as_str).collect();
         let reading = Reading {
             tokens: &tokens,
@@ -113,11 +120,31 @@ impl Robots {
         }
         let standing = Standing::of(reading, answer, before.or(older), at);
         self.bytes += memory_bytes(authority, &standing);
+        let before = self.failures.remove(authority);
+        if standing.is_unknown() {
+            let before = before.map_or(0, |(times, _)| times);
+            let failures = (before.saturating_add(1), at);
+            self.failures.insert(authority.to_owned(), failures);
+        }
         self.standings.insert(authority.to_owned(), standing);
         if self.bytes > STANDING_BYTES / 2 {
             self.bytes = 0;
             self.older = std::mem::take(&mut self.standings);
         }
+    }
+
+    /// Tells whether it could not be had so many times in a row. That holds for as long as an answer would.
+    pub(crate) fn is_given_up(&self, order: &Order, authority: &str, now: Duration) -> bool {
+        let failures = self.failures.get(authority);
+        failures.is_some_and(|(times, last)| {
+            let keep = order.robots.keep.get();
+            *times >= order.budget.queue.tries && now < last.saturating_add(keep)
+        })
+    }
+
+    /// Tells whether it could not be had the last time.
+    pub(crate) fn has_failed(&self, authority: &str) -> bool {
+        self.failures.contains_key(authority)
     }
 
     /// Forgets everything: the order reads it differently now.
@@ -256,6 +283,26 @@ mod tests {
         let taken: usize = all.map(|(name, known)| memory_bytes(name, known)).sum();
         assert!(taken <= STANDING_BYTES + (2 << 20), "{taken}");
         assert!(robots.standing("http://0.example", at).is_none());
+    }
+
+    #[test]
+    fn it_is_asked_for_as_often_as_a_url_and_then_given_up_for_a_while() {
+        let mut robots = Robots::default();
+        let mut order = Order::default();
+        order.budget.queue.tries = 2;
+        let (a, seconds) = ("http://a.example", Duration::from_secs);
+        let body = b"";
+        let overloaded = Answer::Response { status: 503, body };
+        let mut given_up = |answer, at| {
+            robots.learn(&order, a, answer, seconds(at));
+            assert_eq!(robots.has_failed(a), answer == overloaded);
+            [at, at + 86_399, at + 86_400].map(|at| robots.is_given_up(&order, a, seconds(at)))
+        };
+        assert_eq!(given_up(overloaded, 0), [false, false, false]);
+        assert_eq!(given_up(overloaded, 900), [true, true, false]);
+        let good = Answer::Response { status: 404, body };
+        assert_eq!(given_up(good, 1800), [false, false, false]);
+        assert_eq!(given_up(overloaded, 2700), [false, false, false]);
     }
 
     #[test]

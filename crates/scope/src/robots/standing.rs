@@ -169,6 +169,11 @@ impl Standing {
         }
     }
 
+    /// Tells whether everything is forbidden because there is neither a file nor a last copy to be had.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self.holds, Holds::Nothing(_))
+    }
+
     /// Tells whether it still holds.
     pub fn is_fresh(&self, now: Duration) -> bool {
         now < self.until
@@ -273,6 +278,7 @@ mod tests {
         for answer in [status(500), status(503), status(429), status(599), SILENCE] {
             let standing = after(None, answer, DAY);
             assert!(!standing.judge(PAGE).allowed, "{answer:?}");
+            assert!(standing.is_unknown(), "{answer:?}");
             assert!(standing.judge("http://lock.example/robots.txt").allowed);
             assert!(standing.is_fresh(DAY + HOUR / 5) && !standing.is_fresh(DAY + HOUR));
             assert_eq!(standing.crawl_delay(), None);
@@ -304,7 +310,7 @@ mod tests {
         let body = b"User-agent: *\nDisallow: /page\nCrawl-delay: 2";
         let first = after(None, Answer::Response { status: 200, body }, DAY);
         let later = after(Some(first), SILENCE, 90 * DAY);
-        assert!(!later.judge(PAGE).allowed);
+        assert!(!later.judge(PAGE).allowed && !later.is_unknown());
         assert!(later.judge("http://lock.example/other").allowed);
         assert_eq!(later.crawl_delay(), Some(Duration::from_secs(2)));
     }

@@ -128,6 +128,22 @@ impl Engine<'_> {
         self.miss(item, now(), &Missed::of(-5000, why, Disposition::Failed))
     }
 
+    /// Gives a URL up because its host fails, and nothing else is left to do: Heritrix's -61 where robots.txt could not be
+    /// had, -8 elsewhere.
+    pub(super) fn give_up(&mut self, item: &Item) -> Result<(), Failure> {
+        self.changed = true;
+        self.in_flight += 1;
+        let authority = Url::parse(&item.url).map(|url| authority_of(&url));
+        let book = self.shared.robots.borrow();
+        let status = match authority.is_ok_and(|authority| book.has_failed(&authority)) {
+            true => -61,
+            false => -8,
+        };
+        drop(book);
+        let why = "given up, as only hosts that fail were left";
+        self.miss(item, now(), &Missed::of(status, why, Disposition::Failed))
+    }
+
     /// Puts a URL back as if it had never been handed out.
     fn put_back(&mut self, item: &Item, after: Duration) -> Result<(), Failure> {
         self.in_flight -= 1;
@@ -415,6 +431,9 @@ impl Engine<'_> {
             overloaded,
             disposition,
         };
+        if disposition == Disposition::Done {
+            self.waits_since = None;
+        }
         let at = self.clock.now();
         let finished = self.frontier.finish(at, capture.item.id, &outcome);
         let finished = finished.map_err(blame)?;

@@ -301,6 +301,7 @@ impl Engine<'_> {
             (None, Some(since)) => {
                 self.started += since.elapsed();
                 self.paused_at = None;
+                self.waits_since = None;
             }
             _ => {}
         }

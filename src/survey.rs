@@ -197,9 +197,11 @@ impl DriverContext {
         if !self.tree.stage(name).root().exists() {
             return Ok(None);
         }
-        let marks = marks_of(&self.pipeline.shell(name));
         let base = ecluse_config::base_of(name);
-        let spreads = self.entries.iter().any(|e| e.name == base && e.spreads);
+        let entry = self.entries.iter().find(|entry| entry.name == base);
+        let makes_room = entry.is_some_and(|entry| entry.makes_room);
+        let marks = marks_of(&self.pipeline.shell(name), makes_room);
+        let spreads = entry.is_some_and(|entry| entry.spreads);
         if !spreads || next.len() < 2 {
             return Ok(self.tree.pressure(name, next, &marks, None)?);
         }
@@ -231,7 +233,7 @@ impl DriverContext {
             ),
             Condition::Blocked if view.is_short_of_room => need(
                 format!("claims nothing: {}", view.why),
-                "make room, or set min-free lower; it goes on by itself".into(),
+                "make room; it goes on by itself, and delete and clean have not stopped".into(),
             ),
             Condition::Blocked => need(
                 format!("claims nothing: {}", view.why),

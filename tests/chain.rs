@@ -1009,3 +1009,47 @@ fn a_lost_manifest_or_index_is_told_and_nothing_goes_on_without_it() {
     assert!([0, 75].contains(&code), "{said}");
     assert!(archive.path("repository").join(late).exists(), "{said}");
 }
+
+#[test]
+fn below_min_free_delete_and_clean_make_room_and_a_run_ends() {
+    let archive = Archive::new(QUICK);
+    let files = files(2);
+    let name = |file: usize| files[file].0.as_str();
+    archive.harvest(name(0), &files[0].1);
+    assert_eq!(archive.once(&CHAIN[..7]).0, 0);
+    archive.harvest(name(1), &files[1].1);
+    assert_eq!(archive.once(&CHAIN[..4]).0, 0);
+    let waiting = |stage: &str| {
+        let ready = archive.path("work").join(stage).join("ready");
+        fs::read_dir(ready).map_or(0, Iterator::count)
+    };
+    assert_eq!((waiting("delete"), waiting("merge")), (1, 0));
+
+    // One that is not at rest when the stages stop: nobody waits for it.
+    archive.configure(&QUICK.replace("min-free = \"0 B\"", "min-free = \"900 PB\""));
+    fs::write(archive.path("harvested/new.warc.gz"), "new").unwrap();
+    let (code, said) = archive.once(&CHAIN);
+    assert_eq!(code, 75, "{said}");
+    assert!(said.contains("; stopped: ingest: "), "{said}");
+    assert_eq!((waiting("delete"), waiting("merge")), (0, 1), "{said}");
+    assert!(!archive.path("harvested").join(name(0)).exists(), "{said}");
+    assert!(archive.path("harvested").join(name(1)).exists());
+
+    let status = archive.ecluse(&["status", "--json"]).stdout;
+    let status: serde_json::Value = serde_json::from_slice(&status).unwrap();
+    for stage in status["stages"].as_array().unwrap() {
+        let name = stage["name"].as_str().unwrap();
+        let goes_on = ["delete", "clean"].contains(&name) || !CHAIN.contains(&name);
+        assert_eq!(stage["state"] != "blocked", goes_on, "{stage}");
+    }
+    let status = archive.status();
+    assert!(
+        status.contains("make room; it goes on by itself"),
+        "{status}"
+    );
+    assert!(!status.contains("min-free"), "{status}");
+    archive.configure(QUICK);
+    fs::remove_file(archive.path("harvested/new.warc.gz")).unwrap();
+    assert_eq!(archive.once(&CHAIN).0, 0);
+    archive.must_hold(&files, FileState::Cleaned);
+}

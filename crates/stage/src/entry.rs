@@ -22,6 +22,8 @@ pub struct Entry {
     pub intake: Intake,
     /// It goes on while one of its nexts has room.
     pub spreads: bool,
+    /// It goes on below `min-free`.
+    pub makes_room: bool,
     /// What it does with files named on its command line, when it is a filter too.
     pub filter: Option<&'static str>,
     /// The directories outside the work directories that it writes to, under this root.
@@ -44,6 +46,7 @@ impl Entry {
             about: Kind::ABOUT,
             intake: Kind::INTAKE,
             spreads: Kind::SPREADS,
+            makes_room: Kind::MAKES_ROOM,
             filter: Kind::FILTER,
             writes: writes::<Kind>,
             needs_network: needs_network::<Kind>,

@@ -474,12 +474,14 @@ pub(crate) fn limits_of(settings: &ShellSettings) -> WorkerLimits {
     }
 }
 
-/// Returns the marks between which a stage with these settings stops and goes on.
-pub fn marks_of(settings: &ShellSettings) -> Marks {
+/// Returns the marks between which a stage with these settings stops and goes on. One that makes room stops only when the disk
+/// takes no receipt any more.
+pub fn marks_of(settings: &ShellSettings, makes_room: bool) -> Marks {
     Marks {
         high: usize::try_from(settings.high_mark).unwrap_or(usize::MAX),
         low: usize::try_from(settings.low_mark).unwrap_or(usize::MAX),
         floor: match settings.min_free {
+            _ if makes_room => Floor::Bytes(0),
             Free::Bytes(bytes) => Floor::Bytes(bytes.0),
             Free::Percent(share) => Floor::Share(share.share_of(10_000) as u16),
         },

@@ -35,6 +35,8 @@ pub trait Stage: Sized {
     type Settings: DeserializeOwned + Debug;
     /// It gives each result to one of its nexts, not to all: it goes on while one of them has room.
     const SPREADS: bool = false;
+    /// It writes nothing but receipts and makes room: it goes on below `min-free`.
+    const MAKES_ROOM: bool = false;
     /// What it does with files named on its command line, when it is a Unix filter too.
     const FILTER: Option<&'static str> = None;
 

@@ -330,8 +330,9 @@ impl Watch<'_> {
             }
             let blocked = pool.tally.blocked().is_some();
             let settling = pool.tally.settling.load(Ordering::SeqCst) > 0;
-            let busy =
-                settling || depths.working > 0 || (!blocked && depths.ready + depths.dropped > 0);
+            let waiting = depths.ready + depths.dropped > 0;
+            // What is blocked takes nothing up, and never sees a file come to rest.
+            let busy = depths.working > 0 || (!blocked && (settling || waiting));
             still &= !busy;
         }
         if !still {

@@ -204,7 +204,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
         let now = Instant::now();
         let heard = context.bell.rings();
         Ok(Self {
-            marks: marks_of(&settings),
+            marks: marks_of(&settings, Kind::MAKES_ROOM),
             context,
             stage,
             worker,
@@ -705,7 +705,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
         }
         self.settings_number = number;
         self.settings = control.pipeline().shell(self.context.stage.name);
-        self.marks = marks_of(&self.settings);
+        self.marks = marks_of(&self.settings, Kind::MAKES_ROOM);
         tell_wait::<Kind>(&self.context, &self.settings);
         self.worker.set_limits(limits_of(&self.settings));
         let next = nexts(&control.pipeline(), self.context.stage.name);

@@ -59,6 +59,7 @@ impl Stage for Clean {
     const ABOUT: &'static str =
         "Removes from harvested/ what is provably safe elsewhere; as shipped it only says so";
     const INTAKE: Intake = Intake::Batch;
+    const MAKES_ROOM: bool = true;
     type Settings = Settings;
 
     fn check(_settings: &Settings, home: &Home, check: &mut SettingsCheck<'_>) {

@@ -38,6 +38,7 @@ pub struct Settings {
 impl Stage for Delete {
     const NAME: &'static str = "delete";
     const ABOUT: &'static str = "Takes the working copy out of a parcel once two proofs agree";
+    const MAKES_ROOM: bool = true;
     type Settings = Settings;
 
     fn check(_settings: &Settings, home: &Home, check: &mut SettingsCheck<'_>) {

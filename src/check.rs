@@ -4,11 +4,11 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ecluse_config::{Free, Level};
+use ecluse_config::{Free, Level, Problem};
 use ecluse_crawl::Crawl;
 use ecluse_spool::{Depths, Room};
 use ecluse_stage::{Intake, ManifestSharing, Stage, hosts_at_work};
-use ecluse_telemetry::printable;
+use ecluse_telemetry::printable_text;
 
 use crate::context::{DriverContext, Trouble};
 use crate::show;
@@ -99,7 +99,7 @@ pub(crate) fn check(
     }
     let mut text = format!("ECLUSE {} - {summary}{figures}\n", report.grade.word());
     for line in &report.lines {
-        text.push_str(&format!("{}\n", printable(line.as_bytes())));
+        text.push_str(&format!("{}\n", printable_text(line)));
     }
     tell(&text, report.grade)
 }
@@ -147,7 +147,10 @@ fn configuration(context: &DriverContext, report: &mut Report) {
         }
     }
     // Several stages ask for the same directory.
-    problems.sort_by(|one, other| (one.line, &one.key).cmp(&(other.line, &other.key)));
+    problems.sort_by(|one, other| {
+        let order = |one: &Problem| (one.line, one.key.clone(), one.message.clone());
+        order(one).cmp(&order(other))
+    });
     problems.dedup();
     for problem in problems {
         let grade = match problem.level {
@@ -281,7 +284,10 @@ fn holdings(survey: &Survey, report: &mut Report) {
         report.add(Grade::Critical, line);
     }
     if health.bad > 0 {
-        let line = format!("{} copies of archived files are bad", health.bad);
+        let line = match health.bad {
+            1 => "1 copy of an archived file is bad".to_owned(),
+            bad => format!("{bad} copies of archived files are bad"),
+        };
         report.add(Grade::Critical, line);
     }
 }

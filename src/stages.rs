@@ -91,7 +91,7 @@ stages = ["crawl", "ingest", "index", "transfer", "backup", "delete", "merge"]
             (
                 13,
                 "stage.backup.targets[0].path",
-                "a second copy belongs elsewhere",
+                "is the same directory as",
             ),
             (14, "stage.backup.targets[1].command", "no program"),
             (15, "stage.backup.targets[2].key-file", "cannot read"),

@@ -5,7 +5,7 @@ use std::path::Component;
 
 use crate::decode::Step;
 use crate::node::Value;
-use crate::pipeline::{Pipeline, base_of};
+use crate::pipeline::{Pipeline, StageTable, base_of, shipped_stages};
 use crate::problem::{Level, Problem, join, nearest, shown};
 use crate::settings::{AlertLimits, Location, ShellSettings};
 use crate::units::Free;
@@ -147,12 +147,20 @@ fn check_names(pipeline: &Pipeline, findings: &mut Findings<'_>) {
         if !is_stage_name(stage) || stage.contains('@') {
             findings.error(&["stage", stage], bad_name(stage));
         } else if !seen.contains_key(stage.as_str()) {
-            let known: Vec<&str> = seen.keys().copied().collect();
+            let message = format!("stage '{stage}' has a table, but is not in the chain");
+            let mut links = pipeline.stages.values().flat_map(StageTable::links);
+            let is_linked = links.any(|name| base_of(name) == stage);
+            if is_linked || shipped_stages().any(|shipped| shipped == stage) {
+                findings.warning(&["stage", stage], message);
+                continue;
+            }
+            // No program of that name, and nobody sends anything there: a slip.
+            let mut known: Vec<&str> = seen.keys().copied().collect();
+            shipped_stages().for_each(|shipped| known.push(shipped));
             let advice = nearest(stage, &known)
                 .map(|near| format!("; did you mean '{near}'?"))
                 .unwrap_or_default();
-            let message = format!("stage '{stage}' has a table, but is not in the chain{advice}");
-            findings.warning(&["stage", stage], message);
+            findings.error(&["stage", stage], format!("{message}{advice}"));
         }
     }
 }
@@ -358,16 +366,15 @@ fn report_loop(around: &[&str], place: &BTreeMap<&str, usize>, findings: &mut Fi
 
 /// No file would ever pass a stage that asks for more proofs than there are backups.
 fn check_backups(pipeline: &Pipeline, findings: &mut Findings<'_>) {
-    let find = |stage: &str, key: &str| {
-        let table = pipeline.stages.contains_key(stage);
-        let keys = ["stage", stage, key].map(str::to_owned);
-        table.then(|| pipeline.tree.find(&keys)).flatten()
-    };
-    let Some(Value::Array(targets)) = find("backup", "targets").map(|node| &node.value) else {
+    let Some(Value::Array(targets)) = pipeline
+        .own_key("backup", "targets")
+        .map(|node| &node.value)
+    else {
         return;
     };
     for stage in ["delete", "clean"] {
-        if let Some(Value::Integer(asked)) = find(stage, "backups").map(|node| &node.value)
+        if let Some(Value::Integer(asked)) =
+            pipeline.own_key(stage, "backups").map(|node| &node.value)
             && usize::try_from(*asked).is_ok_and(|asked| asked > targets.len())
         {
             let message = format!(

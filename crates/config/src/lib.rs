@@ -17,6 +17,7 @@ mod check;
 mod decode;
 mod document;
 mod effective;
+mod locations;
 mod node;
 mod pipeline;
 mod problem;

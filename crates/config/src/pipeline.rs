@@ -61,6 +61,21 @@ pub struct StageTable {
     pub back: Vec<String>,
 }
 
+impl StageTable {
+    /// The stages that it names.
+    pub(crate) fn links(&self) -> impl Iterator<Item = &str> {
+        let next = self.next.iter().flatten();
+        next.chain(&self.back).map(String::as_str)
+    }
+}
+
+/// The stages that have a table in the shipped file.
+pub(crate) fn shipped_stages() -> impl Iterator<Item = &'static str> {
+    let stages = SHIPPED_TREE.find(&["stage".to_owned()]);
+    let tables = stages.and_then(Node::as_table).into_iter();
+    tables.flat_map(Table::keys).map(String::as_str)
+}
+
 /// The keys of a stage's table besides the shell's and the stage's own.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]

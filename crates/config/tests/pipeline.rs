@@ -405,6 +405,14 @@ fn settings_that_contradict_each_other_are_refused() {
             "pipeline.toml:2: 'metrics.textfile': 'ecluse.prom' must be an absolute file name",
         ),
         (
+            "[stage.indx]\nworkers = 2\n",
+            "pipeline.toml:1: stage 'indx' has a table, but is not in the chain; did you mean 'index'?",
+        ),
+        (
+            "[chain]\nstages = ['a', 'b']\n[stage.ca]\n",
+            "pipeline.toml:3: stage 'ca' has a table, but is not in the chain; did you mean 'a'?",
+        ),
+        (
             "[stage.'a\\u001b[2J']",
             "pipeline.toml:1: 'a\\u001b[2J' cannot name a stage: names are a-z, then a-z, 0-9 and '-', at most 48 letters",
         ),
@@ -422,7 +430,7 @@ fn a_declared_loop_is_accepted() {
 #[test]
 fn what_is_merely_odd_is_a_warning() {
     let pipeline = parse(
-        "[chain]\nstages = ['index']\n[stage.indx]\n[metrics]\nlisten = '0.0.0.0:9464'\ntextfile = '/run/ecluse.txt'\n",
+        "[chain]\nstages = ['index']\n[stage.merge]\n[metrics]\nlisten = '0.0.0.0:9464'\ntextfile = '/run/ecluse.txt'\n",
     );
     let warnings = pipeline.check();
     assert!(warnings.iter().all(|found| found.level == Level::Warning));
@@ -430,7 +438,7 @@ fn what_is_merely_odd_is_a_warning() {
     assert_eq!(
         lines,
         [
-            "pipeline.toml:3: warning: stage 'indx' has a table, but is not in the chain; did you mean 'index'?",
+            "pipeline.toml:3: warning: stage 'merge' has a table, but is not in the chain",
             "pipeline.toml:5: warning: 'metrics.listen': 0.0.0.0:9464 can be reached from other machines",
             "pipeline.toml:6: warning: 'metrics.textfile': node_exporter reads *.prom only, not '/run/ecluse.txt'",
         ]

@@ -122,6 +122,7 @@ pub(crate) fn check_settings<Kind: Stage>(pipeline: &Pipeline, root: &Path) -> V
     };
     let home = Home::of(pipeline, Kind::NAME, root);
     Kind::check(&settings, &home, &mut check);
+    check.problems.extend(pipeline.check_locations(root));
     check.problems
 }
 

@@ -22,5 +22,5 @@ pub use crate::http::{Health, Server};
 pub use crate::metrics::{
     ArchiveFigures, Cause, CrawlFigures, Depth, DepthKind, Depths, Metrics, ResultKind,
 };
-pub use crate::printable::printable;
+pub use crate::printable::{printable, printable_text};
 pub use crate::registry::{Exposition, Registry};

@@ -21,6 +21,19 @@ pub fn printable(bytes: &[u8]) -> String {
     shown
 }
 
+/// Returns a text of ours on one line, as [`printable`] does, but leaves a backslash as it is: names and bytes in it were made
+/// printable when it was written, and would be escaped twice.
+pub fn printable_text(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' => shown.push(c),
+            c => push(&mut shown, c),
+        }
+    }
+    shown
+}
+
 fn push(shown: &mut String, c: char) {
     match c {
         '\\' => shown.push_str("\\\\"),
@@ -63,6 +76,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn what_was_made_printable_before_is_not_escaped_twice() {
+        let name = printable(b"a\\b\x00\xff");
+        let text = format!("cannot read {name}:\x1b[2J\n");
+        assert_eq!(
+            printable_text(&text),
+            r"cannot read a\\b\u{0}\xff:\u{1b}[2J\n"
+        );
+    }
 
     #[test]
     fn what_a_reader_can_see_stays() {

@@ -64,14 +64,7 @@ impl Stage for Backup {
         for (number, target) in settings.targets.as_slice().iter().enumerate() {
             let key = |key: &str| format!("stage.backup.targets[{number}].{key}");
             match &target.kind {
-                Kind::Directory(directory) => {
-                    check.directory(&key("path"), &directory.path);
-                    let mut stored = home.archive.repository.iter();
-                    if stored.any(|location| location.path == directory.path) {
-                        let message = "files are stored there: a second copy belongs elsewhere";
-                        check.warning(&key("path"), message);
-                    }
-                }
+                Kind::Directory(directory) => check.directory(&key("path"), &directory.path),
                 Kind::S3(s3) => {
                     check.file(&key("key-file"), &home.path(&s3.key_file));
                     check.secret_file(&key("secret-file"), &home.path(&s3.secret_file));

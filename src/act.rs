@@ -15,6 +15,7 @@ use crate::audit::{self, Line};
 use crate::cli::{Choice, GiveOptions, StageChoice};
 use crate::context::{DriverContext, Trouble};
 use crate::door;
+use crate::needs::Need;
 use crate::show;
 use crate::stray;
 
@@ -74,7 +75,7 @@ pub(crate) fn each(
     deed: Deed,
     choice: &Choice,
 ) -> Result<ExitCode, Trouble> {
-    if !deed.reason().is_empty() && choice.act.why.is_none() {
+    if !deed.reason().is_empty() && choice.act.why.is_none() && !choice.act.dry_run {
         return Err(Trouble::usage(format!(
             "{} needs{}",
             deed.verb(),
@@ -167,11 +168,7 @@ fn chosen(
             && let need = context.numbered(number)?
             && need.count > 1
         {
-            return Err(Trouble::usage(format!(
-                "number {number} stands for {} parcels; for all of them: {}",
-                need.count,
-                need.command_for(number)
-            )));
+            return Err(Trouble::usage(for_all_of(context, deed, number, &need)));
         }
         let places = context.places(word)?;
         let names: std::collections::BTreeSet<_> = places.iter().map(|p| &p.parcel).collect();
@@ -231,6 +228,27 @@ fn chosen(
         ));
     }
     Ok(chosen)
+}
+
+/// Says how the deed is done to all that a number stands for, and whether it can help.
+fn for_all_of(context: &DriverContext, deed: Deed, number: usize, need: &Need) -> String {
+    let Some(choice) = &need.choice else {
+        let what = format!("number {number} stands for {} parcels", need.count);
+        return format!("{what}: name them one by one");
+    };
+    let all = |deed: Deed| {
+        let words = format!("{} {choice}{}", deed.verb(), deed.reason());
+        format!("`{}`", context.command(&words))
+    };
+    let help = match deed {
+        Deed::Retry | Deed::Release if need.is_at_fault => format!(
+            "they are at fault themselves and would be held again: {} takes them out of the chain, {} tries all of them again",
+            all(Deed::Discard),
+            all(deed)
+        ),
+        _ => format!("for all of them: {}", all(deed)),
+    };
+    format!("number {number} stands for {} parcels; {help}", need.count)
 }
 
 pub(crate) fn give(context: &DriverContext, options: &GiveOptions) -> Result<ExitCode, Trouble> {

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use ecluse_config::Pipeline;
 use ecluse_spool::{ParcelId, ParcelPlace, SpoolError, WorkTree, safe_file_name};
 use ecluse_stage::{Entry, Exit, Failure};
-use ecluse_telemetry::printable;
+use ecluse_telemetry::printable_text;
 use serde_json::Value;
 
 use crate::cli::Cli;
@@ -53,7 +53,7 @@ impl Trouble {
     pub(crate) fn tell(self) -> ExitCode {
         let mut stderr = io::stderr();
         for line in self.line.lines() {
-            let _ = writeln!(stderr, "ecluse: {}", printable(line.as_bytes()));
+            let _ = writeln!(stderr, "ecluse: {}", printable_text(line));
         }
         self.exit.into()
     }
@@ -117,7 +117,7 @@ impl DriverContext {
         if self.quiet {
             return Ok(());
         }
-        self.print(&format!("{}\n", printable(line.as_bytes())))
+        self.print(&format!("{}\n", printable_text(line)))
     }
 
     /// Tells what was done to one thing: in words, or as a value of the answer that is shown at the end.

@@ -45,7 +45,7 @@ impl DriverContext {
             .map(|lost| lost.to_string())
             .into_iter()
             .collect();
-        lost.extend(self.lost_index());
+        lost.extend(self.lost_index(None));
         if !path.exists() {
             return Holdings {
                 lost,
@@ -69,27 +69,41 @@ impl DriverContext {
         ask().unwrap_or_default()
     }
 
-    /// Says what is wrong with the current generation of the index, by a look at its files.
-    fn lost_index(&self) -> Option<String> {
+    /// Says what is wrong with the current generation of an index, by a look at its files.
+    pub(crate) fn lost_index(&self, collection: Option<&str>) -> Option<String> {
         let index = self.root.join(&self.pipeline.archive.index);
         let look = || {
-            let directory = IndexDirectory::of(&index, None)?;
-            match directory.current_number()? {
-                Some(number) => directory.whole(number).map(drop),
-                None => Ok(()),
-            }
+            let directory = IndexDirectory::of(&index, collection)?;
+            let Some(number) = directory.current_number()? else {
+                return Ok(Some(directory));
+            };
+            directory.whole(number).map(|_| None)
         };
-        look().err().map(|error| error.to_string())
+        let none = match look() {
+            Ok(none) => none?,
+            Err(error) => return Some(error.to_string()),
+        };
+        let manifest =
+            Manifest::open_to_read(&crate::verify::manifest_path(self), &self.root).ok()?;
+        let had_files = manifest.has_published(collection).unwrap_or_default();
+        had_files.then(|| {
+            let root = none.root().display();
+            format!("there is no index in {root}, and the manifest has files that are in it")
+        })
     }
 }
 
 impl Holdings {
+    /// What to do when the manifest or an index is lost.
+    pub(crate) const LOST: &str =
+        "stop the stages; docs/formats/index-generation.md and the runbook say how it comes back";
+
     /// Returns what a person has to look at.
     pub(crate) fn needs(&self, context: &DriverContext) -> Vec<Need> {
         let mut needs = Vec::new();
         for lost in &self.lost {
-            let advice = "stop the stages; docs/formats/index-generation.md and the runbook say how it comes back";
-            needs.push(Need::of_stage("bigmerge", lost.clone(), advice.to_owned()));
+            let advice = Holdings::LOST.to_owned();
+            needs.push(Need::of_stage("bigmerge", lost.clone(), advice));
         }
         if let Some(frozen) = &self.health.frozen {
             needs.push(Need::of_stage(

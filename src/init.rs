@@ -57,8 +57,8 @@ pub(crate) fn init(cli: &Cli) -> Result<ExitCode, Trouble> {
     let pipeline_toml = if made { "wrote" } else { "kept" };
     context.say(&format!("{pipeline_toml} {}", path.display()))?;
     context.say(&format!(
-        "work directories for {} stages under {}",
-        pipeline.stage_names().len(),
+        "work directories for {} under {}",
+        crate::show::count(pipeline.stage_names().len(), "stage", "stages"),
         tree.work().display()
     ))?;
     Ok(Exit::Done.into())

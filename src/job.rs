@@ -37,7 +37,7 @@ pub(crate) fn job(context: &DriverContext, verb: &JobVerb) -> Result<ExitCode, T
     let done = match verb {
         JobVerb::Pause(_) => pause(&dir, choice),
         JobVerb::Resume(_) => resume(context, &dir),
-        JobVerb::End(_) => end(&dir, choice),
+        JobVerb::End(_) => end(context, &dir, choice),
     };
     let said = done.map_err(|error| {
         let line = format!("cannot {word} job {job}: {error}");
@@ -84,13 +84,27 @@ fn resume(context: &DriverContext, dir: &Path) -> io::Result<String> {
             "is no longer paused, but the crawl is: `{}`",
             context.command("resume crawl")
         ),
-        None => "goes on".to_owned(),
+        None => format!("goes on{}", when_it_runs(context)),
     })
 }
 
-fn end(dir: &Path, choice: &JobChoice) -> io::Result<String> {
+fn end(context: &DriverContext, dir: &Path, choice: &JobChoice) -> io::Result<String> {
     put(dir, END_FILE, &reason(choice))?;
-    Ok("ends: what is being fetched is taken in, then its reports are written".to_owned())
+    Ok(match context.is_crawling() {
+        true => "ends: what is being fetched is taken in, then its reports are written".to_owned(),
+        false => format!("ends{}", when_it_runs(context)),
+    })
+}
+
+/// Says what a job waits for where nobody works in the crawl.
+fn when_it_runs(context: &DriverContext) -> String {
+    if context.is_crawling() {
+        return String::new();
+    }
+    let run = context.command("run crawl");
+    format!(
+        " when the crawl stage runs, which it does not: systemctl start ecluse@crawl  or  {run}"
+    )
 }
 
 fn reason(choice: &JobChoice) -> Vec<u8> {

@@ -98,17 +98,17 @@ fn reports_of(dir: &Path) -> Vec<PathBuf> {
 
 /// Returns one line a job, and one more where there is something to say of it.
 fn overview(jobs: &[Job], paint: Paint) -> String {
-    let row = |name: &str, state: &str, begun: &str, done: &str, failed: &str, bytes: &str| {
-        format!("{name:<31} {state:<9} {begun:<16} {done:>5} {failed:>6} {bytes:>8}\n")
+    let row = |name: &str, state: &str, begun: &str, done: &str, given_up: &str, bytes: &str| {
+        format!("{name:<29} {state:<9} {begun:<16} {done:>5} {given_up:>8} {bytes:>8}\n")
     };
     let mut text = String::new();
     if !jobs.is_empty() {
-        text.push_str(&paint.dim(&row("JOB", "STATE", "BEGUN", "DONE", "FAILED", "BYTES")));
+        text.push_str(&paint.dim(&row("JOB", "STATE", "BEGUN", "DONE", "GIVEN UP", "BYTES")));
     }
     for job in jobs {
         let status = &job.status;
         text.push_str(&row(
-            &show::cut(&printable(job.name.as_bytes()), 31),
+            &show::cut(&printable(job.name.as_bytes()), 29),
             word(status.state),
             &begun(status),
             &status.done.to_string(),
@@ -153,7 +153,7 @@ fn whole(job: &Job) -> String {
     row(
         "urls",
         format!(
-            "{} done, {} queued, {} in flight, {} failed, {} forbidden by robots.txt",
+            "{} done, {} queued, {} in flight, {} given up, {} forbidden by robots.txt",
             status.done, status.queued, status.in_flight, status.failed, status.forbidden
         ),
     );
@@ -278,6 +278,12 @@ impl DriverContext {
         }
         dirs.sort();
         Ok(dirs)
+    }
+
+    /// Tells whether somebody works in the crawl.
+    pub(crate) fn is_crawling(&self) -> bool {
+        let workers = self.crawling();
+        workers.is_ok_and(|workers| !workers.living.is_empty())
     }
 
     /// Returns the processes of the crawl's workers.

@@ -14,6 +14,7 @@ use ecluse_telemetry::printable;
 
 use crate::cli::{LookupOptions, Match};
 use crate::context::{DriverContext, Trouble};
+use crate::holdings::Holdings;
 use crate::show;
 
 /// What the program ends with when nothing was found.
@@ -82,7 +83,7 @@ pub(crate) fn each_line(
 ) -> Result<(), Trouble> {
     let index = context.root.join(&context.pipeline.archive.index);
     let index = IndexDirectory::of(&index, collection).map_err(Trouble::usage)?;
-    let lookup = Lookup::open(&list_of(&index)?).map_err(unreadable)?;
+    let lookup = Lookup::open(&list_of(context, collection, &index)?).map_err(unreadable)?;
     let mut matches = lookup.range(range).map_err(unreadable)?;
     while let Some(line) = matches.next_line().map_err(unreadable)? {
         if !see(line) {
@@ -120,7 +121,9 @@ pub(crate) fn tell_none(
     let host = match captures {
         0 => "nothing of its host either".to_owned(),
         _ => format!(
-            "of its host there are {more}{captures} captures of {urls} URLs: {}",
+            "of its host: {more}{} of {}: {}",
+            show::count(captures, "capture", "captures"),
+            show::count(urls, "URL", "URLs"),
             context.command(&format!("lookup {} --match host", show::word(url)))
         ),
     };
@@ -235,11 +238,22 @@ fn as_far_as_written(key: &[u8], url: &str) -> Vec<u8> {
 }
 
 /// Returns the file to ask: the flat index, or the summary of a ZipNum one without it.
-fn list_of(index: &IndexDirectory) -> Result<PathBuf, Trouble> {
-    let current = index
-        .current()
-        .map_err(|error| Trouble::new(Exit::Machine, error))?;
+fn list_of(
+    context: &DriverContext,
+    collection: Option<&str>,
+    index: &IndexDirectory,
+) -> Result<PathBuf, Trouble> {
+    let current = index.current().map_err(|error| {
+        let line = format!("{error}; {}", Holdings::LOST);
+        Trouble::new(Exit::Machine, line)
+    })?;
     let Some(current) = current else {
+        if let Some(lost) = context.lost_index(collection) {
+            return Err(Trouble::new(
+                Exit::Machine,
+                format!("{lost}; {}", Holdings::LOST),
+            ));
+        }
         return Err(Trouble::usage(format!(
             "no index in {}: bigmerge has made none yet",
             index.root().display()
@@ -248,10 +262,12 @@ fn list_of(index: &IndexDirectory) -> Result<PathBuf, Trouble> {
     let lists = [FLAT, SUMMARY].map(|name| current.join(name));
     let found = lists.into_iter().find(|list| Path::exists(list));
     found.ok_or_else(|| {
-        Trouble::new(
-            Exit::Machine,
-            format!("no {FLAT} and no {SUMMARY} in {}", current.display()),
-        )
+        let line = format!(
+            "no {FLAT} and no {SUMMARY} in {}; {}",
+            current.display(),
+            Holdings::LOST
+        );
+        Trouble::new(Exit::Machine, line)
     })
 }
 

@@ -23,6 +23,12 @@ pub(crate) struct Need {
     pub(crate) count: usize,
     pub(crate) what: String,
     pub(crate) command: String,
+    /// The words that choose all of its parcels, where it is about several.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) choice: Option<String>,
+    /// The parcels are at fault themselves: tried again, they would be held again.
+    #[serde(default)]
+    pub(crate) is_at_fault: bool,
 }
 
 impl Need {
@@ -34,6 +40,8 @@ impl Need {
             count: 0,
             what,
             command,
+            choice: None,
+            is_at_fault: false,
         }
     }
 
@@ -132,10 +140,11 @@ impl DriverContext {
         let help = Help::of(stage, alike.why.as_ref());
         let parcel = show::word(place.parcel.as_str());
         let verb = help.verb();
-        let words = match (alike.count, fragment(key)) {
-            (1, _) | (_, None) => format!("{verb} {parcel}"),
-            (_, Some(part)) => format!("{verb} --stage {stage} --reason {}", show::word(part)),
+        let choice = match (alike.count, fragment(key)) {
+            (1, _) | (_, None) => None,
+            (_, Some(part)) => Some(format!("--stage {stage} --reason {}", show::word(part))),
         };
+        let words = format!("{verb} {}", choice.as_ref().unwrap_or(&parcel));
         Need {
             stage: stage.to_owned(),
             parcel: Some(place.parcel.to_string()),
@@ -147,13 +156,15 @@ impl DriverContext {
                 help.before(),
                 help.reason()
             ),
+            choice,
+            is_at_fault: help == Help::Discard,
         }
     }
 }
 
 /// What can help a held parcel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Help {
+pub(crate) enum Help {
     /// A person held it: it may go on.
     Release,
     /// The cause was outside of it: once more, when that is mended.
@@ -165,7 +176,7 @@ enum Help {
 }
 
 impl Help {
-    fn of(stage: &str, why: Option<&Why>) -> Self {
+    pub(crate) fn of(stage: &str, why: Option<&Why>) -> Self {
         let Some(why) = why else {
             return Help::Release;
         };

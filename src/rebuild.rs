@@ -47,7 +47,10 @@ pub(crate) fn rebuild(
     }
     let files = rebuild.count()?;
     let outcome = format!(
-        "{files} files from {receipts} receipts; {unknown} stored files without a receipt; {cleaned} gone from harvested"
+        "{} from {}; {} without a receipt; {cleaned} gone from harvested",
+        crate::show::count(files, "file", "files"),
+        crate::show::count(receipts, "receipt", "receipts"),
+        crate::show::count(unknown, "stored file", "stored files"),
     );
     if options.act.dry_run {
         rebuild.discard()?;

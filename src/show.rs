@@ -1,5 +1,13 @@
 //! Figures as people read them.
 
+/// Returns how many of something there are.
+pub(crate) fn count(count: impl TryInto<u64>, one: &str, many: &str) -> String {
+    match count.try_into().unwrap_or(u64::MAX) {
+        1 => format!("1 {one}"),
+        count => format!("{count} {many}"),
+    }
+}
+
 /// Returns seconds as `41s`, `12m`, `3h 05m`, `2d 04h`.
 pub(crate) fn age(seconds: u64) -> String {
     match seconds {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ecluse_stage::Exit;
-use ecluse_telemetry::printable;
+use ecluse_telemetry::{printable, printable_text};
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios};
 
 use crate::cli::StatusOptions;
@@ -233,10 +233,8 @@ fn clip(text: &str, height: usize) -> String {
     }
     let kept = room.saturating_sub(1);
     let mut clipped: String = text.lines().take(kept).map(|l| format!("{l}\n")).collect();
-    clipped.push_str(&format!(
-        "… {} lines more than this window has\n",
-        lines - kept
-    ));
+    let more = show::count(lines - kept, "line", "lines");
+    clipped.push_str(&format!("… {more} more than this window has\n"));
     clipped
 }
 
@@ -325,7 +323,7 @@ fn entry(need: &Need, number: usize, width: usize, most: usize) -> Vec<(String, 
     const INDENT: usize = 6;
     let width = width.saturating_sub(INDENT);
     let what = format!("{}: {}", need.stage, need.what);
-    let mut lines: Vec<(String, bool)> = show::wrap(&printable(what.as_bytes()), width, most)
+    let mut lines: Vec<(String, bool)> = show::wrap(&printable_text(&what), width, most)
         .into_iter()
         .map(|line| (line, false))
         .collect();
@@ -338,7 +336,7 @@ fn entry(need: &Need, number: usize, width: usize, most: usize) -> Vec<(String, 
         let room = width.saturating_sub(more.chars().count());
         lines.push((format!("{}{more}", show::cut(&name, room)), true));
     }
-    lines.push((printable(need.command_for(number).as_bytes()), true));
+    lines.push((printable_text(&need.command_for(number)), true));
     lines
 }
 
@@ -357,6 +355,8 @@ mod tests {
                 "60 parcels: cannot parse record 812 of {name} at offset 73400320: no Content-Length; since 10:00"
             ),
             command: format!("ecluse why {name}   or  discard --stage index"),
+            choice: Some("--stage index".into()),
+            is_at_fault: true,
         };
         let lines = entry(&need, 3, 80, 3);
         assert!(
@@ -371,6 +371,16 @@ mod tests {
         assert_eq!(
             lines.last().unwrap().0,
             "ecluse why 3   or  discard --stage index"
+        );
+    }
+
+    #[test]
+    fn a_reason_is_not_escaped_a_second_time() {
+        let what = r#"no record: first "\x00\x1f""#.to_owned();
+        let need = Need::of_stage("index", format!("{what}\u{1b}"), "ecluse why 1".into());
+        assert_eq!(
+            entry(&need, 1, 80, 3)[0].0,
+            format!(r"index: {what}\u{{1b}}")
         );
     }
 

@@ -46,8 +46,8 @@ pub(crate) fn verify(
         }))?;
     } else {
         context.say(&format!(
-            "{} copies read again: {} good, {} bad, {} could not be read; {} bytes",
-            due.len(),
+            "{} read again: {} good, {} bad, {} could not be read; {} bytes",
+            crate::show::count(due.len(), "copy", "copies"),
             sums.good,
             sums.bad,
             sums.unread,

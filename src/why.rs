@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use ecluse_manifest::Damage;
 use ecluse_spool::{Filed, ParcelId, ParcelPlace, ParcelState};
 use ecluse_stage::Exit;
-use ecluse_telemetry::printable;
+use ecluse_telemetry::printable_text;
 
 use crate::act::Deed;
 use crate::context::{DriverContext, Trouble, stem_of};
 use crate::life::deed;
+use crate::needs::Help;
 use crate::show;
 use crate::survey::Condition;
 
@@ -65,10 +66,7 @@ pub(crate) fn why(context: &DriverContext, what: &str) -> Result<ExitCode, Troub
     for place in &places {
         next_and_help(context, place, &mut text)?;
     }
-    let shown: Vec<String> = text
-        .lines()
-        .map(|line| printable(line.as_bytes()))
-        .collect();
+    let shown: Vec<String> = text.lines().map(printable_text).collect();
     context.print(&format!("{}\n", shown.join("\n")))?;
     Ok(Exit::Done.into())
 }
@@ -250,11 +248,19 @@ fn next_and_help(
     };
     text.push_str(&format!("\n  what happens next\n    {next}\n"));
     let mut help = Vec::new();
-    for (deed, command, why) in [
+    let is_at_fault = place.state == ParcelState::Held
+        && Help::of(&place.stage, context.tree.why(place)?.as_ref()) == Help::Discard;
+    let mut deeds = [
         (Deed::Release, "release", "lets it be tried again at once"),
         (Deed::Hold, "hold", "sets it aside"),
         (Deed::Discard, "discard", "takes it out of the chain"),
-    ] {
+    ];
+    if is_at_fault {
+        // What can help comes first.
+        deeds.reverse();
+        deeds[2].2 = "tries it again: it is at fault itself and would be held again";
+    }
+    for (deed, command, why) in deeds {
         if deed.states().contains(&place.state) {
             let words = format!("{command} {}{}", place.parcel, deed.reason());
             help.push(format!("    {}   {why}\n", context.command(&words)));

@@ -75,3 +75,55 @@ fn a_chain_without_stages_is_a_configuration_error() {
     let complaint = String::from_utf8(output.stderr).unwrap();
     assert!(complaint.contains("[chain] stages"), "{complaint}");
 }
+
+#[test]
+fn check_refuses_directories_that_lie_in_each_other_and_stages_that_are_none() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().to_str().unwrap();
+    let file = root.path().join("pipeline.toml");
+    for (settings, told) in [
+        (
+            "[archive]\nharvested = [\".\"]\n",
+            "pipeline.toml:2: 'archive.harvested[0]': '.' is around the work directories",
+        ),
+        (
+            "[archive]\nindex = \"harvested/index\"\n",
+            "pipeline.toml:2: 'archive.index': 'harvested/index' lies in 'harvested'",
+        ),
+        (
+            "[stage.indx]\nworkers = 2\n",
+            "pipeline.toml:1: stage 'indx' has a table, but is not in the chain; did you mean 'index'?",
+        ),
+    ] {
+        std::fs::write(&file, settings).unwrap();
+        let output = ecluse(&["--root", path, "check", "--offline"]);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert_eq!(said.matches(told).count(), 1, "{said}");
+        // What check refuses does not start.
+        let run = ecluse(&["--root", path, "run", "--once"]);
+        assert_eq!(run.status.code(), Some(78), "{run:?}");
+    }
+}
+
+#[test]
+fn a_job_that_nobody_works_on_does_not_go_on() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().to_str().unwrap();
+    assert!(ecluse(&["--root", path, "init"]).status.success());
+    std::fs::create_dir_all(root.path().join("jobs/weekly-7")).unwrap();
+    let job = |words: &[&str]| {
+        let output = ecluse(&[&["--root", path, "job"], words].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    job(&["pause", "weekly-7", "--why", "a test"]);
+    for verb in ["resume", "end"] {
+        let said = job(&[verb, "weekly-7", "--why", "a test"]);
+        assert!(
+            said.contains("when the crawl stage runs, which it does not"),
+            "{said}"
+        );
+        assert!(said.contains("run crawl"), "{said}");
+    }
+}

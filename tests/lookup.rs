@@ -1,5 +1,9 @@
 //! `ecluse lookup`, on indexes made by hand.
-#![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test stops where it fails, and makes its own mess"
+)]
 
 use std::fs;
 use std::io::Write;
@@ -8,6 +12,7 @@ use std::path::Path;
 use std::process::Command;
 
 use ecluse_cdx::{LineSource, zipnum};
+use ecluse_manifest::{Manifest, NewFile};
 use tempfile::TempDir;
 
 fn line(key: &str, second: u32) -> String {
@@ -45,11 +50,15 @@ fn put(root: &Path, shelf: &str, lines: &str, is_zipnum: bool) {
 }
 
 fn lookup(root: &Path, arguments: &[&str]) -> (i32, String, String) {
+    ask("lookup", root, arguments)
+}
+
+fn ask(verb: &str, root: &Path, arguments: &[&str]) -> (i32, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_ecluse"))
         .env_remove("ECLUSE_CONFIG")
         .arg("--root")
         .arg(root)
-        .arg("lookup")
+        .arg(verb)
         .args(arguments)
         .output()
         .unwrap();
@@ -237,4 +246,41 @@ fn a_capture_is_shown_as_a_browser_had_it() {
     );
     let none = typed("lookup a.example/b");
     assert!(none.contains("no capture of a.example/b"), "{none}");
+}
+
+#[test]
+fn a_lost_index_is_told_with_what_to_do() {
+    let root = TempDir::new().unwrap();
+    fs::create_dir_all(root.path().join("work/index/ready")).unwrap();
+    let mut manifest = Manifest::open(&root.path().join("manifest.sqlite"), root.path()).unwrap();
+    let file = NewFile {
+        name: "a.warc",
+        bytes: 1,
+        sha256: "00",
+        kind: "warc",
+        job: None,
+        harvest: None,
+        collection: None,
+        source: "a.warc",
+        parcel: "a",
+    };
+    manifest.ingest(&file).unwrap();
+    manifest.published(None, 1, &["a.warc".to_owned()]).unwrap();
+    let must_be_told = |what: &str| {
+        for verb in ["lookup", "show"] {
+            let (code, _, said) = ask(verb, root.path(), &["http://example.org/"]);
+            assert_eq!(code, 74, "{said}");
+            assert!(said.contains(what), "{said}");
+            assert!(said.contains("docs/formats/index-generation.md"), "{said}");
+        }
+    };
+    must_be_told("there is no index in ");
+    let (_, screen, said) = ask("status", root.path(), &[]);
+    assert!(
+        screen.contains("bigmerge: there is no index"),
+        "{screen}{said}"
+    );
+    put(root.path(), "index", "", false);
+    fs::remove_file(root.path().join("index/generations/1/index.cdxj")).unwrap();
+    must_be_told("no index.cdxj");
 }

@@ -38,8 +38,9 @@ fn store(root: &Path, name: &str, bytes: &[u8]) {
         sha256: &fixity.sha256,
     };
     manifest.stored(name, &copy).unwrap();
-    // Otherwise somebody would have to give it again.
-    manifest.published(None, 1, &[name.to_owned()]).unwrap();
+    // Otherwise somebody would have to give it again. In the index of a collection: the big one would be missed.
+    let names = [name.to_owned()];
+    manifest.published(Some("presse"), 1, &names).unwrap();
 }
 
 #[test]

@@ -220,7 +220,7 @@ impl Scene {
             show::bytes(status.bytes),
         );
         if status.failed > 0 {
-            line.push_str(&format!(", {} failed", status.failed));
+            line.push_str(&format!(", {} given up", status.failed));
         }
         line.push_str(&format!(", {elapsed}"));
         line
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "crawl     running   12 done, 30 queued, 2 in flight, 4.2 URL/s, 1.5 MB, 1 failed, 41s",
+                "crawl     running   12 done, 30 queued, 2 in flight, 4.2 URL/s, 1.5 MB, 1 given up, 41s",
                 r"          http://a.example/\u{1b}[2J",
                 "chain     ingest 1/3",
                 "          ingest waits: less than 1 GiB free",

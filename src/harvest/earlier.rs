@@ -78,7 +78,11 @@ fn must_not_be_at_work(context: &DriverContext, place: &ParcelPlace) -> Result<(
 /// Asks whoever sits at a terminal; elsewhere the command must say it.
 fn ask(context: &DriverContext, place: &ParcelPlace, dir: &Path) -> Result<Unfinished, Trouble> {
     let status = JobStatus::read(dir).ok().flatten().unwrap_or_default();
-    let how_far = format!("{} URLs done, {} queued", status.done, status.queued);
+    let how_far = format!(
+        "{} done, {} queued",
+        crate::show::count(status.done, "URL", "URLs"),
+        status.queued
+    );
     let parcel = &place.parcel;
     let is_asked = io::stdin().is_terminal() && io::stderr().is_terminal() && !context.json;
     if !is_asked {

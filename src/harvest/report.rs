@@ -196,7 +196,11 @@ impl Report {
             if let Some(index) = &self.index {
                 row(
                     "index",
-                    format!("{} with {} lines", index.path, index.lines),
+                    format!(
+                        "{} with {}",
+                        index.path,
+                        show::count(index.lines, "line", "lines")
+                    ),
                 );
             }
         }
@@ -256,8 +260,8 @@ impl Report {
 
     fn fetched(&self) -> String {
         format!(
-            "{} captures: {} new, {} unchanged; {} over the wire",
-            self.captures + self.revisits,
+            "{}: {} new, {} unchanged; {} over the wire",
+            show::count(self.captures + self.revisits, "capture", "captures"),
             self.captures,
             self.revisits,
             show::bytes(self.bytes)
@@ -266,19 +270,19 @@ impl Report {
 
     fn kinds(&self) -> String {
         let answers = &self.answers;
-        let count = |count: u64, one: &str| match count {
-            1 => format!("1 {one}"),
-            _ => format!("{count} {one}s"),
-        };
-        let mut parts = vec![count(answers.pages, "page"), count(answers.files, "file")];
+        let mut parts = vec![
+            show::count(answers.pages, "page", "pages"),
+            show::count(answers.files, "file", "files"),
+        ];
         if answers.redirects > 0 {
-            parts.push(count(answers.redirects, "redirect"));
+            parts.push(show::count(answers.redirects, "redirect", "redirects"));
         }
         if answers.robots > 0 {
             parts.push(format!("{} robots.txt", answers.robots));
         }
         if answers.wrong_guesses > 0 {
-            parts.push(count(answers.wrong_guesses, "wrong guess").replace("guesss", "guesses"));
+            let guesses = answers.wrong_guesses;
+            parts.push(show::count(guesses, "wrong guess", "wrong guesses"));
         }
         parts.join(", ")
     }
@@ -306,8 +310,8 @@ impl Report {
         let stored = dirs(&|file| &file.stored);
         let backups = dirs(&|file| &file.backups);
         let count = self.files.len();
-        let files = if count == 1 { "file" } else { "files" };
-        let mut line = format!("{count} WARC {files}, {}", show::bytes(bytes));
+        let files = show::count(count, "WARC file", "WARC files");
+        let mut line = format!("{files}, {}", show::bytes(bytes));
         if !stored.is_empty() {
             line.push_str(&format!(", in {stored}"));
         }

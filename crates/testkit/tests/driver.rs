@@ -410,7 +410,28 @@ fn many_files_with_one_fault_are_one_entry() {
         "{}",
         complaint(&output)
     );
-    assert!(ecluse(root, &["why", "1"]).status.success());
+    // What would only be held again is not offered without saying so.
+    let output = ecluse(root, &["retry", "1"]);
+    assert_eq!(output.status.code(), Some(64));
+    let said = complaint(&output);
+    let words = [
+        "would be held again",
+        "discard --stage relay --reason",
+        "retry --stage relay --reason",
+    ];
+    assert!(words.iter().all(|word| said.contains(word)), "{said}");
+    // To look at what would be done needs no reason.
+    let output = ecluse(root, &["discard", "other", "--dry-run"]);
+    assert_eq!(output.status.code(), Some(0), "{}", complaint(&output));
+    assert!(
+        text(&output).contains("would discard other"),
+        "{}",
+        text(&output)
+    );
+    let told = text(&ecluse(root, &["why", "1"]));
+    let at = |word: &str| told.find(word).unwrap_or_else(|| panic!("{word}: {told}"));
+    assert!(at(" discard f") < at(" release f"), "{told}");
+    assert!(at("would be held again") > 0);
     // The command for all of them is one that can be typed.
     let bulk = screen
         .lines()

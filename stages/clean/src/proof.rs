@@ -130,7 +130,7 @@ pub(crate) fn not_recorded(candidate: &Candidate, backups: usize) -> Option<Stri
     });
     let proved = proved.count();
     if proved < backups {
-        return Some(format!("{proved} backups are proved, {backups} are needed"));
+        return Some(format!("proved backups: {proved} of {backups} needed"));
     }
     if stored_copy(candidate, sha256).is_none() {
         return Some("no stored copy has the digest taken at ingest".into());

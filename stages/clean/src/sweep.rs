@@ -57,8 +57,9 @@ impl Clean {
             return;
         }
         let line = format!(
-            "would remove {files} files of {} from the harvested directories once stage.clean.remove = true; to list them: \
+            "would remove {files} {} of {} from the harvested directories once stage.clean.remove = true; to list them: \
              sqlite3 -readonly {} \"SELECT path FROM harvested WHERE finding = 'removable'\"\n",
+            if files == 1 { "file" } else { "files" },
             Bytes(bytes),
             self.home.manifest().display()
         );

@@ -150,10 +150,7 @@ fn as_shipped_it_only_says_what_it_would_remove() {
     let archive = Archive::new("");
     let (code, out, log) = archive.clean();
     assert_eq!(code, 0, "{log}");
-    assert!(
-        out.starts_with("would remove 1 files of 9 B from "),
-        "{out}"
-    );
+    assert!(out.starts_with("would remove 1 file of 9 B from "), "{out}");
     assert!(out.contains("stage.clean.remove = true"), "{out}");
     assert_eq!(out.lines().count(), 1, "one line, however many files");
     // The list that it names is there.
@@ -192,11 +189,11 @@ fn what_it_would_remove_is_read_once_whoever_starts_it() {
             .put_files("clean", name, &[("generation.files", b"")]);
         archive.clean()
     };
-    assert!(sweep("g1").1.starts_with("would remove 1 files"));
+    assert!(sweep("g1").1.starts_with("would remove 1 file"));
     // Were it read again, it would be found to differ: the proof of the first time is remembered.
     fs::write(&archive.stored, b"the bytez").unwrap();
     let (_, out, log) = sweep("g2");
-    assert!(out.starts_with("would remove 1 files"), "{log}");
+    assert!(out.starts_with("would remove 1 file"), "{log}");
     // A file that was touched is another one.
     fs::write(&archive.harvested, b"the bytes").unwrap();
     let (_, out, log) = sweep("g3");
@@ -214,7 +211,7 @@ fn what_it_would_remove_is_read_once_whoever_starts_it() {
     archive
         .root
         .put_files("clean", "g1", &[("generation.files", b"")]);
-    assert!(archive.clean().1.starts_with("would remove 1 files"));
+    assert!(archive.clean().1.starts_with("would remove 1 file"));
     fs::write(&archive.stored, b"the bytez").unwrap();
     archive
         .root
@@ -328,14 +325,14 @@ fn nothing_goes_without_every_proof() {
 
     let no_backup = Archive::new("remove = true");
     no_backup.sql("DELETE FROM copy WHERE kind = 'backup'");
-    no_backup.must_keep("0 backups are proved, 1 are needed");
+    no_backup.must_keep("proved backups: 0 of 1 needed");
 
     let other_backup = Archive::new("remove = true");
     other_backup.sql("UPDATE copy SET sha256 = 'ff' WHERE kind = 'backup'");
-    other_backup.must_keep("0 backups are proved");
+    other_backup.must_keep("proved backups: 0 of");
 
     let two_backups = Archive::new("remove = true\nbackups = 2");
-    two_backups.must_keep("1 backups are proved, 2 are needed");
+    two_backups.must_keep("proved backups: 1 of 2 needed");
 
     let not_stored = Archive::new("remove = true");
     not_stored.sql("DELETE FROM copy WHERE kind = 'stored'");
@@ -417,7 +414,7 @@ fn a_backup_found_bad_is_no_proof_after_the_release() {
     let bad = CheckOutcome::Bad("sha256 is x".into());
     manifest.checked(backup.unwrap(), &bad).unwrap();
     manifest.thaw().unwrap();
-    archive.must_keep("0 backups are proved, 1 are needed");
+    archive.must_keep("proved backups: 0 of 1 needed");
     manifest
         .checked(backup.unwrap(), &CheckOutcome::Good)
         .unwrap();

@@ -93,7 +93,10 @@ impl Seen {
             list: vec![Damage {
                 record: 1,
                 offset: 0,
-                reason: format!("there is no record in its {} bytes", self.bytes),
+                reason: match self.bytes {
+                    0 => "the file is empty".to_owned(),
+                    bytes => format!("there is no record in its {bytes} bytes"),
+                },
             }],
         }
     }

@@ -351,7 +351,7 @@ fn an_empty_file_passes_without_lines() {
     let damage = &manifest.damage("a.warc.gz").unwrap()[0];
     assert_eq!(
         damage.to_string(),
-        "record 1 at offset 0: there is no record in its 0 bytes"
+        "record 1 at offset 0: the file is empty"
     );
     let (code, lines, said) = index_bytes("a.warc", b"");
     assert_eq!((code, lines.len(), said.as_str()), (0, 0, ""));

@@ -218,6 +218,7 @@ fn is_aspnet_session(segment: &str) -> bool {
 
 /// Appends text with the digits of its escapes in upper case, and what RFC 3986 calls unreserved without an escape.
 fn append_escaped(text: &[u8], key: &mut Vec<u8>) {
+    let begin = key.len();
     let mut rest = text;
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
@@ -229,7 +230,9 @@ fn append_escaped(text: &[u8], key: &mut Vec<u8>) {
             key.push(byte);
             continue;
         };
-        if octet.is_ascii_alphanumeric() || b"-._~".contains(&octet) {
+        // A digit right behind a stray percent sign would make an escape that was none.
+        let joins = matches!(key[begin..], [.., b'%'] | [.., b'%', _]) && octet.is_ascii_hexdigit();
+        if !joins && (octet.is_ascii_alphanumeric() || b"-._~".contains(&octet)) {
             key.push(octet);
         } else {
             key.extend([
@@ -364,6 +367,18 @@ mod tests {
             ("http://www./", "http://www/"),
         ] {
             assert_eq!(key(&order, url), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_stray_percent_sign_makes_no_escape() {
+        for (url, expected) in [
+            ("http://a.example/?%%30a", "http://a.example/?%%30a"),
+            ("http://a.example/?%a%30", "http://a.example/?%a%30"),
+            ("http://a.example/?%2f%30", "http://a.example/?%2F0"),
+        ] {
+            assert_eq!(key(&NONE, url), expected);
+            assert_eq!(key(&NONE, expected), expected);
         }
     }
 

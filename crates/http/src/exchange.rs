@@ -89,6 +89,15 @@ impl Exchange {
         }
     }
 
+    /// Tells whether all of the payload came, as far as HTTP can tell.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        let damaged = |anomaly: &Anomaly| matches!(anomaly, Anomaly::ChunkDamage(_));
+        self.shape == Shape::Http
+            && self.truncation.is_none()
+            && !self.anomalies.iter().any(damaged)
+    }
+
     /// Returns the annotations for crawl.log.
     #[must_use]
     pub fn annotations(&self) -> Vec<String> {

@@ -44,6 +44,6 @@ pub use exchange::{ConnectionUse, Exchange, PayloadReader, Timings};
 pub use head::{Field, Head, Version};
 pub use message::{Anomaly, Framing, Shape, Truncation};
 pub use request::{AddressPolicy, Authority, Request, Scheme};
-pub use settings::{FetchLimits, Roots, Settings};
+pub use settings::{DigestedBody, FetchLimits, Roots, Settings};
 pub use tap::Tap;
 pub use tls::{CertificateFault, CertificatePolicy, TlsFacts, TlsFault};

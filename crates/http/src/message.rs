@@ -11,6 +11,7 @@ use std::ops::ControlFlow;
 use crate::block::{Block, BlockWriter, Spooling};
 use crate::chunked::{ChunkDamage, ChunkFault, ChunkedDecoder};
 use crate::head::{self, Head, Version};
+use crate::settings::DigestedBody;
 use crate::tap::Tap;
 use ecluse_warc::{Digester, Sha1Digest};
 use sha2::{Digest, Sha256};
@@ -143,6 +144,7 @@ pub(crate) struct MessageLimits {
     pub(crate) head_bytes: usize,
     pub(crate) body_bytes: u64,
     pub(crate) interim: usize,
+    pub(crate) digested: DigestedBody,
 }
 
 /// Whether a body can follow.
@@ -256,6 +258,7 @@ enum Opening {
 #[derive(Debug, Default)]
 struct PayloadCount {
     bytes: u64,
+    digested: DigestedBody,
     digester: Digester,
     sha256: Sha256,
     is_enough: bool,
@@ -267,11 +270,17 @@ impl PayloadCount {
             return;
         }
         self.bytes += piece.len() as u64;
-        self.digester.update(piece);
-        self.sha256.update(piece);
+        if self.digested == DigestedBody::Payload {
+            self.digest(piece);
+        }
         if !self.is_enough && tap.payload(piece) == ControlFlow::Break(()) {
             self.is_enough = true;
         }
+    }
+
+    fn digest(&mut self, piece: &[u8]) {
+        self.digester.update(piece);
+        self.sha256.update(piece);
     }
 }
 
@@ -288,7 +297,10 @@ impl Receiver {
             framing: Framing::UntilClose,
             block: BlockWriter::new(spooling),
             body_bytes: 0,
-            payload: PayloadCount::default(),
+            payload: PayloadCount {
+                digested: limits.digested,
+                ..PayloadCount::default()
+            },
             truncation: None,
             anomalies: Vec::new(),
         }
@@ -446,6 +458,9 @@ impl Receiver {
         };
         self.block.append(&piece[..taken])?;
         self.body_bytes += taken as u64;
+        if self.payload.digested == DigestedBody::Framed {
+            self.payload.digest(&piece[..taken]);
+        }
         let is_over = match &self.phase {
             Phase::Body(body) => body.is_over(),
             Phase::Head { .. } | Phase::Done => true,

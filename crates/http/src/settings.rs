@@ -75,6 +75,18 @@ pub struct FetchLimits {
     pub body_bytes: u64,
     /// How many interim responses may come.
     pub interim_responses: usize,
+    /// What the payload digests are of.
+    pub digested: DigestedBody,
+}
+
+/// What the digests of a payload are of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DigestedBody {
+    /// The payload: transfer encoding removed.
+    #[default]
+    Payload,
+    /// The body as it came, with the sizes of its chunks.
+    Framed,
 }
 
 impl Default for FetchLimits {
@@ -91,6 +103,7 @@ impl Default for FetchLimits {
             head_bytes: 256 * 1024,
             body_bytes: 4 * 1024 * 1024 * 1024,
             interim_responses: 16,
+            digested: DigestedBody::Payload,
         }
     }
 }
@@ -101,6 +114,7 @@ impl FetchLimits {
             head_bytes: self.head_bytes,
             body_bytes: self.body_bytes,
             interim: self.interim_responses,
+            digested: self.digested,
         }
     }
 }

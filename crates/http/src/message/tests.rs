@@ -11,6 +11,7 @@ const LIMITS: MessageLimits = MessageLimits {
     head_bytes: 1000,
     body_bytes: 100_000,
     interim: 3,
+    digested: DigestedBody::Payload,
 };
 
 /// What came of a response, for comparison.

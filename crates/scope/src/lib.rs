@@ -27,8 +27,8 @@ pub use crate::limit::Limit;
 pub use crate::order::{
     AgentError, AgentOrder, Amended, BackOffOrder, BudgetException, BudgetOrder, Compression,
     DedupOrder, ExtractOrder, GroupOrder, InvalidCertificates, LimitsOrder, MannersOrder,
-    NetworkOrder, Order, Priority, QueueBudget, ReadOrder, RobotsOrder, SeedsOrder, TlsOrder,
-    WarcOrder,
+    NetworkOrder, NofollowPolicy, Order, PayloadDigestOf, Priority, QueueBudget, ReadOrder,
+    RobotsOrder, SeedsOrder, TlsOrder, WarcOrder,
 };
 pub use crate::queue::{
     AddressRange, Assigned, GroupBy, Grouping, HostPattern, Members, PatternError, QueueBy,

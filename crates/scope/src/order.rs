@@ -235,6 +235,8 @@ pub struct GroupOrder {
 pub struct RobotsOrder {
     /// For the job.
     pub policy: RobotsPolicy,
+    /// Which wishes that links are not followed are heeded, where robots.txt is.
+    pub nofollow: NofollowPolicy,
     /// The names by which robots.txt calls us.
     pub agents: Vec<String>,
     /// How much of a file is read.
@@ -247,6 +249,19 @@ pub struct RobotsOrder {
     pub give_up: Span,
     /// For a host, or for a `.domain` with all below it; the longest name holds.
     pub domains: BTreeMap<String, RobotsPolicy>,
+}
+
+/// Which wishes that links are not followed are heeded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NofollowPolicy {
+    /// None.
+    Ignore,
+    /// Those of a page for all its links: `<meta name=robots content=nofollow>`, `X-Robots-Tag`.
+    #[default]
+    Pages,
+    /// Those of a page for one link too: `rel=nofollow`.
+    Links,
 }
 
 /// As whom the crawler speaks.
@@ -334,6 +349,8 @@ pub struct ExtractOrder {
     pub sitemaps: bool,
     /// Whether `/favicon.ico` is asked for at each page's site.
     pub favicons: bool,
+    /// Guesses of one pattern from one source that may end in 404 before the rest of them are given up.
+    pub guess_misses: Limit<u32>,
 }
 
 /// Captures that are stored as references to earlier ones.
@@ -366,6 +383,19 @@ pub struct WarcOrder {
     pub gzip_level: u8,
     /// How often what is written is made durable.
     pub sync: Bytes,
+    /// What `WARC-Payload-Digest` is of.
+    pub payload_digest: PayloadDigestOf,
+}
+
+/// What `WARC-Payload-Digest` is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PayloadDigestOf {
+    /// The payload, without the sizes of its chunks: what WARC asks for.
+    #[default]
+    Payload,
+    /// The body as it came, with the sizes of its chunks: what some validators compute.
+    Body,
 }
 
 /// How records are compressed.
@@ -442,6 +472,7 @@ impl Default for RobotsOrder {
     fn default() -> RobotsOrder {
         RobotsOrder {
             policy: RobotsPolicy::Obey,
+            nofollow: NofollowPolicy::Pages,
             agents: vec!["ecluse".to_owned()],
             size: Bytes(500 * 1024),
             keep: Span::secs(86_400),
@@ -489,6 +520,7 @@ impl Default for ExtractOrder {
             speculative: true,
             sitemaps: true,
             favicons: false,
+            guess_misses: Limit::At(5),
         }
     }
 }
@@ -513,6 +545,7 @@ impl Default for WarcOrder {
             compression: Compression::Gzip,
             gzip_level: 4,
             sync: Bytes(64 << 20),
+            payload_digest: PayloadDigestOf::Payload,
         }
     }
 }

@@ -75,8 +75,10 @@ pub struct ScopeOrder {
     pub hops: Limit<u32>,
     /// Pages from the seed: links, forms and sitemaps followed.
     pub depth: Limit<u32>,
-    /// Hops from a page to something that belongs to it, redirects not counted.
+    /// Hops from a page to a document that is shown inside of it, redirects not counted.
     pub transclusion_hops: u32,
+    /// Hops from a page to a file that belongs to it, through whatever files and documents, redirects not counted.
+    pub requisite_hops: u32,
     /// How many of these may be guesses.
     pub speculative_hops: u32,
     /// Redirects among the hops after a page.
@@ -171,6 +173,7 @@ impl Default for ScopeOrder {
             hops: Limit::At(20),
             depth: Limit::None,
             transclusion_hops: 2,
+            requisite_hops: 50,
             speculative_hops: 1,
             redirect_hops: 10,
             accept_surts: Vec::new(),
@@ -222,6 +225,8 @@ pub struct Candidate<'a> {
     pub tag: Option<&'a str>,
     /// Its size in bytes, when that is known.
     pub size: Option<u64>,
+    /// Whether it is known to be a document of its own that a page shows: what an `iframe` holds.
+    pub framed: bool,
 }
 
 impl<'a> Candidate<'a> {
@@ -234,6 +239,7 @@ impl<'a> Candidate<'a> {
             via: None,
             tag: None,
             size: None,
+            framed: false,
         }
     }
 }

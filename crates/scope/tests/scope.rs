@@ -66,13 +66,30 @@ fn the_default_scope_rule_by_rule() {
         "http://lock.example/?{}",
         (0..31).map(|n| format!("a{n}=1&")).collect::<String>()
     );
+    let (files, endless) = ("E".repeat(50), "E".repeat(51));
     for (url, hops, verdict, rule) in [
         ("http://lock.example/a", "L", Accept, "seeds"),
         ("https://sub.lock.example:8443/a", "LLL", Accept, "seeds"),
         ("http://other.example/a", "L", Reject, "nothing"),
         ("http://other.example/a.png", "LE", Accept, "transclusion"),
         ("http://other.example/a.css", "LEE", Accept, "transclusion"),
-        ("http://other.example/a.css", "LEEE", Reject, "nothing"),
+        (
+            "http://other.example/a.css",
+            "LEEEEE",
+            Accept,
+            "transclusion",
+        ),
+        ("http://other.example/a", "LEEEE", Accept, "transclusion"),
+        (
+            "http://other.example/a.png",
+            "LEEEX",
+            Accept,
+            "transclusion",
+        ),
+        ("http://other.example/a.html", "LEEEX", Reject, "nothing"),
+        ("http://other.example/v1.2", "LEEEX", Reject, "nothing"),
+        ("http://other.example/a.css", &files, Accept, "transclusion"),
+        ("http://other.example/a.css", &endless, Reject, "hops"),
         ("http://other.example/a", "LX", Accept, "transclusion"),
         ("http://other.example/a", "LXX", Reject, "nothing"),
         ("http://other.example/a", "R", Accept, "transclusion"),
@@ -389,6 +406,26 @@ fn traps_can_be_left_out_and_added() {
 }
 
 #[test]
+fn documents_count_and_files_do_not() {
+    let scope = scope(&ScopeOrder::default(), &["lock.example"]);
+    let verdict = |hops: &str, framed: bool| {
+        let url = "http://other.example/frame";
+        let surt = ecluse_surt::Surt::of(url.as_bytes()).expect("a URL with a key");
+        let candidate = Candidate {
+            hops,
+            framed,
+            ..Candidate::seed(url, surt.as_bytes())
+        };
+        scope.decide(&candidate).verdict
+    };
+    // A page, a frame in it, a frame in that; then its style sheet, what that imports, and a font.
+    assert_eq!(verdict("LE", true), Accept);
+    assert_eq!(verdict("LEE", true), Accept);
+    assert_eq!(verdict("LEEE", true), Reject);
+    assert_eq!(verdict("LEEEEE", false), Accept);
+}
+
+#[test]
 fn every_fault_is_found_and_names_its_rule() {
     let list = |texts: &[&str]| {
         texts
@@ -608,7 +645,7 @@ proptest! {
         static SCOPE: LazyLock<Scope> = LazyLock::new(|| scope(&ScopeOrder::default(), &["lock.example"]));
         let scope = &*SCOPE;
         for url in [&url, &close] {
-            let candidate = Candidate { url, surt: &surt, hops: &hops, via: Some(url), tag: None, size };
+            let candidate = Candidate { url, surt: &surt, hops: &hops, via: Some(url), tag: None, size, framed: false };
             let judged = scope.judge(&candidate);
             prop_assert_eq!(judged.verdict, scope.decide(&candidate).verdict);
         }

@@ -11,6 +11,7 @@ use ecluse_http::Sha1Digest;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::notes;
+use crate::records::RecordUuid;
 
 /// The first capture of a payload: what a revisit refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub(crate) struct Original {
     pub(crate) url: String,
     /// Its date, in seconds since 1970, as its record has it.
     pub(crate) seconds: u64,
+    /// The identifier of its record. One that was noted by an earlier version has none.
+    pub(crate) id: Option<RecordUuid>,
 }
 
 /// The payload of a capture: the digest that its record states, and the one by which it is known.
@@ -83,15 +86,28 @@ pub(crate) struct LastCapture {
 impl Original {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = self.seconds.to_be_bytes().to_vec();
+        if let Some(id) = self.id {
+            // No URL begins with a zero.
+            bytes.push(0);
+            bytes.extend_from_slice(&id.0);
+        }
         bytes.extend_from_slice(self.url.as_bytes());
         bytes
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let (seconds, url) = bytes.split_first_chunk::<8>()?;
+        let (seconds, rest) = bytes.split_first_chunk::<8>()?;
+        let (id, url) = match rest.split_first() {
+            Some((0, rest)) => {
+                let (id, url) = rest.split_first_chunk::<16>()?;
+                (Some(RecordUuid(*id)), url)
+            }
+            _ => (None, rest),
+        };
         Some(Self {
             url: std::str::from_utf8(url).ok()?.to_owned(),
             seconds: u64::from_be_bytes(*seconds),
+            id,
         })
     }
 }
@@ -266,6 +282,7 @@ mod tests {
         Original {
             url: url.to_owned(),
             seconds: 1_700_000_000,
+            id: Some(RecordUuid([7; 16])),
         }
     }
 
@@ -280,6 +297,11 @@ mod tests {
     fn notes_read_back() {
         let first = original("http://lock.example/");
         assert_eq!(Original::decode(&first.encode()), Some(first.clone()));
+        let nameless = Original {
+            id: None,
+            ..first.clone()
+        };
+        assert_eq!(Original::decode(&nameless.encode()), Some(nameless));
         let last = LastCapture {
             original: first,
             digest: Sha1Digest::of(b"x"),

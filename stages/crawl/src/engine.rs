@@ -380,8 +380,13 @@ impl<'a> Engine<'a> {
         Ok(LOOK_AROUND)
     }
 
-    /// Drops a URL that was queued under other rules and does not belong to the job by those in force.
+    /// Drops a URL that was queued under other rules and does not belong to the job by those in force, or a guess of a
+    /// kind that has led nowhere since.
     fn drop_rejected(&mut self, item: &Item) -> Result<bool, Failure> {
+        let limit = self.order.extract.guess_misses;
+        if self.sieve.guesses.are_vain(item.into(), limit) {
+            return self.drop_item(item, "guessGivenUp").map(|()| true);
+        }
         if !self.is_changed {
             return Ok(false);
         }

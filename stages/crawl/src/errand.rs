@@ -13,12 +13,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ecluse_frontier::Item;
 use ecluse_http::{
-    AddressPolicy, AnswerSource, Authority, CertificatePolicy, Client, CookiePlace, DnsError,
-    Exchange, FetchError, FetchLimits, Head, Jar, Request, Resolved, Resolver, ResolverSettings,
-    Scheme, Servers, Tap, is_public,
+    AddressPolicy, AnswerSource, Authority, CertificatePolicy, Client, CookiePlace, DigestedBody,
+    DnsError, Exchange, FetchError, FetchLimits, Head, Jar, Request, Resolved, Resolver,
+    ResolverSettings, Scheme, Servers, Tap, is_public,
 };
 use ecluse_report::Moment;
-use ecluse_scope::{Grouping, InvalidCertificates, Order, RobotsPolicy, RobotsReason};
+use ecluse_scope::{
+    Grouping, InvalidCertificates, Order, PayloadDigestOf, RobotsPolicy, RobotsReason,
+};
 use url::Url;
 
 use crate::earlier::{Earlier, LastCapture};
@@ -410,6 +412,10 @@ fn limits(order: &Order) -> FetchLimits {
         bytes_per_second: bytes(limits.rate),
         head_bytes: usize::try_from(limits.head.get()).unwrap_or(usize::MAX),
         body_bytes: bytes(limits.size).unwrap_or(u64::MAX),
+        digested: match order.warc.payload_digest {
+            PayloadDigestOf::Payload => DigestedBody::Payload,
+            PayloadDigestOf::Body => DigestedBody::Framed,
+        },
         ..FetchLimits::default()
     }
 }

@@ -177,6 +177,7 @@ impl Known<'_> {
             via: Some(&via).filter(|via| !via.is_empty()).map(String::as_str),
             tag: Some(&tag).filter(|tag| !tag.is_empty()).map(String::as_str),
             size: None,
+            framed: false,
         });
         Ok(Explanation {
             found,

@@ -13,6 +13,7 @@ mod engine;
 mod errand;
 mod explain;
 mod finish;
+mod guesses;
 mod job;
 mod logs;
 mod manners;

@@ -21,6 +21,8 @@ pub(crate) const SEED_TARGET: NoteKind = NoteKind(b't');
 pub(crate) const ROBOTS: NoteKind = NoteKind(b'r');
 /// Until when the stored answer of the DNS for a name holds, by the hash of the name.
 pub(crate) const DNS: NoteKind = NoteKind(b'a');
+/// The character set that a page says a URL has, by the hash of the URL.
+pub(crate) const CHARSET: NoteKind = NoteKind(b'e');
 /// A file that was closed, by its number.
 pub(crate) const FILE: NoteKind = NoteKind(b'f');
 

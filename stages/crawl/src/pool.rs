@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use ecluse_extract::{
-    Context, ExtractLimits, Hop, Link, Url, extract, extract_headers, extract_inferred,
+    Context, ExtractLimits, Hop, Link, Url, asks_not_to_follow, extract, extract_headers,
+    extract_inferred,
 };
 use ecluse_http::{Decoded, Exchange, Shape};
 use ecluse_warc::{Packer, Packing};
 
-use crate::records::{Capture, Found, pack};
+use crate::records::{Capture, Found, NOFOLLOW, pack};
 use crate::writer::Part;
 
 /// What holds for all captures.
@@ -43,6 +44,8 @@ pub(crate) struct Work {
 pub(crate) struct Processed {
     pub(crate) capture: Capture,
     pub(crate) links: Vec<Link>,
+    /// The page asks robots not to follow them.
+    pub(crate) nofollow: bool,
     /// What was wrong with the content, for the log.
     pub(crate) annotations: Vec<String>,
     pub(crate) body: Option<Vec<u8>>,
@@ -156,8 +159,12 @@ fn process(packer: &mut Packer, work: Work, is_left: &AtomicBool) -> Processed {
         Found {
             links: Vec::new(),
             charset: None,
+            nofollow: false,
         }
     });
+    if found.nofollow {
+        annotations.push(NOFOLLOW.to_owned());
+    }
     let body = wants_body.then(|| read_body(&capture, order.robots_bytes, is_left));
     let parts = if capture.keep {
         let going = || !is_left.load(Ordering::Relaxed);
@@ -168,6 +175,7 @@ fn process(packer: &mut Packer, work: Work, is_left: &AtomicBool) -> Processed {
     Processed {
         capture,
         links: found.links,
+        nofollow: found.nofollow,
         annotations,
         body,
         parts,
@@ -184,8 +192,13 @@ fn look(
     let exchange = &capture.exchange;
     let mut links = Vec::new();
     let mut charset = None;
+    let mut nofollow = false;
     if exchange.shape != Shape::Http {
-        return Found { links, charset };
+        return Found {
+            links,
+            charset,
+            nofollow,
+        };
     }
     let mut sink = |link: Link| {
         let wanted = match link.hop {
@@ -211,20 +224,29 @@ fn look(
         .filter(|(name, _)| (300..400).contains(&status) || !name.eq_ignore_ascii_case("location"))
         .map(|(name, value)| (name.as_str(), value.as_slice()));
     extract_headers(&capture.url, fields, &order.limits, &mut sink);
+    let robots = exchange.head.text("X-Robots-Tag");
+    nofollow |= robots.is_some_and(|value| asks_not_to_follow(&value));
     if (200..300).contains(&status) && exchange.payload_bytes > 0 {
-        let content_type = exchange.head.text("Content-Type");
+        let mut codings = exchange.head.tokens("Content-Encoding");
+        let mut content_type = exchange.head.text("Content-Type");
+        if may_be_packed_list(capture) {
+            // What is not packed after all is given as it is.
+            codings.insert(0, "gzip".to_owned());
+            content_type = content_type.filter(|value| !is_packed_type(value));
+        }
         let via = Url::parse(&capture.item.via).ok();
         let context = Context {
             url: &capture.url,
             content_type: content_type.as_deref(),
-            charset: None,
+            charset: capture.charset.as_deref(),
             via: via.as_ref(),
             limits: order.limits.clone(),
         };
-        let mut document = decoded(exchange, order.limits.document_bytes, is_left);
+        let mut document = decoded(exchange, &codings, order.limits.document_bytes, is_left);
         match extract(&mut document, &context, &mut sink) {
             Ok(report) => {
                 charset = (report.counts.links > 0).then_some(report.charset);
+                nofollow |= report.nofollow;
                 if report.ended == ecluse_extract::Ended::Links {
                     annotations.push("outlinksCut".to_owned());
                 }
@@ -241,7 +263,24 @@ fn look(
             });
         }
     }
-    Found { links, charset }
+    Found {
+        links,
+        charset,
+        nofollow,
+    }
+}
+
+/// Tells a sitemap that may be a gzip file, by how it was found or by its name. A site's other archives are not opened.
+fn may_be_packed_list(capture: &Capture) -> bool {
+    let path = capture.url.path();
+    let is_listed = capture.item.hops.trim_end_matches('R').ends_with('M');
+    is_listed || path.ends_with(".xml.gz") || path.ends_with(".txt.gz") && path.contains("sitemap")
+}
+
+/// Tells a type that says no more than that something is packed.
+fn is_packed_type(content_type: &str) -> bool {
+    let content_type = content_type.to_ascii_lowercase();
+    content_type.contains("gzip") || content_type.starts_with("application/octet-stream")
 }
 
 fn read_body(capture: &Capture, limit: u64, is_left: &AtomicBool) -> Vec<u8> {
@@ -249,22 +288,27 @@ fn read_body(capture: &Capture, limit: u64, is_left: &AtomicBool) -> Vec<u8> {
     // One byte more than counts: whoever reads it sees that it goes on, and that its last line may be half of one.
     let limit = limit.saturating_add(1);
     // What can be read counts; damage in the middle ends it.
-    let _ = decoded(&capture.exchange, limit, is_left)
+    let codings = capture.exchange.head.tokens("Content-Encoding");
+    let _ = decoded(&capture.exchange, &codings, limit, is_left)
         .take(limit)
         .read_to_end(&mut body);
     body
 }
 
 /// Reads a payload with its encodings undone; it ends when nobody waits for it any more.
-fn decoded<'e>(exchange: &'e Exchange, limit: u64, is_left: &'e AtomicBool) -> impl Read + 'e {
-    let codings = exchange.head.tokens("Content-Encoding");
+fn decoded<'e>(
+    exchange: &'e Exchange,
+    codings: &[String],
+    limit: u64,
+    is_left: &'e AtomicBool,
+) -> impl Read + use<'e> {
     let going = || !is_left.load(Ordering::Relaxed);
     let payload = While {
         source: exchange.payload(),
         going,
     };
     While {
-        source: Decoded::new(Box::new(payload), &codings, limit),
+        source: Decoded::new(Box::new(payload), codings, limit),
         going,
     }
 }

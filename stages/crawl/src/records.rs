@@ -2,6 +2,7 @@
 //!
 //! Blocks are the bytes of the wire. What is said beside them is in header fields and in the metadata record.
 
+use std::fmt;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
@@ -16,6 +17,8 @@ use crate::earlier::{KnownPayload, LastCapture, Original, PayloadDigests};
 use crate::pool::While;
 use crate::writer::Part;
 
+/// How it is noted that a page asks robots not to follow its links.
+pub(crate) const NOFOLLOW: &str = "nofollow";
 const RESPONSE: &str = "application/http; msgtype=response";
 const REQUEST: &str = "application/http; msgtype=request";
 const IDENTICAL: &str = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest";
@@ -25,6 +28,10 @@ const NOT_MODIFIED: &str = "http://netpreserve.org/warc/1.1/revisit/server-not-m
 pub(crate) struct Capture {
     pub(crate) item: Item,
     pub(crate) url: Url,
+    /// The identifier of its main record.
+    pub(crate) id: RecordUuid,
+    /// The character set that the page which led here says it has.
+    pub(crate) charset: Option<String>,
     /// When it was begun.
     pub(crate) begun: Moment,
     pub(crate) exchange: Box<Exchange>,
@@ -88,6 +95,8 @@ impl Capture {
 pub(crate) struct Found {
     pub(crate) links: Vec<Link>,
     pub(crate) charset: Option<&'static str>,
+    /// The page asks robots not to follow its links.
+    pub(crate) nofollow: bool,
 }
 
 /// Makes the records of a capture.
@@ -101,7 +110,11 @@ pub(crate) fn pack(
     found: &Found,
     going: &dyn Fn() -> bool,
 ) -> Result<Vec<Part>, WriteError> {
-    let ids = Ids::new();
+    let ids = Ids {
+        main: capture.id.to_string(),
+        request: new_id().to_string(),
+        metadata: new_id().to_string(),
+    };
     let date = warc_date(capture.begun.0 / 1000);
     let mut parts = Vec::new();
     let mut bytes = Vec::new();
@@ -186,8 +199,16 @@ fn main_record(
             if let Some(truncation) = exchange.truncation {
                 fields.add("WARC-Truncated", truncated(truncation));
             }
-            RecordKind::Response
+            // HTTP/0.9, or no HTTP at all: a reader that looks for a head would take the first lines for one.
+            match exchange.shape {
+                Shape::NotHttp => RecordKind::Resource,
+                _ => RecordKind::Response,
+            }
         }
+    };
+    let content_type = match kind {
+        RecordKind::Resource => headless_type(exchange.block.in_memory().unwrap_or_default()),
+        _ => RESPONSE,
     };
     let fields = fields.views();
     let record = NewRecord {
@@ -195,7 +216,7 @@ fn main_record(
         id: &ids.main,
         date,
         target_uri: Some(&capture.item.url),
-        content_type: Some(RESPONSE),
+        content_type: Some(content_type),
         fields: &fields,
         payload: Payload::None,
     };
@@ -228,6 +249,14 @@ fn main_record(
     file.seek(SeekFrom::Start(0)).map_err(unspooled)?;
     parts.push(Part::File(file, length));
     Ok(())
+}
+
+/// The type of what came without a head. HTTP/0.9 knew but HTML.
+fn headless_type(start: &[u8]) -> &'static str {
+    match start.trim_ascii_start().first() {
+        Some(b'<') => "text/html",
+        _ => "application/octet-stream",
+    }
 }
 
 fn unspooled(source: io::Error) -> WriteError {
@@ -264,6 +293,9 @@ impl Fields {
 
     fn refer(&mut self, profile: &str, original: &Original) {
         self.add("WARC-Profile", profile);
+        if let Some(id) = original.id {
+            self.add("WARC-Refers-To", format_args!("<{id}>"));
+        }
         self.add("WARC-Refers-To-Target-URI", &original.url);
         self.add("WARC-Refers-To-Date", warc_date(original.seconds));
     }
@@ -309,6 +341,9 @@ fn metadata(capture: &Capture, found: &Found) -> Vec<u8> {
     for annotation in exchange.annotations() {
         put("annotation", &annotation);
     }
+    if found.nofollow {
+        put("annotation", &NOFOLLOW);
+    }
     for link in &found.links {
         let outlink = format_args!("{} {} {}", link.url, link.hop, link.context).to_string();
         put("outlink", &outlink);
@@ -330,7 +365,7 @@ pub(crate) fn pack_dns(
     let digest = Sha1Digest::of(block.as_bytes());
     let record = NewRecord {
         kind: RecordKind::Response,
-        id: &new_id(),
+        id: &new_id().to_string(),
         date: &warc_date(at.0 / 1000),
         target_uri: Some(&uri),
         content_type: Some("text/dns"),
@@ -359,7 +394,7 @@ pub(crate) fn pack_warcinfo(
 ) -> Result<Part, WriteError> {
     let record = NewRecord {
         kind: RecordKind::Warcinfo,
-        id: &new_id(),
+        id: &new_id().to_string(),
         date: &warc_date(at.0 / 1000),
         target_uri: None,
         content_type: Some("application/warc-fields"),
@@ -378,32 +413,33 @@ struct Ids {
     metadata: String,
 }
 
-impl Ids {
-    fn new() -> Self {
-        Self {
-            main: new_id(),
-            request: new_id(),
-            metadata: new_id(),
-        }
-    }
-}
+/// What identifies a record: a random UUID, version 4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RecordUuid(pub(crate) [u8; 16]);
 
-/// A random identifier, UUID version 4.
-fn new_id() -> String {
+/// Makes a new identifier.
+pub(crate) fn new_id() -> RecordUuid {
     let mut bytes = [0u8; 16];
     // The system's source of chance does not fail on a machine that has started; without it ids would repeat.
     getrandom::fill(&mut bytes).expect("the system gives random bytes");
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
-    let number = u128::from_be_bytes(bytes);
-    format!(
-        "urn:uuid:{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-        number >> 96,
-        number >> 80 & 0xffff,
-        number >> 64 & 0xffff,
-        number >> 48 & 0xffff,
-        number & 0xffff_ffff_ffff
-    )
+    RecordUuid(bytes)
+}
+
+impl fmt::Display for RecordUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = u128::from_be_bytes(self.0);
+        write!(
+            f,
+            "urn:uuid:{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+            number >> 96,
+            number >> 80 & 0xffff,
+            number >> 64 & 0xffff,
+            number >> 48 & 0xffff,
+            number & 0xffff_ffff_ffff
+        )
+    }
 }
 
 /// `WARC-Date` in whole seconds, which every replay tool reads.
@@ -422,7 +458,7 @@ mod tests {
     #[test]
     fn dates_and_ids() {
         assert_eq!(warc_date(1_700_000_000), "2023-11-14T22:13:20Z");
-        let (one, other) = (new_id(), new_id());
+        let (one, other) = (new_id().to_string(), new_id().to_string());
         assert_eq!((one.len(), &one[..9], &one[23..24]), (45, "urn:uuid:", "4"));
         assert_ne!(one, other);
     }

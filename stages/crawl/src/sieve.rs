@@ -7,6 +7,8 @@ use ecluse_frontier::{Added, Candidate, Frontier, Item, Precedence};
 use ecluse_scope::{Grouping, Order, Scope, ScopeErrors, Seed, SeedList, Verdict, queue_of};
 use url::Url;
 
+use crate::guesses::Guesses;
+
 /// URLs that were queued lately and need no second look.
 const RECENT: usize = 50_000;
 /// Bytes of these at most.
@@ -23,6 +25,27 @@ pub(crate) struct Sieve {
     older: HashSet<Box<str>>,
     /// Links that were not followed, by the rule that decided.
     pub(crate) rejected: BTreeMap<String, u64>,
+    /// What became of guesses.
+    pub(crate) guesses: Guesses,
+}
+
+/// A page that links were found on.
+#[derive(Clone, Copy)]
+pub(crate) struct LinkingPage<'a> {
+    pub(crate) item: &'a Item,
+    /// Which of its links it asks not to follow, where that is heeded.
+    pub(crate) unfollowed: Unfollowed,
+    /// Whether it came with a cookie that is kept.
+    pub(crate) sets_cookie: bool,
+}
+
+/// Which links of a page are not followed by its own wish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unfollowed {
+    None,
+    /// Those it says so of.
+    Marked,
+    All,
 }
 
 impl Sieve {
@@ -52,6 +75,7 @@ impl Sieve {
             recent: HashSet::new(),
             older: HashSet::new(),
             rejected: BTreeMap::new(),
+            guesses: Guesses::default(),
         })
     }
 
@@ -63,12 +87,23 @@ impl Sieve {
         &mut self,
         order: &Order,
         frontier: &mut Frontier,
-        page: &Item,
+        linking: LinkingPage<'_>,
         link: &Link,
     ) -> ecluse_frontier::Result<bool> {
-        if self.is_recent(&link.url) {
+        // Where a page redirects to may be where it was found, or itself.
+        if link.hop != Hop::Redirect && self.is_recent(&link.url) {
             return Ok(false);
         }
+        let unfollowed = match linking.unfollowed {
+            Unfollowed::None => false,
+            Unfollowed::Marked => link.nofollow,
+            Unfollowed::All => true,
+        };
+        if unfollowed && link.hop == Hop::Navigation {
+            count(&mut self.rejected, "nofollow");
+            return Ok(false);
+        }
+        let page = linking.item;
         let Ok(url) = Url::parse(&link.url) else {
             return Ok(false);
         };
@@ -84,15 +119,11 @@ impl Sieve {
             via: Some(&page.url),
             tag: Some(&page.source),
             size: None,
+            framed: link.framed,
         };
         let decision = self.scope.decide(&candidate);
         if decision.verdict == Verdict::Reject {
-            match self.rejected.get_mut(decision.rule) {
-                Some(count) => *count += 1,
-                None => {
-                    self.rejected.insert(decision.rule.to_owned(), 1);
-                }
-            }
+            count(&mut self.rejected, decision.rule);
             return Ok(false);
         }
         let precedence = match link.hop {
@@ -107,7 +138,9 @@ impl Sieve {
             hops: &hops,
             source: &page.source,
             precedence,
-            force: link.hop == Hop::Redirect && leads_to_its_like(order, page, &url),
+            force: link.hop == Hop::Redirect
+                && (leads_to_its_like(order, page, &url)
+                    || linking.sets_cookie && leads_back(page, &url)),
         };
         let added = self.queue(order, frontier, &url, &found);
         self.hops = hops;
@@ -129,6 +162,7 @@ impl Sieve {
             via: Some(&item.via),
             tag: Some(&item.source),
             size: None,
+            framed: false,
         });
         (decision.verdict == Verdict::Reject).then(|| format!("scope:{}", decision.rule))
     }
@@ -178,6 +212,7 @@ impl Sieve {
     ) -> Result<(), ScopeErrors> {
         let mut changed = Self::new(order, seeds, led_to, year)?;
         changed.rejected = std::mem::take(&mut self.rejected);
+        changed.guesses = std::mem::take(&mut self.guesses);
         *self = changed;
         Ok(())
     }
@@ -205,6 +240,25 @@ fn leads_to_its_like(order: &Order, page: &Item, target: &Url) -> bool {
         return false;
     };
     from != *target && order.same_url.key(&from) == order.same_url.key(target)
+}
+
+/// Tells whether a page redirects to itself, or back to the page that led to it by a redirect. With a cookie that is how
+/// sites find out whether one is kept: the answer is another one the next time. It is followed once.
+fn leads_back(page: &Item, target: &Url) -> bool {
+    if page.url == target.as_str() {
+        return page.via != page.url;
+    }
+    let redirects = page.hops.bytes().rev().take_while(|hop| *hop == b'R');
+    page.via == target.as_str() && (1..4).contains(&redirects.count())
+}
+
+fn count(rejected: &mut BTreeMap<String, u64>, rule: &str) {
+    match rejected.get_mut(rule) {
+        Some(count) => *count += 1,
+        None => {
+            rejected.insert(rule.to_owned(), 1);
+        }
+    }
 }
 
 /// How a URL came to be known.

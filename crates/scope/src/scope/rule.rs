@@ -105,7 +105,7 @@ impl Rule {
                 hops::depth(candidate.hops),
                 order.depth,
             )?),
-            Rule::Transclusion => accept(transclusion(order, candidate.hops)?),
+            Rule::Transclusion => accept(transclusion(order, candidate, parts.path)?),
             Rule::Repetition => reject(repetition(order, parts.path)?),
             Rule::Segments => reject(too_many(
                 "segments",
@@ -220,20 +220,50 @@ fn too_many(what: &'static str, found: usize, limit: Limit<u32>) -> Option<Evide
     (found > limit).then_some(Evidence::TooMany { what, found, limit })
 }
 
-/// Heritrix's rule: something that was not navigated to belongs to the page before it, if it is near enough.
+/// Something that was not navigated to belongs to the page before it, if it is near enough.
 ///
-/// Redirects do not count as distance; so that a chain of them ends, they have a limit of their own.
-fn transclusion(order: &ScopeOrder, hops: &str) -> Option<Evidence<'static>> {
-    let trail = Trail::of(hops);
+/// Heritrix counts hops. Here documents count: only a document shows another, so the way to one is through documents
+/// alone; files (modules, style sheets, fonts) belong to the page however long their chain is, up to a limit that only
+/// a trap reaches. A guess may be anything, and counts as a file if its name says so. Redirects do not count as
+/// distance; so that a chain of them ends, they have a limit of their own.
+fn transclusion(
+    order: &ScopeOrder,
+    candidate: &Candidate<'_>,
+    path: &str,
+) -> Option<Evidence<'static>> {
+    let trail = Trail::of(candidate.hops);
     let distance = trail.all - trail.redirects;
     let within = |count: usize, limit: u32| {
         u64::try_from(count).is_ok_and(|count| count <= u64::from(limit))
     };
+    let is_file = !candidate.framed && (hops::is_requisite(candidate.hops) || is_file(path));
+    let limit = if is_file {
+        order.requisite_hops.max(order.transclusion_hops)
+    } else {
+        order.transclusion_hops
+    };
     let belongs = trail.all > 0
-        && within(distance, order.transclusion_hops)
+        && within(distance, limit)
         && within(trail.speculative, order.speculative_hops)
         && within(trail.redirects, order.redirect_hops);
     belongs.then_some(Evidence::Transclusion { hops: distance })
+}
+
+/// Tells a path that ends in the name of a file and not of a page.
+fn is_file(path: &str) -> bool {
+    const PAGES: [&str; 10] = [
+        "html", "htm", "xhtml", "shtml", "php", "asp", "aspx", "jsp", "cfm", "do",
+    ];
+    let name = path.rsplit('/').next().unwrap_or_default();
+    name.rsplit_once('.').is_some_and(|(stem, extension)| {
+        !stem.is_empty()
+            && (2..=5).contains(&extension.len())
+            && extension.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            && extension.bytes().any(|byte| byte.is_ascii_alphabetic())
+            && !PAGES
+                .iter()
+                .any(|page| page.eq_ignore_ascii_case(extension))
+    })
 }
 
 fn repetition<'a>(order: &ScopeOrder, path: &'a str) -> Option<Evidence<'a>> {

@@ -7,7 +7,7 @@ use ecluse_extract::Hop;
 use ecluse_frontier::{Added, Disposition, Finished, Item, NoteKind, Outcome, Precedence};
 use ecluse_http::{CookiePlace, Shape};
 use ecluse_report::{Fetched, HostTally, Kept, Moment, SeedTally, UriError};
-use ecluse_scope::{Answer, Reach, RobotsPolicy, Seed};
+use ecluse_scope::{Answer, NofollowPolicy, Reach, RobotsPolicy, Seed};
 use ecluse_stage::Failure;
 use url::Url;
 
@@ -17,9 +17,9 @@ use crate::errand::{Errand, Result as Found, authority, now};
 use crate::manners::{exception, retry_delay};
 use crate::notes;
 use crate::pool::{Processed, Work, causes};
-use crate::records::{Capture, pack_dns};
+use crate::records::{Capture, new_id, pack_dns};
 use crate::robots::{KeptAnswer, Led, Search, authority_of};
-use crate::sieve::FoundBy;
+use crate::sieve::{FoundBy, LinkingPage, Unfollowed};
 
 /// Until a URL is asked again that waits for a robots.txt elsewhere.
 const ROBOTS_WAIT: Duration = Duration::from_millis(500);
@@ -57,6 +57,8 @@ impl Engine<'_> {
                 let capture = Capture {
                     item,
                     url,
+                    id: new_id(),
+                    charset: None,
                     begun,
                     exchange,
                     known: KnownPayload::New,
@@ -307,12 +309,39 @@ impl Engine<'_> {
         if capture.keep {
             capture.known = self.known_payload(&capture)?;
         }
+        capture.charset = self.told_charset(&capture)?;
         self.pool.give(Work {
             capture,
             order: std::sync::Arc::clone(&self.pool_order),
             wants_body: is_robots,
         });
         Ok(())
+    }
+
+    /// The character set that the page which led here says the document has, for one that does not say it.
+    fn told_charset(&mut self, capture: &Capture) -> Result<Option<String>, Failure> {
+        let content_type = capture.exchange.head.text("Content-Type");
+        let content_type = content_type.unwrap_or_default().to_ascii_lowercase();
+        let is_text = content_type.starts_with("text/") || content_type.contains("script");
+        if !is_text || content_type.contains("charset=") {
+            return Ok(None);
+        }
+        let key = notes::key_of(capture.url.as_str().as_bytes());
+        let noted = self.frontier.noted(notes::CHARSET, &key).map_err(blame)?;
+        Ok(noted.and_then(|label| String::from_utf8(label).ok()))
+    }
+
+    /// Which links of a page are not followed by its own wish, as far as that is heeded.
+    fn unfollowed(&self, url: &Url, nofollow: bool) -> Unfollowed {
+        let host = url.host_str().unwrap_or_default();
+        let robots = &self.order.robots;
+        match robots.nofollow {
+            _ if robots.policy_of(host) == RobotsPolicy::Ignore => Unfollowed::None,
+            NofollowPolicy::Ignore => Unfollowed::None,
+            NofollowPolicy::Pages | NofollowPolicy::Links if nofollow => Unfollowed::All,
+            NofollowPolicy::Pages => Unfollowed::None,
+            NofollowPolicy::Links => Unfollowed::Marked,
+        }
     }
 
     fn is_overloaded(&self, capture: &Capture) -> bool {
@@ -329,9 +358,8 @@ impl Engine<'_> {
     fn known_payload(&mut self, capture: &Capture) -> Result<KnownPayload, Failure> {
         let exchange = &capture.exchange;
         let dedup = &self.order.dedup;
-        let is_whole = exchange.shape == Shape::Http && exchange.truncation.is_none();
         let is_large = exchange.payload_bytes > 0 && exchange.payload_bytes >= dedup.min_size.get();
-        if !is_whole || !is_large || !(200..300).contains(&exchange.code()) {
+        if !exchange.is_whole() || !is_large || !(200..300).contains(&exchange.code()) {
             return Ok(KnownPayload::New);
         }
         let payload = capture.payload();
@@ -353,6 +381,7 @@ impl Engine<'_> {
         let Processed {
             mut capture,
             links,
+            nofollow,
             mut annotations,
             body,
             parts,
@@ -386,11 +415,26 @@ impl Engine<'_> {
                 self.checkpoint.fetched += 1;
             }
             self.last_url.clone_from(&capture.item.url);
+            let status = capture.exchange.code();
+            self.sieve.guesses.note((&capture.item).into(), status);
+            let linking = LinkingPage {
+                item: &capture.item,
+                unfollowed: self.unfollowed(&capture.url, nofollow),
+                sets_cookie: self.order.agent.cookies
+                    && capture.exchange.head.first("Set-Cookie").is_some(),
+            };
             let order = Rc::clone(&self.order);
             for link in &links {
-                self.sieve
-                    .offer(&order, &mut self.frontier, &capture.item, link)
-                    .map_err(blame)?;
+                let offered = self.sieve.offer(&order, &mut self.frontier, linking, link);
+                if let Some(charset) = link
+                    .charset
+                    .filter(|_| offered.as_ref().is_ok_and(|new| *new))
+                {
+                    let key = notes::key_of(link.url.as_bytes());
+                    let noted = self.frontier.note(notes::CHARSET, &key, charset.as_bytes());
+                    noted.map_err(blame)?;
+                }
+                offered.map_err(blame)?;
             }
         }
         Ok(())
@@ -502,13 +546,13 @@ impl Engine<'_> {
     /// Notes where a payload stands now, and what a later job may ask the server.
     fn note_capture(&mut self, capture: &Capture, is_leaf: bool) -> Result<(), Failure> {
         let exchange = &capture.exchange;
-        let is_whole = exchange.shape == Shape::Http && exchange.truncation.is_none();
-        if !is_whole || !capture.keep || !(200..300).contains(&exchange.code()) {
+        if !exchange.is_whole() || !capture.keep || !(200..300).contains(&exchange.code()) {
             return Ok(());
         }
         let here = Original {
             url: capture.item.url.clone(),
             seconds: capture.begun.0 / 1000,
+            id: Some(capture.id),
         };
         if capture.known == KnownPayload::New && exchange.payload_bytes > 0 {
             let payload = capture.payload();

@@ -218,7 +218,10 @@ fn a_capture_is_shown_as_a_browser_had_it() {
     assert_eq!(show(&["a.example", "--at", "soon"]).0, 64);
     let (code, _, said) = show(&["a.example/b"]);
     assert_eq!(code, 1);
-    assert!(said.contains("there are 2 captures of 1 URLs"), "{said}");
+    assert!(
+        said.contains("of its host: 2 captures of 1 URL: "),
+        "{said}"
+    );
 
     // On a terminal: a table, and nothing raw.
     let typed = |words: &str| {

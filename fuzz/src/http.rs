@@ -8,8 +8,7 @@ pub fn run(bytes: &[u8]) {
         assert!(bytes.is_empty());
         return;
     };
-    let _ = (head.status(), head.protocol(), head.first_line());
-    let _ = (head.is_http(), head.is_chunked());
+    let _ = (head.status(), head.first_line(), head.is_chunked());
     assert!(head.head_bytes().is_none_or(|end| end <= bytes.len()));
     for field in head.fields() {
         let _ = (field.value(), field.text());

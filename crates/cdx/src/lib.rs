@@ -25,8 +25,8 @@ pub use cursor::{LineSource, Lines, NumberedLine};
 pub use fault::{LineFault, LinePlace, ReadError};
 pub use lookup::{Lookup, LookupError, Matches};
 pub use merge::{
-    Duplicates, LineShape, MergeError, MergeOptions, MergeStats, check, merge, merge_files,
-    merge_into, merge_pieces,
+    Duplicates, LineShape, MergeError, MergeOptions, MergeStats, check, merge, merge_into,
+    merge_pieces,
 };
 pub use range::KeyRange;
 pub use sort::{SortOptions, Sorter};

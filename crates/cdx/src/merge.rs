@@ -89,7 +89,7 @@ pub struct MergeOptions {
     pub memory_bytes: usize,
     /// How long a line may be.
     pub line_bytes: usize,
-    /// How many files to have open at once; [`merge_files`] merges more than that in several rounds.
+    /// How many files to have open at once; [`merge_pieces`] merges more than that in several rounds.
     pub open_files: usize,
 }
 
@@ -230,18 +230,8 @@ pub fn merge_into(
     gallop::merge_into(big, small, out, options)
 }
 
-/// Merges sorted files, in several rounds through temporary files when there are more than may be open at once.
-pub fn merge_files(
-    paths: &[impl AsRef<Path>],
-    out: &mut impl Write,
-    temporary: &Path,
-    options: &MergeOptions,
-) -> Result<MergeStats, MergeError> {
-    let open = |path: &_| Ok(LineSource::open(AsRef::as_ref(path))?);
-    merge_pieces(paths, open, out, temporary, options)
-}
-
-/// Merges sorted pieces as [`merge_files`] does; `open` is asked for each when its round comes.
+/// Merges sorted pieces, in several rounds through temporary files when there are more than may be open at once; `open` is
+/// asked for each when its round comes.
 pub fn merge_pieces<Piece, Failed: From<MergeError>>(
     pieces: &[Piece],
     mut open: impl FnMut(&Piece) -> Result<LineSource, Failed>,

@@ -2,7 +2,7 @@
 //!
 //! pywb reads the same file as a path index.
 
-use crate::{KeyRange, LineFault};
+use crate::LineFault;
 
 /// One copy of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,13 +44,6 @@ pub fn parse(line: &[u8]) -> Result<PathLine<'_>, LineFault> {
         }
         _ => Err(LineFault::NotPath),
     }
-}
-
-/// Returns the range of a PATH file that holds every copy of `filename`.
-pub fn copies_of(filename: &str) -> KeyRange {
-    let mut key = filename.as_bytes().to_vec();
-    key.push(b'\t');
-    KeyRange::starting_with(&key)
 }
 
 #[cfg(test)]
@@ -101,12 +94,5 @@ mod tests {
         for line in ["", "a", "a\t", "\tb", "a\tb\tc"] {
             assert_eq!(parse(line.as_bytes()), Err(LineFault::NotPath), "{line:?}");
         }
-    }
-
-    #[test]
-    fn the_copies_of_a_file_are_not_those_of_a_longer_name() {
-        let range = copies_of("a.warc");
-        assert!(range.contains(b"a.warc\t/x"));
-        assert!(!range.contains(b"a.warc.gz\t/x"));
     }
 }

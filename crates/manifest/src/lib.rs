@@ -137,21 +137,16 @@ impl Manifest {
                 }
                 Ingested::New
             }
-            Some((bytes, Some(sha256), _)) if sha256 == file.sha256 => {
+            Some((_, Some(sha256), _)) if sha256 == file.sha256 => {
                 skip(&transaction, file).map_err(during("count", file.name))?;
-                let _ = bytes;
                 Ingested::Same
             }
-            Some((bytes, Some(sha256), Some(_))) => Ingested::Differs {
-                bytes: bytes.unwrap_or_default().unsigned_abs(),
-                sha256,
-            },
             // A row without a parcel of ingest came with a parcel given by hand: this is its file.
             Some((_, None, _)) | None => {
                 insert(&transaction, file).map_err(during("take in", file.name))?;
                 Ingested::New
             }
-            Some((bytes, Some(sha256), None)) => Ingested::Differs {
+            Some((bytes, Some(sha256), _)) => Ingested::Differs {
                 bytes: bytes.unwrap_or_default().unsigned_abs(),
                 sha256,
             },
@@ -500,13 +495,26 @@ pub(crate) fn step_at(
 }
 
 fn insert(transaction: &Transaction<'_>, file: &NewFile<'_>) -> rusqlite::Result<usize> {
-    transaction.execute(
+    let again = format!(
+        "DO UPDATE SET bytes = ?2, sha256 = ?3, kind = ?4, job = ?5, harvest = ?6, collection = ?7, \
+         source = ?8, ticket = ?9, ingested = {NOW}"
+    );
+    insert_at(transaction, file, None, &again)
+}
+
+/// Takes a file in at that time, or now; `again` says what becomes of a row that is there.
+pub(crate) fn insert_at(
+    connection: &Connection,
+    file: &NewFile<'_>,
+    at: Option<&str>,
+    again: &str,
+) -> rusqlite::Result<usize> {
+    connection.execute(
         &format!(
             "INSERT INTO file \
              (name, bytes, sha256, kind, job, harvest, collection, source, ticket, state, ingested) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'ingested', {NOW}) \
-             ON CONFLICT (name) DO UPDATE SET bytes = ?2, sha256 = ?3, kind = ?4, job = ?5, \
-             harvest = ?6, collection = ?7, source = ?8, ticket = ?9, ingested = {NOW}"
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'ingested', coalesce(?10, {NOW})) \
+             ON CONFLICT (name) {again}"
         ),
         params![
             file.name,
@@ -518,6 +526,7 @@ fn insert(transaction: &Transaction<'_>, file: &NewFile<'_>) -> rusqlite::Result
             file.collection,
             file.source,
             file.parcel,
+            at,
         ],
     )
 }

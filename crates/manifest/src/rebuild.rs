@@ -10,7 +10,9 @@ use serde_json::Value;
 use crate::error::{ManifestError, Result};
 use crate::places::PlaceRoot;
 use crate::row::{Copy, CopyKind, Damage, FileState, NewFile};
-use crate::{NOW, during, journal, put_copy_at, put_damage, schema, signed, skip_at, step_at};
+use crate::{
+    NOW, during, insert_at, journal, put_copy_at, put_damage, schema, signed, skip_at, step_at,
+};
 
 /// A manifest under construction.
 pub struct Rebuild {
@@ -55,27 +57,13 @@ impl Rebuild {
     /// A file was taken in.
     pub fn ingested(&mut self, file: &NewFile<'_>, at: &str) -> Result<()> {
         self.is_of(file.parcel, file.name)?;
-        let sql = "INSERT INTO file \
-             (name, bytes, sha256, kind, job, harvest, collection, source, ticket, state, ingested) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'ingested', ?10) ON CONFLICT (name) DO NOTHING";
-        self.connection
-            .execute(
-                sql,
-                params![
-                    file.name,
-                    signed(file.bytes),
-                    file.sha256,
-                    file.kind,
-                    file.job,
-                    file.harvest,
-                    file.collection,
-                    self.places.short(file.source),
-                    file.parcel,
-                    at
-                ],
-            )
-            .map(drop)
-            .map_err(during("take in", file.name))
+        let source = self.places.short(file.source);
+        let file = &NewFile {
+            source: &source,
+            ..*file
+        };
+        let inserted = insert_at(&self.connection, file, Some(at), "DO NOTHING");
+        inserted.map(drop).map_err(during("take in", file.name))
     }
 
     /// A file was found that was known.

@@ -14,15 +14,12 @@ mod host;
 mod idna;
 mod path;
 mod query;
-mod range;
 mod split;
 
 use std::borrow::Cow;
 use std::fmt;
 
 use thiserror::Error;
-
-pub use crate::range::{Match, RangeError, UnknownMatch, key_range};
 
 /// Appends the key of `url` to `key`; on an error nothing is appended.
 ///

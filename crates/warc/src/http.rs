@@ -1,7 +1,7 @@
 //! The head of an HTTP message in a block: as much of it as someone asks for.
 //!
 //! Read as warcio reads it, so that indexes agree: whatever the first line of the block is, it is the status line.
-//! A block without HTTP headers thus has a strange status; [`HttpHead::is_http`] tells.
+//! A block without HTTP headers thus has a strange status.
 
 use std::borrow::Cow;
 
@@ -43,27 +43,6 @@ impl<'b> HttpHead<'b> {
     #[must_use]
     pub fn first_line(&self) -> Cow<'b, str> {
         text::decode(self.first_line)
-    }
-
-    /// Tells whether the first line is one of HTTP: a version first (a response) or last (a request).
-    #[must_use]
-    pub fn is_http(&self) -> bool {
-        let is_version = |word: &[u8]| {
-            word.get(..5)
-                .is_some_and(|start| start.eq_ignore_ascii_case(b"HTTP/"))
-        };
-        is_version(self.first_line)
-            || self
-                .first_line
-                .rsplit(|&byte| byte == b' ')
-                .next()
-                .is_some_and(is_version)
-    }
-
-    /// Returns the first word of the first line: the version of a response, the method of a request.
-    #[must_use]
-    pub fn protocol(&self) -> Cow<'b, str> {
-        text::decode(self.split().0)
     }
 
     /// Returns the status code as it stands in the second word of the first line, a number or not.
@@ -146,7 +125,6 @@ mod tests {
         let response =
             b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nX: 1\r\n\r\nbody";
         let head = head(response);
-        assert!(head.is_http());
         assert_eq!(head.status().unwrap(), "200");
         assert_eq!(
             head.text("content-type").unwrap(),
@@ -155,13 +133,6 @@ mod tests {
         assert_eq!(head.text("x").unwrap(), "1");
         assert_eq!(head.text("y"), None);
         assert_eq!(&response[head.head_bytes().unwrap()..], b"body");
-    }
-
-    #[test]
-    fn a_request() {
-        let head = head(b"POST /a HTTP/1.1\r\nHost: a\r\n\r\n");
-        assert!(head.is_http());
-        assert_eq!(head.protocol(), "POST");
     }
 
     #[test]
@@ -179,7 +150,6 @@ mod tests {
         assert_eq!(status(b"HTTP/1.0\n\n"), None);
         assert_eq!(status(b"\r\nbody"), None);
         assert_eq!(status(b"<html lang=fr>\n<p>"), Some("lang=fr>".to_owned()));
-        assert!(!head(b"<html lang=fr>\n<p>").is_http());
     }
 
     #[test]

@@ -259,11 +259,6 @@ impl<Source: Read> Record<'_, Source> {
         self.reader.digest_payload(http)
     }
 
-    /// Returns the digest of the whole block. A block too large for memory is read to its end by this.
-    pub fn digest_block(&mut self) -> Result<Sha1Digest, ReadError> {
-        self.reader.digest_payload(None)
-    }
-
     /// Reads to the end of the record and says where it lay.
     pub fn finish(self) -> Result<Extent, ReadError> {
         self.reader.settle()

@@ -262,7 +262,8 @@ fn more_files_than_may_be_open_merge_in_rounds() {
             ..tiny()
         };
         let mut out = Vec::new();
-        let stats = merge_files(&paths, &mut out, directory.path(), &options).unwrap();
+        let open = |path: &PathBuf| -> Result<_, MergeError> { Ok(LineSource::open(path)?) };
+        let stats = merge_pieces(&paths, open, &mut out, directory.path(), &options).unwrap();
         assert!(
             out == text(&expected.iter().collect::<Vec<_>>()),
             "{open_files} open files"

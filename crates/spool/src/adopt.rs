@@ -5,12 +5,11 @@
 //! a file system allows; only a safe form of it goes on, with the original kept escaped.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::error::{At, Result};
-use crate::fs::{Kind, gone};
+use crate::fs::{Kind, gone, if_there};
 use crate::name::{Entry, ParcelId, safe_file_name};
 use crate::new_parcel::{NewParcel, hash};
 use crate::outbox::NEW_MANIFEST;
@@ -71,11 +70,9 @@ impl Worker {
 
     fn is_at_rest(&mut self, name: &OsStr) -> Result<bool> {
         let path = self.stage.drop().join(name);
-        let stat = match self.fs.stat(&path) {
-            Ok(stat) => stat,
+        let Some(stat) = if_there(self.fs.stat(&path)).at("look at", &path)? else {
             // Another worker took it: so will this one find.
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
-            Err(e) => return Err(e).at("look at", &path),
+            return Ok(true);
         };
         let look = (stat.bytes, stat.mtime_ns, stat.inode);
         let now = (self.tree.monotonic)();
@@ -92,14 +89,11 @@ impl Worker {
         self.fs.mkdir(&draft).at("make", &draft)?;
         self.fs.mkdir(&taken_dir).at("make", &taken_dir)?;
         let (from, taken) = (self.stage.drop().join(name), taken_dir.join(name));
-        match self.fs.rename(&from, &taken) {
-            Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                self.fs.remove_tree(&draft).at("remove", &draft)?;
-                self.check_fence()?;
-                return Ok(None);
-            }
-            Err(e) => return Err(e).at("adopt", &from),
+        let moved = if_there(self.fs.rename(&from, &taken)).at("adopt", &from)?;
+        if moved.is_none() {
+            self.fs.remove_tree(&draft).at("remove", &draft)?;
+            self.check_fence()?;
+            return Ok(None);
         }
         let safe = safe_file_name(name);
         let born = given_mark((self.tree.dice)());
@@ -126,11 +120,7 @@ impl Worker {
         match self.tree.show(parcel, &self.stage)? {
             Placed::There => Ok(Some(id.clone())),
             Placed::Taken => {
-                let entry = Entry {
-                    id: id.clone(),
-                    attempts: 0,
-                };
-                let slot = self.tree.ready_slot(&self.stage, &entry);
+                let slot = self.tree.ready_slot(&self.stage, &Entry::new(id, 0));
                 if read_manifest(&*self.fs, &slot, id).is_err() {
                     // Something else lies there under its name: it waits beside it.
                     self.put_back(&parcel.dir, &slot)?;
@@ -148,14 +138,14 @@ impl Worker {
 
     /// Finishes or takes back what a worker was adopting.
     pub(crate) fn settle_adoptions(&mut self, adopt: &Path) -> Result<()> {
-        for (name, _) in self.list_if_there(adopt)? {
+        for (name, _) in self.tree.list(adopt)? {
             let draft = adopt.join(&name);
             let manifest: Option<ParcelManifest> = self
                 .fs
                 .read(&draft.join(MANIFEST), MANIFEST_BYTES)
                 .ok()
                 .and_then(|bytes| serde_json::from_slice(&bytes).ok());
-            let entries = self.list_if_there(&draft)?;
+            let entries = self.tree.list(&draft)?;
             // After a power cut the manifest may be there and the bytes it speaks of not.
             let complete = manifest.filter(|manifest| {
                 manifest.files.iter().all(|file| {
@@ -193,7 +183,7 @@ impl Worker {
     }
 
     fn return_to_drop(&mut self, dir: &Path) -> Result<()> {
-        for (name, kind) in self.list_if_there(dir)? {
+        for (name, kind) in self.tree.list(dir)? {
             let ours = name == MANIFEST || name == NEW_MANIFEST;
             if ours && dir.file_name() != Some(OsStr::new(TAKEN)) || kind == Kind::Dir {
                 continue;
@@ -220,12 +210,8 @@ impl Worker {
     }
 
     fn is_same_file(&self, one: &Path, other: &Path) -> Result<bool> {
-        let other = match hash(&*self.fs, other, &self.signs) {
-            Ok(hash) => hash,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(e) => return Err(e).at("read", other),
-        };
-        Ok(other == hash(&*self.fs, one, &self.signs).at("read", one)?)
+        let other = if_there(hash(&*self.fs, other, &self.signs)).at("read", other)?;
+        Ok(other == Some(hash(&*self.fs, one, &self.signs).at("read", one)?))
     }
 }
 

@@ -1,13 +1,12 @@
 //! How full a stage is, and what keeps it from taking more.
 
-use std::io;
 use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 
 use crate::adopt::is_unfinished;
 use crate::error::{At, Result};
-use crate::fs::{Fs, Kind, Room};
+use crate::fs::{Fs, Kind, Room, if_there};
 use crate::name::{Deferred, Entry};
 use crate::tree::WorkTree;
 use crate::worker::LeaseNote;
@@ -345,12 +344,9 @@ impl WorkTree {
     /// Tells whether a stage is paused, by whom and why.
     pub fn paused(&self, stage: &str) -> Result<Option<Paused>> {
         let path = self.stage(stage).paused();
-        match self.fs.read(&path, 1 << 16) {
-            // An operator may make the file by hand with `touch`: that pauses too.
-            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes).unwrap_or_default())),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e).at("read", &path),
-        }
+        let bytes = if_there(self.fs.read(&path, 1 << 16)).at("read", &path)?;
+        // An operator may make the file by hand with `touch`: that pauses too.
+        Ok(bytes.map(|bytes| serde_json::from_slice(&bytes).unwrap_or_default()))
     }
 
     /// Says what keeps a stage from claiming, if anything does. `blocked` is the answer before this
@@ -408,19 +404,15 @@ impl WorkTree {
                 ControlFlow::Continue(())
             }
         });
-        match visited {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(0),
-            other => other.at("count", &ready).map(|()| waiting),
-        }
+        let counted = if_there(visited).at("count", &ready)?;
+        Ok(counted.map_or(0, |()| waiting))
     }
 
     /// Lists a directory that may not exist.
     pub(crate) fn list(&self, dir: &std::path::Path) -> Result<Vec<(std::ffi::OsString, Kind)>> {
-        match self.fs.list(dir) {
-            Ok(entries) => Ok(entries),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(e) => Err(e).at("list", dir),
-        }
+        Ok(if_there(self.fs.list(dir))
+            .at("list", dir)?
+            .unwrap_or_default())
     }
 }
 

@@ -176,11 +176,7 @@ pub trait Fs: Send + Sync + 'static {
 
     /// Tells whether something is there. A disk that fails is an error, not an absence.
     fn is_there(&self, path: &Path) -> io::Result<bool> {
-        match self.stat(path) {
-            Ok(_) => Ok(true),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(e) => Err(e),
-        }
+        Ok(if_there(self.stat(path))?.is_some())
     }
 
     /// Makes a directory unless it is there, and says whether it was made.
@@ -194,12 +190,10 @@ pub trait Fs: Send + Sync + 'static {
 
     /// Removes a file or a whole tree; what is already gone is no error.
     fn remove_tree(&self, path: &Path) -> io::Result<()> {
-        let kind = match self.stat(path) {
-            Ok(stat) => stat.kind,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(e) => return Err(e),
+        let Some(stat) = if_there(self.stat(path))? else {
+            return Ok(());
         };
-        if kind == Kind::Dir {
+        if stat.kind == Kind::Dir {
             for (name, _) in self.list(path)? {
                 self.remove_tree(&path.join(name))?;
             }
@@ -262,12 +256,18 @@ impl Inside for InsideByPath<'_> {
     }
 }
 
+/// Takes "not there" for an answer.
+pub(crate) fn if_there<Found>(result: io::Result<Found>) -> io::Result<Option<Found>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
 /// Takes "not there" for done.
 pub(crate) fn gone(result: io::Result<()>) -> io::Result<()> {
-    match result {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
+    if_there(result).map(|_| ())
 }
 
 /// Tells whether a rename failed because something lies at its target: another parcel, or a file

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::commit::{Finish, Work};
 use crate::error::{At, Result, SpoolError};
-use crate::fs::gone;
+use crate::fs::{gone, if_there};
 use crate::ledger;
 use crate::name::{Entry, ParcelId};
 use crate::outbox::{ATTACHED, NEW_MANIFEST, Outbox};
@@ -189,15 +189,12 @@ impl Worker {
             there |= is_page_of(name, &self.stage.name);
             std::ops::ControlFlow::Continue(())
         });
-        match listed {
-            Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::NotFound => match self.fs.mkdir(&history) {
-                Ok(()) => {}
-                // The parcel itself is gone: it was handed over before.
-                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-                Err(e) => return Err(e).at("make", &history),
-            },
-            Err(e) => return Err(e).at("list", &history),
+        if if_there(listed).at("list", &history)?.is_none() {
+            let made = if_there(self.fs.mkdir(&history)).at("make", &history)?;
+            // The parcel itself is gone: it was handed over before.
+            if made.is_none() {
+                return Ok(());
+            }
         }
         if there {
             return Ok(());
@@ -260,22 +257,14 @@ impl Worker {
         };
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let bin = dir.join("out").join(format!(".gone-{name}"));
-        match self.fs.rename(&path, &bin) {
-            Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(e) => return Err(e).at("remove", &path),
-        }
-        self.fs.remove_tree(&bin).at("remove", &bin)?;
-        Ok(())
+        gone(self.fs.rename(&path, &bin)).at("remove", &path)?;
+        self.fs.remove_tree(&bin).at("remove", &bin)
     }
 
     /// Moves a parcel into the `ready/` of another stage. Not there any more: it was moved before.
     pub(crate) fn deliver(&mut self, path: &Path, id: &ParcelId, to: &str) -> Result<()> {
         let dest = self.tree.stage(to);
-        let entry = Entry {
-            id: id.clone(),
-            attempts: 0,
-        };
+        let entry = Entry::new(id, 0);
         let slot = self.tree.ready_slot(&dest, &entry);
         match self.tree.place(path, &dest, &slot)? {
             Placed::Gone => self.check_fence(),

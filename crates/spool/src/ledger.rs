@@ -22,7 +22,7 @@ use flate2::read::{GzDecoder, MultiGzDecoder};
 use flate2::write::GzEncoder;
 
 use crate::error::{At, Result, SpoolError};
-use crate::fs::{Fs, SeekRead, gone};
+use crate::fs::{Fs, SeekRead, gone, if_there};
 use crate::name::{Entry, ParcelId};
 use crate::receipt::{Filed, find_in_sheet, parse_sheet};
 use crate::tree::{StageDir, WorkTree};
@@ -98,10 +98,9 @@ impl Files {
     }
 
     fn line_of(&self, fs: &dyn Fs, id: &ParcelId) -> Result<Option<IndexLine>> {
-        match fs.open(&self.index) {
-            Ok(mut index) => bisect(&mut *index, id.as_str()).at("search", &self.index),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e).at("open", &self.index),
+        match if_there(fs.open(&self.index)).at("open", &self.index)? {
+            Some(mut index) => bisect(&mut *index, id.as_str()).at("search", &self.index),
+            None => Ok(None),
         }
     }
 }
@@ -148,12 +147,8 @@ pub(crate) fn find(fs: &dyn Fs, stage: &StageDir, id: &ParcelId) -> Result<Optio
 /// Calls `see` with every line of a stage's ledger.
 pub(crate) fn each_line(fs: &dyn Fs, stage: &StageDir, see: &mut dyn FnMut(&[u8])) -> Result<()> {
     let ledger = stage.ledger();
-    let names = match fs.list(&ledger) {
-        Ok(names) => names,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(e).at("list", &ledger),
-    };
-    for (name, _) in names {
+    let names = if_there(fs.list(&ledger)).at("list", &ledger)?;
+    for (name, _) in names.unwrap_or_default() {
         if !name.as_encoded_bytes().ends_with(b".gz") {
             continue;
         }
@@ -248,11 +243,8 @@ impl Fold<'_> {
     fn run(&self, mut old: Vec<OldReceipt>) -> Result<usize> {
         let (fs, receipts) = (self.fs, &self.files.receipts);
         let (end, known) = self.read_index(&old)?;
-        let length = match fs.stat(receipts) {
-            Ok(stat) => stat.bytes,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => 0,
-            Err(e) => return Err(e).at("look at", receipts),
-        };
+        let stat = if_there(fs.stat(receipts)).at("look at", receipts)?;
+        let length = stat.map_or(0, |stat| stat.bytes);
         if length > end {
             tracing::info!(ledger = %receipts.display(), "cutting off what a fold cut short has left");
             fs.truncate(receipts, end).at("cut", receipts)?;
@@ -296,11 +288,11 @@ impl Fold<'_> {
     }
 
     fn open_index(&self) -> Result<Box<dyn BufRead>> {
-        match self.fs.open(&self.files.index) {
-            Ok(file) => Ok(Box::new(BufReader::new(file))),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Box::new(io::empty())),
-            Err(e) => Err(e).at("open", &self.files.index),
-        }
+        let index = &self.files.index;
+        Ok(match if_there(self.fs.open(index)).at("open", index)? {
+            Some(file) => Box::new(BufReader::new(file)),
+            None => Box::new(io::empty()),
+        })
     }
 
     /// Appends what is not known yet; returns what is folded now, with the new lines of the index.
@@ -458,11 +450,9 @@ fn old_receipts(
         let Some(id) = id.and_then(|id| ParcelId::new(id).ok()) else {
             continue;
         };
-        let stat = match tree.fs.stat(&path) {
-            Ok(stat) => stat,
+        let Some(stat) = if_there(tree.fs.stat(&path)).at("look at", &path)? else {
             // Taken back by a batch that was not committed.
-            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-            Err(e) => return Err(e).at("look at", &path),
+            continue;
         };
         if age.is_zero() || now - stat.mtime_ns >= age.as_nanos() as i128 {
             old.push(OldReceipt {
@@ -491,11 +481,10 @@ fn in_hand(tree: &WorkTree, stage: &StageDir) -> Result<HashSet<ParcelId>> {
                     continue;
                 }
                 let sheet = out.join(name);
-                let bytes = match tree.fs.read(&sheet, 1 << 30) {
-                    Ok(bytes) => bytes,
+                let bytes = if_there(tree.fs.read(&sheet, 1 << 30)).at("read", &sheet)?;
+                let Some(bytes) = bytes else {
                     // Handed over meanwhile.
-                    Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                    Err(e) => return Err(e).at("read", &sheet),
+                    continue;
                 };
                 for filed in parse_sheet(&bytes) {
                     in_hand.extend(filed.receipt.inputs.into_iter().map(|input| input.parcel));

@@ -143,6 +143,14 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Returns the entry of a parcel of which so many attempts have begun.
+    pub fn new(id: &ParcelId, attempts: u32) -> Self {
+        Self {
+            id: id.clone(),
+            attempts,
+        }
+    }
+
     /// Reads an entry's name; `None` for anything else a directory may hold.
     pub fn parse(name: &OsStr) -> Option<Self> {
         let (id, attempts) = name.to_str()?.rsplit_once('~')?;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use crate::error::{At, Result, SpoolError};
-use crate::fs::{Fs, Sink};
+use crate::fs::{Fs, Sink, if_there};
 use crate::name::{Entry, ParcelId, hex, is_payload_name};
 use crate::parcel::{FileEntry, HISTORY, MANIFEST, ParcelManifest, given_mark};
 use crate::place::Placed;
@@ -144,12 +144,8 @@ impl NewParcel {
         let history = self.dir.join(HISTORY);
         self.fs.mkdir(&history).at("make", &history)?;
         if let Some(parent) = parent_history {
-            let pages = match self.fs.list(parent) {
-                Ok(pages) => pages,
-                Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
-                Err(e) => return Err(e).at("list", parent),
-            };
-            for (name, _) in pages {
+            let pages = if_there(self.fs.list(parent)).at("list", parent)?;
+            for (name, _) in pages.unwrap_or_default() {
                 let to = history.join(&name);
                 self.fs.link(&parent.join(&name), &to).at("link", &to)?;
             }
@@ -207,10 +203,7 @@ impl WorkTree {
 
     /// Shows a durable parcel in the `ready/` of a stage.
     pub(crate) fn show(&self, parcel: &NewParcel, stage: &StageDir) -> Result<Placed> {
-        let entry = Entry {
-            id: parcel.manifest.id.clone(),
-            attempts: 0,
-        };
+        let entry = Entry::new(&parcel.manifest.id, 0);
         let placed = self.place(&parcel.dir, stage, &self.ready_slot(stage, &entry))?;
         if placed == Placed::There {
             let ready = stage.ready();

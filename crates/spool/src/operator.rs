@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::depths::Paused;
 use crate::error::{At, Result, SpoolError};
-use crate::fs::{Kind, gone};
+use crate::fs::{Kind, gone, if_there};
 use crate::name::{Deferred, Entry, ParcelId, safe_file_name};
 use crate::outbox::is_at_fault;
 use crate::parcel::{HISTORY, ParcelManifest, Trouble};
@@ -162,10 +162,9 @@ impl WorkTree {
         let (ParcelState::Held | ParcelState::Discarded) = place.state else {
             return Ok(None);
         };
-        let stat = match self.fs.stat(&place.path) {
-            Ok(stat) => stat,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(e).at("look at", &place.path),
+        let stat = if_there(self.fs.stat(&place.path)).at("look at", &place.path)?;
+        let Some(stat) = stat else {
+            return Ok(None);
         };
         if stat.kind == Kind::Dir
             && let Some(why) = read_trouble(&*self.fs, &place.path, &place.stage).held
@@ -313,10 +312,7 @@ impl WorkTree {
             "release",
         )?;
         let dir = self.stage(&place.stage);
-        let entry = Entry {
-            id: place.parcel.clone(),
-            attempts: 0,
-        };
+        let entry = Entry::new(&place.parcel, 0);
         self.shift(place, &dir.ready().join(entry.file_name()))?;
         self.forget_beside(place)
     }
@@ -385,10 +381,7 @@ impl WorkTree {
 
     /// Moves a parcel into a directory where it stays until a person moves it on.
     fn set_aside(&self, place: &ParcelPlace, to: &Path) -> Result<PathBuf> {
-        let entry = Entry {
-            id: place.parcel.clone(),
-            attempts: place.attempts,
-        };
+        let entry = Entry::new(&place.parcel, place.attempts);
         self.must_be_dir(&place.path)?;
         let stage = self.stage(&place.stage);
         let lies = self.place_beside(&place.path, &stage, &to.join(entry.file_name()))?;
@@ -412,11 +405,8 @@ impl WorkTree {
     /// Lets a stage claim again; says whether it was paused.
     pub fn resume(&self, stage: &str) -> Result<bool> {
         let path = self.stage(stage).paused();
-        match self.fs.unlink(&path) {
-            Ok(()) => Ok(true),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(e) => Err(e).at("remove", &path),
-        }
+        let removed = if_there(self.fs.unlink(&path)).at("remove", &path)?;
+        Ok(removed.is_some())
     }
 
     /// Where a person's discarded parcels of a stage lie.

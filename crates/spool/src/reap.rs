@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{At, Result, SpoolError};
-use crate::fs::Kind;
+use crate::fs::{Kind, if_there};
 use crate::ledger;
 use crate::name::{Entry, ParcelId, WorkerId};
 use crate::receipt::{Receipt, parse_sheet};
@@ -38,13 +38,10 @@ impl Worker {
                 continue;
             }
             let dead_home = self.stage.reap().join(format!("{worker}@{}", self.id));
-            match self.fs.rename(&claim.join(&name), &dead_home) {
-                Ok(()) => {}
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                    self.check_fence()?;
-                    continue;
-                }
-                Err(e) => return Err(e).at("reap", &dead_home),
+            let moved = if_there(self.fs.rename(&claim.join(&name), &dead_home));
+            if moved.at("reap", &dead_home)?.is_none() {
+                self.check_fence()?;
+                continue;
             }
             tracing::warn!(dead = %worker, "settling a dead worker");
             recovered.parcels += self.settle(&dead_home, Some("its worker died"))?;
@@ -73,10 +70,9 @@ impl Worker {
                     continue;
                 }
                 let taken = reap.join(format!("{dead}@{}", self.id));
-                match self.fs.rename(&dead_home, &taken) {
-                    Ok(()) => {}
-                    Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                    Err(e) => return Err(e).at("reap", &taken),
+                let moved = if_there(self.fs.rename(&dead_home, &taken));
+                if moved.at("reap", &taken)?.is_none() {
+                    continue;
                 }
                 dead_home = taken;
             }
@@ -91,25 +87,20 @@ impl Worker {
     /// two wall clocks are compared.
     fn is_dead(&mut self, worker: &WorkerId) -> Result<bool> {
         let lease = self.stage.home(worker).join(".lease");
-        let note: Option<LeaseNote> = match self.fs.read(&lease, 1 << 16) {
-            Ok(bytes) => serde_json::from_slice(&bytes).ok(),
+        let Some(bytes) = if_there(self.fs.read(&lease, 1 << 16)).at("read", &lease)? else {
             // Gone with its directory, or never made visible: nobody can work there.
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
-            Err(e) => return Err(e).at("read", &lease),
+            return Ok(true);
         };
+        let note: Option<LeaseNote> = serde_json::from_slice(&bytes).ok();
         let is_one_machines = || self.fs.is_one_machines(&lease);
         if note.is_some_and(|note| self.tree.host.knows_lock_of(&note, is_one_machines)) {
-            return match self.fs.lock(&lease) {
-                Ok(lock) => Ok(lock.is_some()),
-                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
-                Err(e) => Err(e).at("lock", &lease),
-            };
+            let lock = if_there(self.fs.lock(&lease)).at("lock", &lease)?;
+            return Ok(lock.is_none_or(|lock| lock.is_some()));
         }
-        let mtime = match self.fs.stat(&lease) {
-            Ok(stat) => stat.mtime_ns,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
-            Err(e) => return Err(e).at("look at", &lease),
+        let Some(stat) = if_there(self.fs.stat(&lease)).at("look at", &lease)? else {
+            return Ok(true);
         };
+        let mtime = stat.mtime_ns;
         let now = (self.tree.monotonic)();
         let seen = &mut self.seen_leases;
         Ok(seen.is_at_rest(worker.as_str(), mtime, self.limits.lease, now))
@@ -127,10 +118,10 @@ impl Worker {
     /// rest goes back, the attempt not counted. That worker is fenced from then on.
     pub fn evict(&mut self, worker: &WorkerId) -> Result<usize> {
         let dead_home = self.stage.reap().join(format!("{worker}@{}", self.id));
-        match self.fs.rename(&self.stage.home(worker), &dead_home) {
-            Ok(()) => self.settle(&dead_home, None),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(0),
-            Err(e) => Err(e).at("evict", &dead_home),
+        let moved = if_there(self.fs.rename(&self.stage.home(worker), &dead_home));
+        match moved.at("evict", &dead_home)? {
+            Some(()) => self.settle(&dead_home, None),
+            None => Ok(0),
         }
     }
 
@@ -147,18 +138,18 @@ impl Worker {
         let mut settled = 0;
         let out = dir.join("out");
         let inputs = dir.join("in");
-        for (name, _) in self.list_if_there(&out)? {
+        for (name, _) in self.tree.list(&out)? {
             let text = name.to_string_lossy();
             if text.starts_with(".sheet-") {
                 settled += self.settle_sheet(dir, &out.join(&name))?;
             }
         }
-        for (name, _) in self.list_if_there(&inputs)? {
+        for (name, _) in self.tree.list(&inputs)? {
             self.settle_claimed(dir, &inputs.join(&name), died)?;
             settled += 1;
         }
         self.settle_adoptions(&dir.join("adopt"))?;
-        for (name, _) in self.list_if_there(&out)? {
+        for (name, _) in self.tree.list(&out)? {
             let path = out.join(&name);
             self.fs.remove_tree(&path).at("remove", &path)?;
         }
@@ -250,31 +241,21 @@ impl Worker {
     }
 
     fn inode_of(&self, path: &Path) -> Result<Option<u64>> {
-        match self.fs.stat(path) {
-            Ok(stat) => Ok(Some(stat.inode)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e).at("look at", path),
-        }
+        let stat = if_there(self.fs.stat(path)).at("look at", path)?;
+        Ok(stat.map(|stat| stat.inode))
     }
 
     fn claimed_in(&self, dir: &Path) -> Result<Vec<(ParcelId, PathBuf)>> {
         let inputs = dir.join("in");
         Ok(self
-            .list_if_there(&inputs)?
+            .tree
+            .list(&inputs)?
             .into_iter()
             .filter_map(|(name, _)| {
                 let entry = Entry::parse(&name)?;
                 Some((entry.id, inputs.join(name)))
             })
             .collect())
-    }
-
-    pub(crate) fn list_if_there(&self, dir: &Path) -> Result<Vec<(std::ffi::OsString, Kind)>> {
-        match self.fs.list(dir) {
-            Ok(entries) => Ok(entries),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(e) => Err(e).at("list", dir),
-        }
     }
 
     /// Moves a parcel back; if one of that very name is there, beside it. Gone: settled by another.

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::error::{At, Result};
-use crate::fs::{Kind, gone};
+use crate::fs::{Kind, gone, if_there};
 use crate::name::{Deferred, Entry, ParcelId, fnv1a, spread};
-use crate::worker::{Waiting, Worker, if_there};
+use crate::worker::{Waiting, Worker};
 
 /// Tells how urgent a waiting parcel is, by its name and where it lies.
 pub type Urgency<'a> = dyn FnMut(&ParcelId, &Path) -> u8 + 'a;
@@ -128,7 +128,7 @@ impl Worker {
     /// Version 0.1 spread a crowd of waiting parcels over 256 such directories.
     fn move_up(&mut self, shard: &Path) -> Result<Vec<(OsString, Kind)>> {
         let mut moved = Vec::new();
-        for (name, kind) in self.list_if_there(shard)? {
+        for (name, kind) in self.tree.list(shard)? {
             if let Some(entry) = Entry::parse(&name) {
                 let slot = self.tree.ready_slot(&self.stage, &entry);
                 self.put_back(&shard.join(&name), &slot)?;

@@ -65,10 +65,7 @@ pub struct Why {
 impl Worker {
     /// Sets a parcel aside, for the world or for a person.
     pub fn fail(&mut self, parcel: Parcel, verdict: &Verdict) -> Result<Setback> {
-        let entry = Entry {
-            id: parcel.id().clone(),
-            attempts: parcel.attempt,
-        };
+        let entry = Entry::new(parcel.id(), parcel.attempt);
         self.throw_out(&entry.id)?;
         match verdict {
             Verdict::Hold { reason } => {
@@ -108,10 +105,7 @@ impl Worker {
         // The attempt is not the parcel's fault and does not count towards holding it as poison.
         let deferred = Deferred {
             due,
-            entry: Entry {
-                id: entry.id.clone(),
-                attempts: entry.attempts.saturating_sub(1),
-            },
+            entry: Entry::new(&entry.id, entry.attempts.saturating_sub(1)),
         };
         let to = self.stage.deferred().join(deferred.file_name());
         self.move_claimed(&parcel.path, &to)?;
@@ -133,10 +127,7 @@ impl Worker {
     /// Gives a parcel back untouched; the attempt does not count.
     pub fn give_back(&mut self, parcel: Parcel) -> Result<()> {
         self.throw_out(&parcel.manifest.id)?;
-        let entry = Entry {
-            id: parcel.id().clone(),
-            attempts: parcel.attempt.saturating_sub(1),
-        };
+        let entry = Entry::new(parcel.id(), parcel.attempt.saturating_sub(1));
         let to = self.tree.ready_slot(&self.stage, &entry);
         self.move_claimed(&parcel.path, &to)?;
         Ok(())
@@ -145,10 +136,7 @@ impl Worker {
     /// Gives a parcel back after its work crashed inside the process; the attempt counts.
     pub fn give_back_crashed(&mut self, parcel: Parcel, reason: &str) -> Result<Option<Setback>> {
         self.throw_out(&parcel.manifest.id)?;
-        let entry = Entry {
-            id: parcel.id().clone(),
-            attempts: parcel.attempt,
-        };
+        let entry = Entry::new(parcel.id(), parcel.attempt);
         if entry.attempts >= self.limits.attempts {
             let reason = format!("its work crashed {} times: {reason}", entry.attempts);
             self.hold_at(&parcel.path, &entry, &reason)?;

@@ -138,15 +138,11 @@ impl WorkTree {
 
     /// Names the stages that have a work directory, sorted.
     pub fn stages(&self) -> Result<Vec<String>> {
-        let mut names: Vec<String> = match self.fs.list(&self.work) {
-            Ok(entries) => entries
-                .into_iter()
-                .filter(|(_, kind)| *kind == Kind::Dir)
-                .filter_map(|(name, _)| name.into_string().ok())
-                .collect(),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(e) => return Err(e).at("list", &self.work),
-        };
+        let entries = self.list(&self.work)?.into_iter();
+        let mut names: Vec<String> = entries
+            .filter(|(_, kind)| *kind == Kind::Dir)
+            .filter_map(|(name, _)| name.into_string().ok())
+            .collect();
         names.sort();
         Ok(names)
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::adopt::DropLook;
 use crate::error::{At, Result, SpoolError};
-use crate::fs::{Fs, Inside, Lease, gone};
+use crate::fs::{Fs, Inside, Lease, gone, if_there};
 use crate::ledger;
 use crate::name::{Deferred, Entry, ParcelId, WorkerId, is_payload_name};
 use crate::outbox::{Outbox, Parcel, is_at_fault};
@@ -243,10 +243,8 @@ impl Worker {
     /// [`SpoolError::Fenced`] when this worker was taken for dead.
     pub fn claim(&mut self, waiting: &Waiting) -> Result<Option<Parcel>> {
         let from = self.tree.ready_slot(&self.stage, &waiting.entry);
-        let entry = Entry {
-            id: waiting.entry.id.clone(),
-            attempts: waiting.entry.attempts.saturating_add(1),
-        };
+        let attempts = waiting.entry.attempts.saturating_add(1);
+        let entry = Entry::new(&waiting.entry.id, attempts);
         let path = self.home.join("in").join(entry.file_name());
         match self.fs.rename(&from, &path) {
             Ok(()) => {}
@@ -305,10 +303,7 @@ impl Worker {
                 tracing::info!(parcel = %entry.id, "a batch under way may have a copy of it");
                 let deferred = Deferred {
                     due: self.tree.now_seconds(&self.stage.name) + 2,
-                    entry: Entry {
-                        id: entry.id.clone(),
-                        attempts: entry.attempts.saturating_sub(1),
-                    },
+                    entry: Entry::new(&entry.id, entry.attempts.saturating_sub(1)),
                 };
                 let to = self.stage.deferred().join(deferred.file_name());
                 self.move_claimed(&parcel.path, &to)?;
@@ -321,13 +316,12 @@ impl Worker {
     pub(crate) fn standing(&self, manifest: &ParcelManifest) -> Result<Standing> {
         let id = &manifest.id;
         let shard = self.stage.receipts().join(id.shard());
-        let sheet = match self.fs.look_inside(&shard) {
-            Ok(inside) => {
-                let name = receipt_name(id);
+        let name = receipt_name(id);
+        let sheet = match if_there(self.fs.look_inside(&shard)).at("look at", &shard)? {
+            Some(inside) => {
                 if_there(inside.read(&name, SHEET_BYTES)).at("read", &shard.join(&name))?
             }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-            Err(e) => return Err(e).at("look at", &shard),
+            None => None,
         };
         let filed = match sheet {
             Some(bytes) => in_sheet(&bytes, &self.stage, id).map(Some),
@@ -396,13 +390,8 @@ impl Worker {
 
     /// Fails when this worker's directory was taken over.
     pub fn check_fence(&self) -> Result<()> {
-        match self.fs.stat(&self.home.join(".lease")) {
-            Ok(_) => Ok(()),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(SpoolError::Fenced {
-                worker: self.id.to_string(),
-            }),
-            Err(e) => Err(e).at("look at", &self.home),
-        }
+        let lease = if_there(self.fs.stat(&self.home.join(".lease")));
+        fenced(lease.at("look at", &self.home)?.map(drop), self.id.as_str())
     }
 
     /// Makes every hand-over so far durable. Needed only before a place it could be repeated from
@@ -452,13 +441,8 @@ pub struct Pulse {
 impl Pulse {
     /// Says "I live" to other hosts.
     pub fn beat(&self) -> Result<()> {
-        match self.fs.touch(&self.path) {
-            Ok(()) => Ok(()),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(SpoolError::Fenced {
-                worker: self.worker.clone(),
-            }),
-            Err(e) => Err(e).at("touch", &self.path),
-        }
+        let touched = if_there(self.fs.touch(&self.path));
+        fenced(touched.at("touch", &self.path)?, &self.worker)
     }
 }
 
@@ -632,12 +616,10 @@ fn in_sheet(bytes: &[u8], stage: &StageDir, id: &ParcelId) -> Result<Filed> {
     })
 }
 
-pub(crate) fn if_there<Found>(result: io::Result<Found>) -> io::Result<Option<Found>> {
-    match result {
-        Ok(found) => Ok(Some(found)),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e),
-    }
+fn fenced(is_there: Option<()>, worker: &str) -> Result<()> {
+    is_there.ok_or_else(|| SpoolError::Fenced {
+        worker: worker.to_owned(),
+    })
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::record::{
     GroupRecord, META_VERSION, QueuePlace, QueueRecord, Seen, SeenState, StoredItem, Totals,
 };
 use crate::settings::Settings;
-use crate::store::{Store, StoreLimits};
+use crate::store::{Recovered, Store, StoreLimits};
 use crate::table::{IdMap, Table};
 
 /// The open frontier of one job.
@@ -66,7 +66,27 @@ impl Frontier {
     /// When another process has it open, it is of another version, a file is damaged, or the machine refuses.
     pub fn open(dir: &Path, settings: Settings) -> Result<Self> {
         let recovered = Store::open(dir, limits(&settings))?;
-        let mut store = recovered.store;
+        let mut frontier = Self::stand_on(dir, recovered, settings)?;
+        frontier.totals.epoch += 1;
+        // Before anything is handed out: a process that dies before its first commit leaves this trace.
+        let meta = frontier.totals.encode(frontier.checkpoint.as_deref());
+        frontier.store.commit(&meta)?;
+        frontier.find_next_due()?;
+        Ok(frontier)
+    }
+
+    /// Opens the frontier in `dir` as its last commit left it, to be asked and not changed: nothing is written, no other
+    /// process is kept from opening it, and a commit fails.
+    ///
+    /// # Errors
+    /// When there is none, another process has it open, a file is damaged, or the machine refuses.
+    pub fn open_to_read(dir: &Path, settings: Settings) -> Result<Self> {
+        let recovered = Store::open_to_read(dir, limits(&settings))?;
+        Self::stand_on(dir, recovered, settings)
+    }
+
+    fn stand_on(dir: &Path, recovered: Recovered, settings: Settings) -> Result<Self> {
+        let store = recovered.store;
         if let Some(found) = recovered.meta.first().copied()
             && found != META_VERSION
         {
@@ -81,11 +101,8 @@ impl Frontier {
             false => Totals::decode(&recovered.meta).ok_or_else(|| store.bad_record())?,
         };
         let opened_clean = std::mem::take(&mut totals.clean);
-        totals.epoch += 1;
-        // Before anything is handed out: a process that dies before its first commit leaves this trace.
-        store.commit(&totals.encode(checkpoint.as_deref()))?;
         let recent = vec![[0; 16]; settings.memory.recent.max(1)];
-        let mut frontier = Self {
+        Ok(Self {
             store,
             settings,
             totals,
@@ -108,9 +125,7 @@ impl Frontier {
             turns: 0,
             recent,
             buffer: Vec::new(),
-        };
-        frontier.find_next_due()?;
-        Ok(frontier)
+        })
     }
 
     /// The caller's checkpoint of the last commit, if it ever made one.
@@ -484,6 +499,31 @@ mod tests {
             refused,
             Some(FrontierError::Version { found: 1, .. })
         ));
+    }
+
+    #[test]
+    fn a_reader_changes_nothing_and_keeps_nobody_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Frontier::open(dir.path(), Settings::default());
+        let read = || Frontier::open_to_read(dir.path(), Settings::default());
+        assert!(read().is_err());
+        let mut frontier = open().unwrap();
+        frontier.add(&Candidate::new("http://a/", "a")).unwrap();
+        frontier.commit(b"here").unwrap();
+        assert!(matches!(read().err(), Some(FrontierError::Locked { .. })));
+        drop(frontier);
+        // What a crash left behind the last commit stays for whoever opens it next.
+        let log = dir.path().join("log-00000001");
+        let mut bytes = std::fs::read(&log).unwrap();
+        bytes.extend_from_slice(b"half a frame");
+        std::fs::write(&log, &bytes).unwrap();
+        let mut reader = read().unwrap();
+        assert_eq!(reader.checkpoint(), Some(&b"here"[..]));
+        assert!(reader.lookup(b"http://a/").unwrap().is_some());
+        assert!(reader.commit(b"there").is_err());
+        assert_eq!(std::fs::read(&log).unwrap(), bytes);
+        let other = open().unwrap();
+        assert_eq!(other.checkpoint(), Some(&b"here"[..]));
     }
 
     #[test]

@@ -104,13 +104,46 @@ impl Store {
         fs::create_dir_all(dir).map_err(io_error("create", dir))?;
         let lock = lock(dir)?;
         let (logs, run_files) = files::listing(dir)?;
-        let mut state = match newest_log(dir, &logs)? {
-            Some((number, extent)) => replay(dir, number, &extent)?,
+        let state = match newest_log(dir, &logs)? {
+            Some((number, extent)) => replay(dir, number, &extent, Log::resume)?,
             None => begin(dir)?,
         };
         for number in logs.into_iter().filter(|log| *log != state.log_number) {
             files::remove(&files::log_path(dir, number))?;
         }
+        for number in &run_files {
+            if !state.runs.contains(number) {
+                files::remove(&files::run_path(dir, *number))?;
+            }
+        }
+        let mut recovered = Self::stand_on(dir, limits, state, lock)?;
+        recovered.store.next_run = run_files.last().map_or(1, |last| last + 1);
+        Ok(recovered)
+    }
+
+    /// Opens the store as its last commit left it, changing nothing: neither a file nor whether another can open it. Every
+    /// change fails.
+    pub(crate) fn open_to_read(dir: &Path, limits: StoreLimits) -> Result<Recovered> {
+        let path = dir.join("lock");
+        let lock = File::open(&path).map_err(io_error("open", &path))?;
+        match lock.try_lock_shared() {
+            Ok(()) => lock.unlock().map_err(io_error("unlock", &path))?,
+            Err(TryLockError::WouldBlock) => return Err(FrontierError::Locked { path }),
+            Err(TryLockError::Error(source)) => return Err(io_error("lock", &path)(source)),
+        }
+        let (logs, _) = files::listing(dir)?;
+        let newest = newest_log(dir, &logs)?;
+        let (number, extent) = newest.ok_or_else(|| damaged(&path, 0, "no log beside it"))?;
+        let state = replay(dir, number, &extent, Log::read_only)?;
+        Self::stand_on(dir, limits, state, lock)
+    }
+
+    fn stand_on(
+        dir: &Path,
+        limits: StoreLimits,
+        mut state: StoreState,
+        lock: File,
+    ) -> Result<Recovered> {
         let (mut runs, spare) = (Vec::new(), Spare::default());
         for number in &state.runs {
             let path = files::run_path(dir, *number);
@@ -118,12 +151,6 @@ impl Store {
             shelf::fit(&mut runs, limits.filters);
         }
         spare.clear();
-        let next_run = run_files.last().map_or(1, |last| last + 1);
-        for number in run_files {
-            if !state.runs.contains(&number) {
-                files::remove(&files::run_path(dir, number))?;
-            }
-        }
         let meta = std::mem::take(&mut state.meta);
         let store = Self {
             dir: dir.to_owned(),
@@ -133,7 +160,7 @@ impl Store {
             memtable: state.memtable,
             pending: Vec::new(),
             runs,
-            next_run,
+            next_run: 1,
             spilled: false,
             superseded: Vec::new(),
             merges: Vec::new(),
@@ -550,7 +577,12 @@ fn begin(dir: &Path) -> Result<StoreState> {
     })
 }
 
-fn replay(dir: &Path, number: u64, extent: &Extent) -> Result<StoreState> {
+fn replay(
+    dir: &Path,
+    number: u64,
+    extent: &Extent,
+    open: impl FnOnce(&Path, &Extent) -> Result<Log>,
+) -> Result<StoreState> {
     let path = files::log_path(dir, number);
     let mut memtable = Memtable::default();
     let (mut runs, mut meta) = (Vec::new(), Vec::new());
@@ -566,7 +598,7 @@ fn replay(dir: &Path, number: u64, extent: &Extent) -> Result<StoreState> {
         Some(())
     })?;
     Ok(StoreState {
-        log: Log::resume(&path, extent)?,
+        log: open(&path, extent)?,
         log_number: number,
         memtable,
         runs,

@@ -335,7 +335,7 @@ fn reachable(request: &Request) -> Result<Vec<SocketAddr>, FetchError> {
 }
 
 /// Tells whether a connection failed for want of something of this machine's, whatever the server may be.
-fn is_ours(error: &io::Error) -> bool {
+pub(crate) fn is_ours(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let wants = [
         Errno::MFILE,

@@ -1,7 +1,7 @@
 //! The cookies of one job: what RFC 6265bis asks of a browser, as far as a crawler needs it.
 //!
 //! Names and values are bytes as servers sent them. A cookie for a public suffix is refused, by Mozilla's list. The jar
-//! is bounded, whatever servers send, and can be written out and read back. Times are seconds since 1970, and are the
+//! is bounded, whatever servers send, and each domain's cookies can be written out and read back. Times are seconds since 1970, and are the
 //! caller's.
 
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ const ATTRIBUTE_BYTES: usize = 1024;
 const LONGEST_SECONDS: i64 = 400 * 24 * 3600;
 
 /// What bounds a jar.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JarLimits {
     /// Cookies of one registered domain.
     pub per_domain: usize,
@@ -37,7 +37,7 @@ impl Default for JarLimits {
 }
 
 /// The cookies of one job.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default)]
 pub struct Jar {
     limits: JarLimits,
     /// By registered domain, so that a look-up sees few.
@@ -49,8 +49,10 @@ pub struct Jar {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cookie {
     /// Its name.
+    #[serde(with = "as_text")]
     pub name: Vec<u8>,
     /// Its value.
+    #[serde(with = "as_text")]
     pub value: Vec<u8>,
     /// The host it is for, in lower case.
     pub domain: String,
@@ -66,6 +68,28 @@ pub struct Cookie {
     pub created: i64,
     /// When it was last sent or set.
     pub used: i64,
+}
+
+/// Bytes as a text of as many letters.
+mod as_text {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(
+            &bytes
+                .iter()
+                .map(|byte| char::from(*byte))
+                .collect::<String>(),
+        )
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(from)?;
+        let bytes = text.chars().map(|letter| u8::try_from(letter).ok());
+        bytes
+            .collect::<Option<_>>()
+            .ok_or_else(|| serde::de::Error::custom("a letter that is no byte"))
+    }
 }
 
 /// Which hosts a cookie is for.
@@ -110,10 +134,29 @@ impl Jar {
         self.cookies == 0
     }
 
-    /// Takes the cookies of a response.
-    pub fn take(&mut self, place: CookiePlace<'_>, head: &Head, now: i64) {
-        for field in head.all("Set-Cookie") {
+    /// Takes the cookies of a response, and returns for which registered domain, if there were any: a host sets none for
+    /// another's.
+    pub fn take<'h>(&mut self, place: CookiePlace<'h>, head: &Head, now: i64) -> Option<&'h str> {
+        let mut fields = head.all("Set-Cookie").peekable();
+        fields.peek()?;
+        for field in fields {
             self.set(place, &field.value(), now);
+        }
+        Some(registered_domain(place.host))
+    }
+
+    /// The cookies of a registered domain, to be written down.
+    #[must_use]
+    pub fn of_domain(&self, domain: &str) -> &[Cookie] {
+        self.domains.get(domain).map_or(&[], Vec::as_slice)
+    }
+
+    /// Puts cookies back that were written down.
+    pub fn put_back(&mut self, cookies: Vec<Cookie>) {
+        self.cookies += cookies.len();
+        for cookie in cookies {
+            let key = registered_domain(&cookie.domain).to_owned();
+            self.domains.entry(key).or_default().push(cookie);
         }
     }
 

@@ -143,6 +143,14 @@ pub enum DnsError {
         /// What was asked for.
         name: String,
     },
+    /// This machine has no socket left to ask with.
+    #[error("cannot ask for {name}: {detail}")]
+    Exhausted {
+        /// What was asked for.
+        name: String,
+        /// What the system said.
+        detail: String,
+    },
     /// Anything else.
     #[error("cannot resolve {name}: {detail}")]
     Other {
@@ -159,6 +167,7 @@ impl DnsError {
     pub fn code(&self) -> i32 {
         match self {
             Self::BadName { .. } => -7,
+            Self::Exhausted { .. } => -5,
             Self::NoSuchName { .. }
             | Self::NoAddress { .. }
             | Self::ServerFailed { .. }
@@ -384,7 +393,8 @@ fn worst(name: &str, errors: &[NetError]) -> DnsError {
         };
     };
     errors.fold(first, |worst, error| match (&worst, &error) {
-        (DnsError::NoSuchName { .. }, _) => worst,
+        (DnsError::NoSuchName { .. } | DnsError::Exhausted { .. }, _) => worst,
+        (_, DnsError::Exhausted { .. }) => error,
         (_, DnsError::NoSuchName { .. }) | (DnsError::NoAddress { .. }, _) => error,
         _ => worst,
     })
@@ -406,6 +416,10 @@ fn classify(name: &str, error: &NetError) -> DnsError {
             code: code.to_str().to_owned(),
         },
         NetError::Timeout => DnsError::Timeout { name },
+        NetError::Io(source) if crate::client::is_ours(source) => DnsError::Exhausted {
+            name,
+            detail: source.to_string(),
+        },
         NetError::Io(source) if source.kind() == std::io::ErrorKind::TimedOut => {
             DnsError::Timeout { name }
         }
@@ -598,5 +612,9 @@ mod tests {
             "no answer for n in time"
         );
         assert_eq!(is(&[]), "n has no address");
+        let errno = rustix::io::Errno::MFILE.raw_os_error();
+        let ours = || NetError::from(std::io::Error::from_raw_os_error(errno));
+        let worst = worst("n", &[no_data(), ours()]);
+        assert_eq!((worst.code(), worst.is_final()), (-5, false));
     }
 }

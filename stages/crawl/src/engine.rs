@@ -197,7 +197,7 @@ impl<'a> Engine<'a> {
         let naming = naming(&order, &around.host);
         let warcs = Warcs::resume(&around.harvested, naming, checkpoint.warc.clone())?;
         let logs = Logs::open(&job.dir.logs(), checkpoint.logs)?;
-        let shared = Rc::new(share(job, around, &order)?);
+        let shared = Rc::new(share(job, around, &order, cookies(&frontier)?)?);
         let (sender, events) = unbounded_channel();
         let done = {
             let sender = sender.clone();
@@ -505,7 +505,6 @@ impl<'a> Engine<'a> {
         self.log_progress()?;
         self.note_change("stopped")?;
         self.commit_by(Frontier::pause).await?;
-        self.save_cookies();
         self.job.forget_starts()?;
         self.state = JobState::Stopped;
         self.tell()?;
@@ -532,7 +531,23 @@ pub(crate) fn led_to(frontier: &Frontier) -> Result<Vec<Seed>, Failure> {
     Ok(seeds)
 }
 
-fn share(job: &Job, around: &Surroundings<'_>, order: &Rc<Order>) -> Result<Shared, Failure> {
+/// The cookies of the last commit.
+fn cookies(frontier: &Frontier) -> Result<Jar, Failure> {
+    let mut jar = Jar::new(Default::default());
+    let walked = frontier.notes(notes::COOKIES, |_, value| {
+        jar.put_back(serde_json::from_slice(value).unwrap_or_default());
+        true
+    });
+    walked.map_err(blame)?;
+    Ok(jar)
+}
+
+fn share(
+    job: &Job,
+    around: &Surroundings<'_>,
+    order: &Rc<Order>,
+    jar: Jar,
+) -> Result<Shared, Failure> {
     let agent = order.user_agent(&job.contact).map_err(Failure::hold)?;
     Ok(Shared {
         client: Rc::new(client(job, order)?).into(),
@@ -540,9 +555,7 @@ fn share(job: &Job, around: &Surroundings<'_>, order: &Rc<Order>) -> Result<Shar
         user_agent: std::cell::RefCell::new(agent.into()),
         resolver: Rc::new(errand::resolver(order).map_err(Failure::hold)?).into(),
         robots: Robots::default().into(),
-        jar: upkeep::read_cookies(&job.dir)
-            .unwrap_or_else(|| Jar::new(Default::default()))
-            .into(),
+        jar: jar.into(),
         earlier: Earlier::open(&around.digests)
             .map_err(Failure::halt)?
             .into(),

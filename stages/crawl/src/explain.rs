@@ -64,7 +64,7 @@ pub fn explain(
     }
     let job = Job::at(job_dir, site_contact, "").map_err(|failure| failure.reason)?;
     let settings = ecluse_frontier::Settings::default();
-    match Frontier::open(&dir.frontier(), settings) {
+    match Frontier::open_to_read(&dir.frontier(), settings) {
         Ok(mut frontier) => {
             let led_to = led_to(&frontier).map_err(|failure| failure.reason)?;
             let began = began(&frontier);

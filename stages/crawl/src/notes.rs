@@ -23,6 +23,8 @@ pub(crate) const ROBOTS: NoteKind = NoteKind(b'r');
 pub(crate) const DNS: NoteKind = NoteKind(b'a');
 /// The character set that a page says a URL has, by the hash of the URL.
 pub(crate) const CHARSET: NoteKind = NoteKind(b'e');
+/// The cookies of a registered domain, by the hash of its name.
+pub(crate) const COOKIES: NoteKind = NoteKind(b'k');
 /// A file that was closed, by its number.
 pub(crate) const FILE: NoteKind = NoteKind(b'f');
 

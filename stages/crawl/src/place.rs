@@ -83,10 +83,6 @@ impl JobDir {
         self.root.join("order.toml")
     }
 
-    pub(crate) fn cookies(&self) -> PathBuf {
-        self.root.join("cookies.json")
-    }
-
     /// The rests of groups that no commit knows yet.
     pub(crate) fn paces(&self) -> PathBuf {
         self.root.join("paces")

@@ -78,13 +78,23 @@ impl Log {
                 .map_err(io_error("truncate", path))?;
             file.sync_all().map_err(io_error("fsync", path))?;
         }
-        Ok(Self {
+        Ok(Self::behind(file, path, extent))
+    }
+
+    /// Stands behind the last commit of a log to which nothing can be appended.
+    pub(super) fn read_only(path: &Path, extent: &Extent) -> Result<Self> {
+        let file = File::open(path).map_err(io_error("open", path))?;
+        Ok(Self::behind(file, path, extent))
+    }
+
+    fn behind(file: File, path: &Path, extent: &Extent) -> Self {
+        Self {
             file,
             path: path.to_owned(),
             sequence: extent.committed_frames,
             bytes: extent.committed_bytes,
             frame: Vec::new(),
-        })
+        }
     }
 
     pub(super) fn bytes(&self) -> u64 {

@@ -269,8 +269,12 @@ fn a_jar_is_written_and_read_back() {
         NOW,
     );
     jar.set(http("a.test", "/p/q"), b"b=2", NOW);
-    let text = serde_json::to_string(&jar).unwrap();
-    let mut again: Jar = serde_json::from_str(&text).unwrap();
+    let mut again = Jar::default();
+    for domain in ["example.org", "a.test"] {
+        let text = serde_json::to_string(jar.of_domain(domain)).unwrap();
+        again.put_back(serde_json::from_str(&text).unwrap());
+    }
+    assert!(jar.of_domain("example.net").is_empty());
     assert_eq!(again.len(), 2);
     for place in [https("x.example.org", "/"), http("a.test", "/p/")] {
         assert_eq!(again.field(place, NOW + 1), jar.field(place, NOW + 1));
@@ -283,7 +287,14 @@ fn all_cookies_of_a_head_are_taken() {
     let head =
         Head::parse(b"HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nset-cookie: b=2\r\n\r\n".to_vec());
     let mut jar = Jar::default();
-    jar.take(https("a.test", "/"), &head, NOW);
+    let taken = jar.take(
+        https("x.a.test", "/"),
+        &Head::parse(b"HTTP/1.1 200\r\n\r\n".to_vec()),
+        NOW,
+    );
+    assert_eq!(taken, None);
+    let taken = jar.take(https("a.test", "/"), &head, NOW);
+    assert_eq!(taken, Some("a.test"));
     assert_eq!(jar.field(https("a.test", "/"), NOW).unwrap(), b"a=1; b=2");
 }
 

@@ -88,6 +88,7 @@ impl Engine<'_> {
                 };
                 self.miss(&item, begun, &Missed::of(-61, &why, later))
             }
+            Found::Unresolved { error } if error.code() == -5 => Err(Failure::halt(causes(&error))),
             Found::Unresolved { error } => {
                 let disposition = match error.is_final() {
                     true => Disposition::Failed,
@@ -290,18 +291,6 @@ impl Engine<'_> {
 
     /// Decides as what a response is kept, and gives it to the threads.
     fn settle_fetched(&mut self, mut capture: Capture) -> Result<(), Failure> {
-        if self.order.agent.cookies
-            && let Some(authority) = authority(&capture.url)
-        {
-            let place = CookiePlace {
-                scheme: authority.scheme,
-                host: &authority.host,
-                path: capture.url.path(),
-            };
-            let seconds = i64::try_from(now().0 / 1000).unwrap_or(i64::MAX);
-            let mut jar = self.shared.jar.borrow_mut();
-            jar.take(place, &capture.exchange.head, seconds);
-        }
         let is_robots = self.shared.robots.borrow().is_awaited(&capture.url);
         // What is tried again anyway is not kept; the last try is.
         capture.keep =
@@ -393,6 +382,7 @@ impl Engine<'_> {
             self.warcs.append(parts)?;
         }
         self.in_flight -= 1;
+        self.take_cookies(&capture)?;
         let mut led = Led::Nowhere;
         if let Some(body) = body {
             led = self.settle_robots(&capture, &body)?;
@@ -438,6 +428,29 @@ impl Engine<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Takes the cookies of a capture, and notes them with it: a kill loses both or none.
+    fn take_cookies(&mut self, capture: &Capture) -> Result<(), Failure> {
+        let authority = authority(&capture.url).filter(|_| self.order.agent.cookies);
+        let Some(authority) = authority else {
+            return Ok(());
+        };
+        let place = CookiePlace {
+            scheme: authority.scheme,
+            host: &authority.host,
+            path: capture.url.path(),
+        };
+        let seconds = i64::try_from(now().0 / 1000).unwrap_or(i64::MAX);
+        let mut jar = self.shared.jar.borrow_mut();
+        let Some(domain) = jar.take(place, &capture.exchange.head, seconds) else {
+            return Ok(());
+        };
+        let value = serde_json::to_vec(jar.of_domain(domain))
+            .map_err(|error| Failure::halt(format!("cannot note cookies: {error}")))?;
+        let key = notes::key_of(domain.as_bytes());
+        let noted = self.frontier.note(notes::COOKIES, &key, &value);
+        noted.map_err(blame)
     }
 
     /// The delay that a robots.txt asks for which has just come: it holds from then on.

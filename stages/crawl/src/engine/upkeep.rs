@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ecluse_frontier::{Frontier, Millis};
-use ecluse_http::Jar;
 use ecluse_report::{Moment, Progress, progress_note};
 use ecluse_scope::{Order, Priority};
 use ecluse_stage::Failure;
@@ -19,12 +18,10 @@ use crate::errand::now;
 use crate::explain::{Explanation, Known};
 use crate::manners::{budget_of, exception, frontier_settings, set_groups};
 use crate::notes;
-use crate::place::{JobDir, write_quick, write_whole};
+use crate::place::{write_quick, write_whole};
 use crate::records::pack_warcinfo;
 use crate::status::{JobState, JobStatus, STATUS_FILE, Slowest};
 
-/// A jar larger than this is not kept beyond a process.
-const COOKIE_BYTES: usize = 16 << 20;
 /// The shortest time between two commits.
 const FIRST_COMMIT: Duration = Duration::from_millis(200);
 /// How often a wait for the disk says that the job lives.
@@ -34,7 +31,6 @@ const CONTROL_EVERY: Duration = Duration::from_millis(500);
 const DISK_EVERY: Duration = Duration::from_secs(2);
 const PROGRESS_EVERY: Duration = Duration::from_secs(20);
 const WAY_EVERY: Duration = Duration::from_secs(1);
-const COOKIES_EVERY: Duration = Duration::from_secs(60);
 
 /// When each thing is due.
 pub(super) struct Timers {
@@ -44,7 +40,6 @@ pub(super) struct Timers {
     disk: Instant,
     progress: Instant,
     way: Instant,
-    cookies: Instant,
 }
 
 impl Timers {
@@ -57,7 +52,6 @@ impl Timers {
             disk: now,
             progress: now,
             way: now + WAY_EVERY,
-            cookies: now + COOKIES_EVERY,
         }
     }
 }
@@ -108,9 +102,6 @@ impl Engine<'_> {
         }
         if is_due(&mut self.timers.progress, PROGRESS_EVERY) {
             self.log_progress()?;
-        }
-        if is_due(&mut self.timers.cookies, COOKIES_EVERY) {
-            self.save_cookies();
         }
         Ok(())
     }
@@ -536,28 +527,6 @@ impl Engine<'_> {
         };
         known.explain(&mut self.frontier, url)
     }
-
-    pub(super) fn save_cookies(&self) {
-        let jar = self.shared.jar.borrow();
-        if jar.is_empty() {
-            return;
-        }
-        match serde_json::to_vec(&*jar) {
-            Ok(bytes) if bytes.len() <= COOKIE_BYTES => {
-                if let Err(error) = write_whole(&self.job.dir.cookies(), &bytes) {
-                    tracing::warn!(%error, "cannot keep the cookies");
-                }
-            }
-            Ok(_) => tracing::debug!("too many cookies to keep"),
-            Err(error) => tracing::warn!(%error, "cannot keep the cookies"),
-        }
-    }
-}
-
-/// Reads the cookies of an earlier process.
-pub(super) fn read_cookies(dir: &JobDir) -> Option<Jar> {
-    let bytes = std::fs::read(dir.cookies()).ok()?;
-    serde_json::from_slice(&bytes).ok()
 }
 
 /// The program, as the files have it.

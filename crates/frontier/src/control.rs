@@ -2,6 +2,8 @@
 //!
 //! Each change becomes durable with the next commit, but for the settings, which the caller keeps.
 
+use std::time::Duration;
+
 use crate::error::{FrontierError, Result};
 use crate::frontier::{Frontier, limits};
 use crate::item::Millis;
@@ -10,6 +12,17 @@ use crate::manners::Reason;
 use crate::record::{QueuePlace, QueueRecord, Record, Retired};
 use crate::settings::{Budget, Overrides, Settings};
 use crate::store::Space;
+
+/// How long a queue and its group rest from now on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rests {
+    /// The queue itself.
+    pub queue: Duration,
+    /// Its group.
+    pub group: Duration,
+    /// The least that the group rests after a crash without a commit.
+    pub after_a_crash: Duration,
+}
 
 /// Queues looked at in one go when all of them are.
 const SWEEP: usize = 10_000;
@@ -109,30 +122,58 @@ impl Frontier {
         Ok(())
     }
 
-    /// Lets a group rest until then at least, as it was told to before a crash that no commit knows of.
+    /// Lets a group rest until then at least, for a reason that the frontier does not know by itself.
     ///
     /// # Errors
     /// When a file is damaged or the machine refuses.
-    pub fn hold_group(&mut self, now: Millis, group: &str, until: Millis) -> Result<()> {
+    pub fn hold_group(
+        &mut self,
+        now: Millis,
+        group: &str,
+        until: Millis,
+        why: Reason,
+    ) -> Result<()> {
         self.tell(now);
         let (id, now) = (self.ensure_group(group)?, self.now);
-        self.change_group(&id, |group| group.pace.hold(now, until, Reason::Restart))?;
+        self.change_group(&id, |group| group.pace.hold(now, until, why))?;
         self.place_lane(&id);
         Ok(())
     }
 
-    /// Says until when a group rests, if that is longer than it would after a crash without a commit.
+    /// Lets a queue rest until then at least, if there is one of this name.
     ///
     /// # Errors
     /// When a file is damaged or the machine refuses.
-    pub fn long_rest(&mut self, group: &str) -> Result<Option<Millis>> {
+    pub fn hold_queue(
+        &mut self,
+        now: Millis,
+        queue: &str,
+        until: Millis,
+        why: Reason,
+    ) -> Result<()> {
+        self.tell(now);
+        let (id, now) = (key::id(queue), self.now);
+        self.change_queue(&id, |queue| queue.pace.hold(now, until, why))?;
+        self.unlist(&id);
+        self.list(&id);
+        Ok(())
+    }
+
+    /// Says how long a queue and its group rest.
+    ///
+    /// # Errors
+    /// When a file is damaged or the machine refuses.
+    pub fn rests(&mut self, queue: &str, group: &str) -> Result<Rests> {
         let (usual, now) = (self.settings.manners, self.now);
-        let record = self.groups.get(&mut self.store, &key::id(group))?;
-        Ok(record.and_then(|record| {
-            let least = record.overrides.over(&usual).min_delay;
-            let until = record.pace.next_allowed;
-            (until.since(now) > least).then_some(until)
-        }))
+        let queue = self.queues.get(&mut self.store, &key::id(queue))?;
+        let queue = queue.map_or(Millis(0), |queue| queue.pace.next_allowed);
+        let group = self.groups.get(&mut self.store, &key::id(group))?;
+        let after_a_crash = group.map_or(usual, |group| group.overrides.over(&usual));
+        Ok(Rests {
+            queue: queue.since(now),
+            group: group.map_or(Duration::ZERO, |group| group.pace.next_allowed.since(now)),
+            after_a_crash: after_a_crash.min_delay,
+        })
     }
 
     /// Changes a queue while it is in no list, and gives it its place again.

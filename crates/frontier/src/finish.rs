@@ -8,6 +8,7 @@ use crate::frontier::{Frontier, InFlight, short};
 use crate::item::{Disposition, Finished, ItemId, Millis, Outcome, whole_millis};
 use crate::key::{self, Id};
 use crate::record::{GroupRecord, QueuePlace, Seen, SeenState, Sleeper, StoredItem};
+use crate::settings::Manners;
 
 impl Frontier {
     /// Takes back what was handed out, with what came of it.
@@ -143,11 +144,11 @@ impl Frontier {
         outcome: &Outcome,
         finished: Finished,
     ) -> Result<()> {
-        let (manners, now) = (self.settings.manners, self.now);
+        let now = self.now;
+        let (manners, of_group) = self.settle_shared(flight, outcome)?;
         let mut due = Millis(0);
         self.change_group(&flight.group, |group| {
-            let manners = group.overrides.over(&manners);
-            group.pace.ends(&manners, now, flight.position.1, outcome);
+            group.pace.ends(&manners, now, flight.position.1, &of_group);
             if finished != Finished::PutBack {
                 group.last_status = outcome.status;
             }
@@ -169,6 +170,44 @@ impl Frontier {
             }
         }
         Ok(())
+    }
+
+    /// Paces the queue where several share a group: what it asks for, it gets alone. Returns the manners towards the group,
+    /// and what it is to be told: of trouble only if another queue of it is in trouble too. One name that says no for a
+    /// day must not make its neighbours wait.
+    fn settle_shared(
+        &mut self,
+        flight: &InFlight,
+        outcome: &Outcome,
+    ) -> Result<(Manners, Outcome)> {
+        let usual = self.settings.manners;
+        let Some(group) = self.groups.get(&mut self.store, &flight.group)? else {
+            return Ok((usual, *outcome));
+        };
+        let manners = group.overrides.over(&usual);
+        if !group.is_shared() || outcome.fetch_duration.is_none() {
+            return Ok((manners, *outcome));
+        }
+        let (of_queue, of_group) = match group.is_by_address() {
+            true => (manners.of_host(), manners.of_address()),
+            false => (manners.of_member(), manners),
+        };
+        let (now, mut told) = (self.now, None);
+        self.change_queue(&flight.queue, |queue| {
+            queue.pace.ends(&of_queue, now, flight.position.1, outcome);
+            if outcome.is_trouble() && queue.pace.level > 0 {
+                told = Some((flight.queue, queue.pace.next_allowed));
+            }
+        })?;
+        // It was listed when it was handed out; with a rest of its own it waits apart.
+        self.unlist(&flight.queue);
+        let lane = self.lanes.get_mut(&flight.group).filter(|_| told.is_some());
+        let before = lane.and_then(|lane| std::mem::replace(&mut lane.told, told));
+        let is_another = |(queue, until): (Id, Millis)| queue != flight.queue && until > now;
+        Ok(match before.is_some_and(is_another) {
+            true => (of_group, *outcome),
+            false => (of_group, outcome.without_trouble()),
+        })
     }
 
     /// Sees what becomes of the queue: goes on, ends its session, is over or retired.
@@ -228,7 +267,10 @@ impl Frontier {
             return Ok(());
         };
         let group = self.groups.at_hand(&active.group);
-        let due = group.map_or(Millis(0), |group| group.pace.next_allowed);
+        let group = group.map_or(Millis(0), |group| group.pace.next_allowed);
+        let queue = self.queues.at_hand(id);
+        let queue = queue.map_or(Millis(0), |queue| queue.pace.next_allowed);
+        let due = group.max(queue);
         let long = due.since(self.now) > self.settings.long_snooze;
         if long && active.flying.is_empty() && self.waiting_queues() > 0 {
             return self.sleep(id, due.0);

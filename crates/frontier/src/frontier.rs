@@ -33,6 +33,8 @@ pub struct Frontier {
     pub(crate) lanes: IdMap<Lane>,
     pub(crate) ready: BTreeSet<(u8, u64, Id)>,
     pub(crate) timers: BTreeSet<(u64, Id)>,
+    /// Active queues that rest though their group may be asked, by when that is over; some may be active no more.
+    pub(crate) resting: BTreeSet<(u64, Id)>,
     /// The first queues of the rotation that are not active; those from `rotation_from` on are on disk.
     pub(crate) rotation: BTreeMap<Position, Id>,
     pub(crate) rotation_from: Option<Position>,
@@ -117,6 +119,7 @@ impl Frontier {
             lanes: IdMap::default(),
             ready: BTreeSet::new(),
             timers: BTreeSet::new(),
+            resting: BTreeSet::new(),
             rotation: BTreeMap::new(),
             rotation_from: Some((0, 0)),
             priorities: Box::new([0; 256]),
@@ -285,8 +288,10 @@ impl Frontier {
     }
 
     fn nothing_ready(&self) -> Next {
-        let timer = self.timers.first().map_or(u64::MAX, |(due, _)| *due);
-        let due = timer.min(self.next_due);
+        let first = |timers: &BTreeSet<(u64, Id)>| timers.first().map_or(u64::MAX, |(due, _)| *due);
+        let due = first(&self.timers)
+            .min(first(&self.resting))
+            .min(self.next_due);
         if due < u64::MAX {
             Next::Wait(Millis(due))
         } else if self.in_flight.is_empty() {

@@ -170,6 +170,21 @@ impl Outcome {
         }
     }
 
+    /// Tells whether the server is overloaded or could not be had.
+    pub(crate) fn is_trouble(&self) -> bool {
+        self.overloaded || matches!(self.status, -4..=-2)
+    }
+
+    /// The same without what only concerns the queue that was told.
+    pub(crate) fn without_trouble(&self) -> Self {
+        Self {
+            status: if self.is_trouble() { 0 } else { self.status },
+            overloaded: false,
+            retry_after: None,
+            ..*self
+        }
+    }
+
     /// Nobody was asked, and the URL goes back into its queue for so long.
     #[must_use]
     pub fn put_back(after: Duration) -> Self {

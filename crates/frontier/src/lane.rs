@@ -20,6 +20,8 @@ pub(crate) struct Lane {
     /// Those with something to fetch: priority, last turn, queue.
     pub(crate) ready: BTreeSet<(u8, u64, Id)>,
     pub(crate) place: LanePlace,
+    /// The queue that complained last, and until when it rests for that.
+    pub(crate) told: Option<(Id, Millis)>,
 }
 
 /// Where a lane is listed.
@@ -109,6 +111,28 @@ impl Frontier {
         {
             self.place_lane(&group);
         }
+        while let Some((due, queue)) = self.resting.first().copied()
+            && Millis(due) <= self.now
+        {
+            self.resting.pop_first();
+            self.list(&queue);
+        }
+    }
+
+    /// Lets an active queue make up for a restart, as its group does.
+    pub(crate) fn restart_queue(&mut self, id: &Id) -> Result<()> {
+        let (epoch, clean) = (self.totals.epoch, self.opened_clean);
+        let (manners, opened_at) = (self.settings.manners.of_member(), self.opened_at);
+        let is_known = |queue: &crate::record::QueueRecord| queue.epoch == epoch;
+        if self.queues.at_hand(id).is_none_or(is_known) {
+            return Ok(());
+        }
+        self.change_queue(id, |queue| {
+            if epoch > 1 && queue.pace != crate::manners::Pace::default() {
+                queue.pace.restarts(&manners, opened_at, clean);
+            }
+            queue.epoch = epoch;
+        })
     }
 
     /// Tells its lane that a queue has something to fetch, if that is so.
@@ -125,6 +149,12 @@ impl Frontier {
         // What is in flight may use the budget up: the rest waits until that is known.
         let reserved = !active.flying.is_empty() && record.is_none_or(spent);
         if active.listed || active.is_dry() || reserved {
+            return;
+        }
+        if let Some(record) = record
+            && record.pace.next_allowed > self.now
+        {
+            self.resting.insert((record.pace.next_allowed.0, *queue));
             return;
         }
         active.listed = true;

@@ -26,6 +26,7 @@ mod status;
 mod store;
 mod table;
 
+pub use control::Rests;
 pub use error::{FrontierError, Result};
 pub use frontier::Frontier;
 pub use item::{

@@ -31,6 +31,8 @@ pub enum Reason {
     Restart = 7,
     /// More came from it than may come in the time.
     Bandwidth = 8,
+    /// Another job asks it.
+    OtherJob = 9,
 }
 
 impl Reason {
@@ -45,6 +47,7 @@ impl Reason {
             Self::RetryAfter,
             Self::Restart,
             Self::Bandwidth,
+            Self::OtherJob,
         ]
         .into_iter()
         .find(|reason| *reason as u8 == byte)
@@ -95,7 +98,13 @@ impl Pace {
         self.starts.end(item);
         (self.delay, self.reason) = rest(manners, duration, outcome.crawl_delay);
         self.judge(manners, outcome);
-        let backoff = backoff(manners, self.level);
+        // Who names the time knows it best, be it shorter than ours.
+        let is_named = outcome.retry_after.is_some();
+        let backoff = if is_named {
+            0
+        } else {
+            backoff(manners, self.level)
+        };
         if backoff > self.delay {
             (self.delay, self.reason) = (backoff, Reason::Backoff);
         }
@@ -231,6 +240,7 @@ mod tests {
         delay_factor: 5.0,
         min_delay: Duration::from_millis(3000),
         max_delay: Duration::from_millis(30_000),
+        address_delay: Duration::from_millis(1000),
         crawl_delay_limit: Duration::from_secs(300),
         connections: 1,
         backoff: Duration::from_secs(10),
@@ -371,10 +381,14 @@ mod tests {
         outcome.retry_after = Some(Duration::from_secs(120));
         pace.ends(&MANNERS, Millis(1000), 1, &outcome);
         assert_eq!(pace.next_allowed, Millis(121_000));
-        assert_eq!((pace.reason, pace.delay), (Reason::RetryAfter, 10_000));
+        assert_eq!((pace.reason, pace.delay), (Reason::RetryAfter, 3000));
         outcome.retry_after = Some(Duration::from_secs(100_000));
         pace.ends(&MANNERS, Millis(121_000), 1, &outcome);
         assert_eq!(pace.next_allowed, Millis(721_000));
+        // A time that is shorter than ours counts too.
+        outcome.retry_after = Some(Duration::from_secs(4));
+        pace.ends(&MANNERS, Millis(721_000), 1, &outcome);
+        assert_eq!(pace.next_allowed, Millis(725_000));
     }
 
     #[test]

@@ -331,6 +331,7 @@ impl Frontier {
         active.turn = self.turn();
         self.priorities[usize::from(active.priority)] += 1;
         self.queues.pin(&mut self.store, &id)?;
+        self.restart_queue(&id)?;
         self.open_lane(&group)?;
         if let Some(lane) = self.lanes.get_mut(&group) {
             lane.queues += 1;

@@ -71,6 +71,10 @@ pub(crate) struct QueueRecord {
     pub(crate) budget: Option<Budget>,
     /// No waiting URL is before this.
     pub(crate) head: Position,
+    /// How it is paced beside its group.
+    pub(crate) pace: Pace,
+    /// The opening of the frontier in which the pace was last looked at.
+    pub(crate) epoch: u64,
 }
 
 /// The head of a queue without URLs.
@@ -95,6 +99,8 @@ impl QueueRecord {
             first_fetch: None,
             budget: None,
             head: NO_HEAD,
+            pace: Pace::default(),
+            epoch: 0,
         }
     }
 
@@ -150,13 +156,18 @@ impl Record for QueueRecord {
         }
         put_option(out, self.first_fetch.map(|first| first.0));
         put_position(out, self.head);
+        // Most queues are alone in their group, which has the pace then.
+        if self.pace.delay > 0 || self.pace.next_allowed.0 > 0 {
+            put_pace(out, &self.pace);
+            put_number(out, self.epoch);
+        }
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(bytes);
         let name = reader.string()?;
         let group = reader.string()?;
-        Some(Self {
+        let mut queue = Self {
             group: if group.is_empty() {
                 name.clone()
             } else {
@@ -182,7 +193,14 @@ impl Record for QueueRecord {
             },
             first_fetch: reader.option()?.map(Millis),
             head: position(&mut reader)?,
-        })
+            pace: Pace::default(),
+            epoch: 0,
+        };
+        if let Some(pace) = pace(&mut reader) {
+            queue.pace = pace;
+            queue.epoch = reader.number()?;
+        }
+        Some(queue)
     }
 }
 
@@ -237,6 +255,32 @@ fn position(reader: &mut Reader<'_>) -> Option<Position> {
     Some((reader.byte()?, reader.number()?))
 }
 
+fn put_pace(out: &mut Vec<u8>, pace: &Pace) {
+    put_number(out, pace.next_allowed.0);
+    put_number(out, pace.stamp.0);
+    put_number(out, pace.last_start.0);
+    put_number(out, pace.delay);
+    out.extend_from_slice(&[pace.reason as u8, pace.level]);
+    put_number(out, pace.strikes.into());
+}
+
+fn pace(reader: &mut Reader<'_>) -> Option<Pace> {
+    let next_allowed = Millis(reader.number()?);
+    let stamp = Millis(reader.number()?);
+    let last_start = Millis(reader.number()?);
+    Some(Pace {
+        next_allowed,
+        stamp,
+        last_start,
+        delay: reader.number()?,
+        reason: Reason::from_byte(reader.byte()?)?,
+        level: reader.byte()?,
+        strikes: reader.small()?,
+        paid_until: Millis(0),
+        starts: Starts::quiet(last_start, next_allowed),
+    })
+}
+
 /// What is known of a group.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct GroupRecord {
@@ -254,7 +298,20 @@ pub(crate) struct GroupRecord {
     pub(crate) last_status: i32,
 }
 
+/// What the name of a group begins with whose queues are those of one address.
+const BY_ADDRESS: &str = "ip:";
+
 impl GroupRecord {
+    /// Tells whether its queues have only their address in common.
+    pub(crate) fn is_by_address(&self) -> bool {
+        self.name.starts_with(BY_ADDRESS)
+    }
+
+    /// Tells whether several queues have work in it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.taking_part + self.parked > 1
+    }
+
     pub(crate) fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -288,13 +345,7 @@ impl Record for GroupRecord {
         put_option(out, max_delay.map(whole_millis));
         put_option(out, connections.map(u64::from));
         put_option(out, bytes_per_second);
-        let pace = &self.pace;
-        put_number(out, pace.next_allowed.0);
-        put_number(out, pace.stamp.0);
-        put_number(out, pace.last_start.0);
-        put_number(out, pace.delay);
-        out.extend_from_slice(&[pace.reason as u8, pace.level]);
-        put_number(out, pace.strikes.into());
+        put_pace(out, &self.pace);
         put_number(out, self.epoch);
         put_number(out, self.taking_part);
         put_number(out, self.parked);
@@ -310,20 +361,7 @@ impl Record for GroupRecord {
         let max_delay = reader.option()?.map(Duration::from_millis);
         let connections = reader.option()?.and_then(|number| number.try_into().ok());
         let bytes_per_second = reader.option()?;
-        let next_allowed = Millis(reader.number()?);
-        let stamp = Millis(reader.number()?);
-        let last_start = Millis(reader.number()?);
-        let pace = Pace {
-            next_allowed,
-            stamp,
-            last_start,
-            delay: reader.number()?,
-            reason: Reason::from_byte(reader.byte()?)?,
-            level: reader.byte()?,
-            strikes: reader.small()?,
-            paid_until: Millis(0),
-            starts: Starts::quiet(last_start, next_allowed),
-        };
+        let pace = pace(&mut reader)?;
         Some(Self {
             name,
             overrides: Overrides {
@@ -636,6 +674,13 @@ mod tests {
                 last_status: status,
                 first_fetch: time.map(Millis),
                 budget: Some(Budget { urls: Some(queued), bytes: None, time: time.map(Duration::from_millis) }),
+                pace: time.map_or_else(Pace::default, |until| Pace {
+                    next_allowed: Millis(until),
+                    delay: 1,
+                    starts: Starts::quiet(Millis(0), Millis(until)),
+                    ..Pace::default()
+                }),
+                epoch: time.unwrap_or(0),
             };
             let mut out = Vec::new();
             record.encode(&mut out);

@@ -57,6 +57,9 @@ pub struct Manners {
     pub min_delay: Duration,
     /// The longest rest, robots.txt and back-off apart.
     pub max_delay: Duration,
+    /// The rest of a group by address when several of its queues take part: each of these rests by the rules above, and
+    /// their address only for so long, or for `min_delay` if that is shorter.
+    pub address_delay: Duration,
     /// A longer Crawl-delay counts as this.
     pub crawl_delay_limit: Duration,
     /// Requests at one time.
@@ -82,6 +85,7 @@ impl Default for Manners {
             delay_factor: 5.0,
             min_delay: Duration::from_secs(3),
             max_delay: Duration::from_secs(30),
+            address_delay: Duration::from_secs(1),
             crawl_delay_limit: Duration::from_secs(300),
             connections: 1,
             backoff: Duration::from_secs(10),
@@ -90,6 +94,40 @@ impl Default for Manners {
             backoff_failures: 2,
             retry_after_limit: Duration::from_secs(24 * 3600),
             bytes_per_second: None,
+        }
+    }
+}
+
+impl Manners {
+    /// The manners towards an address that several queues share.
+    pub(crate) fn of_address(&self) -> Self {
+        let delay = self.address_delay.min(self.min_delay);
+        Self {
+            delay_factor: 0.0,
+            min_delay: delay,
+            max_delay: delay,
+            crawl_delay_limit: Duration::ZERO,
+            ..*self
+        }
+    }
+
+    /// The manners towards one queue of several in a group by address.
+    pub(crate) fn of_host(&self) -> Self {
+        Self {
+            connections: 1,
+            bytes_per_second: None,
+            ..*self
+        }
+    }
+
+    /// The manners towards one queue of several where the group has the delay: it rests alone when it is overloaded.
+    pub(crate) fn of_member(&self) -> Self {
+        Self {
+            delay_factor: 0.0,
+            min_delay: Duration::ZERO,
+            max_delay: Duration::ZERO,
+            crawl_delay_limit: Duration::ZERO,
+            ..self.of_host()
         }
     }
 }

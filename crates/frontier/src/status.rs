@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::frontier::Frontier;
 use crate::item::{Millis, Precedence};
 use crate::key::{self, Id, UrlHash};
-use crate::manners::Reason;
+use crate::manners::{Pace, Reason};
 use crate::record::{
     GroupRecord, QueuePlace, QueueRecord, Record, Retired, Seen, SeenState, Sleeper, StoredItem,
 };
@@ -414,11 +414,15 @@ impl Frontier {
         let lane = self.lanes.get(&active.group);
         let busy = |lane: &crate::lane::Lane| lane.in_flight >= self.settings.connections(group);
         if lane.is_some_and(busy) {
-            QueueState::GroupBusy
-        } else if group.pace.next_allowed > self.now {
+            return QueueState::GroupBusy;
+        }
+        let queue = self.queues.at_hand(id).map(|queue| &queue.pace);
+        let paces = [Some(&group.pace), queue].into_iter().flatten();
+        let pace = paces.max_by_key(|pace| pace.next_allowed);
+        if let Some(pace) = pace.filter(|pace| pace.next_allowed > self.now) {
             QueueState::Snoozed {
-                until: group.pace.next_allowed,
-                why: group.pace.reason,
+                until: pace.next_allowed,
+                why: pace.reason,
             }
         } else {
             QueueState::Ready
@@ -439,7 +443,7 @@ impl Frontier {
     /// asked for it. Means something when [`Frontier::next`] says to wait and nothing is in flight.
     #[must_use]
     pub fn is_left_with_failures(&self) -> bool {
-        let fails = |group: &GroupRecord| match group.pace.reason {
+        let fails = |pace: &Pace| match pace.reason {
             Reason::Backoff | Reason::RetryAfter => true,
             Reason::New
             | Reason::MinDelay
@@ -447,11 +451,20 @@ impl Frontier {
             | Reason::MaxDelay
             | Reason::CrawlDelay
             | Reason::Restart
-            | Reason::Bandwidth => false,
+            | Reason::Bandwidth
+            | Reason::OtherJob => false,
         };
+        let mut resting = self.resting.iter().filter(|(_, queue)| {
+            let active = self.active.get(queue);
+            active.is_some_and(|active| !active.listed && active.flying.is_empty())
+        });
         self.lanes.iter().all(|(group, lane)| {
             let is_idle = lane.ready.is_empty() && lane.in_flight == 0;
-            is_idle || self.groups.at_hand(group).is_some_and(fails)
+            let group = self.groups.at_hand(group);
+            is_idle || group.is_some_and(|group| fails(&group.pace))
+        }) && resting.all(|(_, queue)| {
+            let queue = self.queues.at_hand(queue);
+            queue.is_some_and(|queue| fails(&queue.pace))
         })
     }
 

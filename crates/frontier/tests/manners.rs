@@ -75,6 +75,12 @@ fn fetch_all(
     flying: &mut Vec<(Item, u64)>,
 ) {
     while let Next::Fetch(item) = frontier.next(Millis(now)).unwrap() {
+        let told = logs.entry(item.queue.clone()).or_default().not_before;
+        assert!(
+            now >= told,
+            "{} was asked at {now}, before {told}",
+            item.queue
+        );
         let log = logs.entry(item.group.clone()).or_default();
         assert!(
             now >= log.not_before,
@@ -157,15 +163,14 @@ proptest! {
                     frontier.finish(Millis(now), item.id, &outcome).unwrap();
                     let log = logs.get_mut(&item.group).unwrap();
                     log.in_flight -= 1;
-                    let asked = u64::from(retry_after.unwrap_or(0));
-                    log.not_before = log.not_before.max(now + asked);
-                    if status == 429 || status == 503 {
-                        log.not_before = log.not_before.max(now + 500);
-                    }
                     if connections(&item.group) == 1 {
                         let rest = (2 * duration).clamp(MIN_DELAY, 1000).max(crawl_delay.unwrap_or(0).into());
                         log.not_before = log.not_before.max(now + rest);
                     }
+                    // Who complains rests; its neighbours need not.
+                    let told = &mut logs.get_mut(&item.queue).unwrap().not_before;
+                    let overloaded = if outcome.overloaded { 500 } else { 0 };
+                    *told = now + retry_after.map_or(overloaded, u64::from);
                 }
             }
         }
@@ -314,12 +319,13 @@ fn a_rest_that_no_commit_knows_can_be_told_after_a_crash() {
     let mut outcome = Outcome::done(200, 1, Duration::ZERO);
     outcome.retry_after = Some(Duration::from_secs(5));
     frontier.finish(Millis(1000), item.id, &outcome).unwrap();
-    let until = frontier.long_rest(&item.group).unwrap();
-    assert_eq!(until, Some(Millis(6000)));
+    let rests = frontier.rests(&item.queue, &item.group).unwrap();
+    assert_eq!(rests.group, Duration::from_secs(5));
+    assert!(rests.group > rests.after_a_crash);
     drop(frontier);
     let mut frontier = Frontier::open(dir.path(), settings()).unwrap();
     frontier
-        .hold_group(Millis(1050), &item.group, Millis(6000))
+        .hold_group(Millis(1050), &item.group, Millis(6000), Reason::Restart)
         .unwrap();
     assert_eq!(
         frontier.next(Millis(1050)).unwrap(),
@@ -329,8 +335,90 @@ fn a_rest_that_no_commit_knows_can_be_told_after_a_crash() {
     let outcome = Outcome::done(200, 1, Duration::ZERO);
     frontier.finish(Millis(6000), item.id, &outcome).unwrap();
     // The shortest rest is kept by the frontier itself.
-    assert_eq!(frontier.long_rest(&item.group).unwrap(), None);
-    assert_eq!(frontier.long_rest("nobody").unwrap(), None);
+    let rests = frontier.rests(&item.queue, &item.group).unwrap();
+    assert_eq!(rests.group, rests.after_a_crash);
+    let nobody = frontier.rests("nobody", "nobody").unwrap();
+    assert_eq!(
+        (nobody.queue, nobody.group),
+        (Duration::ZERO, Duration::ZERO)
+    );
+    frontier
+        .hold_queue(Millis(6000), "a", Millis(9000), Reason::OtherJob)
+        .unwrap();
+    assert_eq!(
+        frontier.next(Millis(6500)).unwrap(),
+        Next::Wait(Millis(9000))
+    );
+    fetch(&mut frontier, 9000);
+}
+
+/// Two hosts of one address, with 50 URLs each.
+fn two_hosts() -> (tempfile::TempDir, Frontier) {
+    let mut settings = settings();
+    settings.manners.address_delay = Duration::from_millis(30);
+    let dir = tempfile::tempdir().unwrap();
+    let mut frontier = Frontier::open(dir.path(), settings).unwrap();
+    for number in 0..50 {
+        for queue in ["a", "b"] {
+            let url = format!("http://{queue}/{number}");
+            let candidate = Candidate {
+                group: "ip:192.0.2.1",
+                ..Candidate::new(&url, queue)
+            };
+            frontier.add(&candidate).unwrap();
+        }
+    }
+    (dir, frontier)
+}
+
+#[test]
+fn a_host_rests_by_its_manners_and_its_address_shorter() {
+    let (_dir, mut frontier) = two_hosts();
+    let first = fetch(&mut frontier, 1000);
+    assert_eq!(frontier.next(Millis(1000)).unwrap(), Next::Idle);
+    let outcome = Outcome::done(200, 1, Duration::from_millis(200));
+    frontier.finish(Millis(1200), first.id, &outcome).unwrap();
+    assert_eq!(
+        frontier.next(Millis(1200)).unwrap(),
+        Next::Wait(Millis(1230))
+    );
+    let second = fetch(&mut frontier, 1230);
+    assert_ne!(first.queue, second.queue);
+    let outcome = Outcome::done(200, 1, Duration::from_millis(10));
+    frontier.finish(Millis(1240), second.id, &outcome).unwrap();
+    // Twice the duration for the first, the shortest for the second.
+    assert_eq!(
+        frontier.next(Millis(1270)).unwrap(),
+        Next::Wait(Millis(1340))
+    );
+    assert_eq!(fetch(&mut frontier, 1340).queue, second.queue);
+}
+
+#[test]
+fn an_address_rests_for_a_complaint_when_a_second_host_makes_it() {
+    let (_dir, mut frontier) = two_hosts();
+    let complain = |frontier: &mut Frontier, now, item: &Item| {
+        let mut outcome = Outcome::done(503, 1, Duration::ZERO);
+        outcome.retry_after = Some(Duration::from_secs(60));
+        frontier.finish(Millis(now), item.id, &outcome).unwrap();
+    };
+    let first = fetch(&mut frontier, 1000);
+    complain(&mut frontier, 1000, &first);
+    let mut now = 1030;
+    for _ in 0..5 {
+        let other = fetch(&mut frontier, now);
+        assert_ne!(other.queue, first.queue);
+        let outcome = Outcome::done(200, 1, Duration::ZERO);
+        frontier.finish(Millis(now), other.id, &outcome).unwrap();
+        now += MIN_DELAY;
+    }
+    let group = |frontier: &mut Frontier| frontier.group("ip:192.0.2.1").unwrap().unwrap();
+    assert_eq!(group(&mut frontier).backoff_level, 0);
+    let other = fetch(&mut frontier, now);
+    complain(&mut frontier, now, &other);
+    let group = group(&mut frontier);
+    assert_eq!(group.next_allowed, Millis(now + 60_000));
+    assert_eq!(group.why, Reason::RetryAfter);
 }
 
 #[test]

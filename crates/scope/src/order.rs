@@ -166,6 +166,8 @@ pub struct MannersOrder {
     pub min_delay: Span,
     /// And at most.
     pub max_delay: Span,
+    /// The pause of an address between two of its hosts.
+    pub address_delay: Span,
     /// A Crawl-delay is obeyed up to this.
     pub crawl_delay_limit: Span,
     /// Connections to one group at a time.
@@ -444,6 +446,7 @@ impl Default for MannersOrder {
             delay_factor: 5.0,
             min_delay: Span::secs(3),
             max_delay: Span::secs(30),
+            address_delay: Span::secs(1),
             crawl_delay_limit: Span::secs(300),
             group_connections: 1,
             connections: 200,

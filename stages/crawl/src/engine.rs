@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ecluse_extract::ExtractLimits;
-use ecluse_frontier::{Frontier, FrontierError, Item, Millis, Next, Precedence};
+use ecluse_frontier::{Frontier, FrontierError, Item, Millis, Next, Precedence, Reason};
 use ecluse_http::{Client, Jar, Settings as ClientSettings};
 use ecluse_report::{Moment, Progress, SeedTally};
 use ecluse_scope::{Compression, Order, Seed};
@@ -27,7 +27,8 @@ use crate::job::Job;
 use crate::logs::Logs;
 use crate::manners::{Capacity, frontier_settings, set_groups};
 use crate::notes;
-use crate::paces::Paces;
+use crate::pace_table::PaceTable;
+use crate::paces::{Paces, RestOf};
 use crate::pool::{Pool, PoolOrder, Processed};
 use crate::robots::Robots;
 use crate::sieve::{FoundBy, Sieve};
@@ -40,6 +41,8 @@ pub(crate) use upkeep::{SOFTWARE, host_of_queue, why_slow, word};
 pub(crate) struct Surroundings<'a> {
     pub(crate) harvested: std::path::PathBuf,
     pub(crate) digests: std::path::PathBuf,
+    /// Where all jobs of this machine agree on when to ask whom.
+    pub(crate) paces: std::path::PathBuf,
     pub(crate) capacity: Capacity,
     pub(crate) threads: usize,
     pub(crate) commit_every: Duration,
@@ -186,7 +189,15 @@ impl<'a> Engine<'a> {
         set_groups(&order, &mut frontier).map_err(blame)?;
         let (paces, rests) = Paces::open(&job.dir.paces())?;
         for rest in &rests {
-            let held = frontier.hold_group(clock.now(), &rest.group, Millis(rest.until));
+            let until = Millis(rest.until);
+            let held = match &rest.of {
+                RestOf::Group(group) => {
+                    frontier.hold_group(clock.now(), group, until, Reason::Restart)
+                }
+                RestOf::Queue(queue) => {
+                    frontier.hold_queue(clock.now(), queue, until, Reason::Restart)
+                }
+            };
             held.map_err(blame)?;
         }
         let led_to = led_to(&frontier)?;
@@ -555,6 +566,7 @@ fn share(
         user_agent: std::cell::RefCell::new(agent.into()),
         resolver: Rc::new(errand::resolver(order).map_err(Failure::hold)?).into(),
         robots: Robots::default().into(),
+        paces: PaceTable::open(&around.paces)?,
         jar: jar.into(),
         earlier: Earlier::open(&around.digests)
             .map_err(Failure::halt)?

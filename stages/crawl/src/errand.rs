@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -19,12 +20,17 @@ use ecluse_http::{
 };
 use ecluse_report::Moment;
 use ecluse_scope::{
-    Grouping, InvalidCertificates, Order, PayloadDigestOf, RobotsPolicy, RobotsReason,
+    Grouping, InvalidCertificates, Order, PayloadDigestOf, QueueBy, RobotsPolicy, RobotsReason,
+    queue_of,
 };
 use url::Url;
 
 use crate::earlier::{Earlier, LastCapture};
+use crate::pace_table::{PaceTable, Turn};
 use crate::robots::{Robots, authority_of};
+
+/// So long the turn of another job is waited for here.
+const SHORT_WAIT: Duration = Duration::from_millis(5);
 
 /// What all errands of a job share. All of them run in one thread.
 pub(crate) struct Shared {
@@ -36,6 +42,7 @@ pub(crate) struct Shared {
     pub(crate) robots: RefCell<Robots>,
     pub(crate) jar: RefCell<Jar>,
     pub(crate) earlier: RefCell<Earlier>,
+    pub(crate) paces: PaceTable,
 }
 
 /// What an errand found.
@@ -50,6 +57,8 @@ pub(crate) enum Result {
     Forbidden { why: String },
     /// robots.txt cannot be had, and so forbids everything for so long.
     Unknown { why: String, wait: Duration },
+    /// Another job of this machine asks the server, or has just asked it.
+    OtherJob { wait: Duration },
     /// The name has no address, for good or for now.
     Unresolved { error: DnsError },
     /// The server gave no answer.
@@ -155,8 +164,21 @@ async fn go(shared: &Shared, errand: &mut Errand, url: &Url) -> Result {
         Ok(crawl_delay) => crawl_delay,
         Err(result) => return result,
     };
+    let names = names_in_table(url, &errand.item);
+    match take_turn(shared, [&names[0], &names[1]]).await {
+        Ok(None) => {}
+        Ok(Some(wait)) => return Result::OtherJob { wait },
+        Err(source) => {
+            return Result::Unanswered {
+                error: FetchError::Exhausted { source },
+                took: Duration::ZERO,
+                crawl_delay,
+            };
+        }
+    }
     errand.begun = now();
     let last = last_capture(shared, &errand.item, url);
+    let addresses = addresses_of_group(shared, &errand.item, &authority.host, addresses);
     let request = request(
         shared,
         &errand.item,
@@ -187,6 +209,24 @@ async fn go(shared: &Shared, errand: &mut Errand, url: &Url) -> Result {
             took: started.elapsed(),
             crawl_delay,
         },
+    }
+}
+
+/// By which names a server stands in the table of all jobs: its own, and that of its group.
+pub(crate) fn names_in_table(url: &Url, item: &Item) -> [String; 2] {
+    [queue_of(QueueBy::Authority, url), item.group.clone()]
+}
+
+/// Takes our turn among all jobs, or says how long to wait for it.
+async fn take_turn(shared: &Shared, names: [&str; 2]) -> io::Result<Option<Duration>> {
+    let least = shared.order.borrow().manners.min_delay.get();
+    loop {
+        match shared.paces.ask(names, least)? {
+            Turn::Granted => return Ok(None),
+            // The two clocks may differ in the last millisecond.
+            Turn::Later(wait) if wait <= SHORT_WAIT => tokio::time::sleep(wait).await,
+            Turn::Later(wait) => return Ok(Some(wait)),
+        }
     }
 }
 
@@ -241,27 +281,48 @@ async fn resolve(
     Ok(resolved.addresses.clone())
 }
 
-/// Says to which group a queue belongs once its address is known. A queue that has a group by address keeps it: names
-/// with many addresses would wander otherwise.
+/// Says to which group a queue belongs once its address is known. A queue keeps the group of an address that is still
+/// one of its own: names with many addresses would wander otherwise. A URL that failed there is tried at the next one.
 fn regroup(shared: &Shared, item: &Item, host: &str, addresses: &[IpAddr]) -> Option<Result> {
     let grouping = Rc::clone(&shared.grouping.borrow());
     let allow_private = shared.order.borrow().network.allow_private;
-    let address = address_for_group(addresses, allow_private);
-    let assigned = grouping.group_of(&item.queue, host, address);
-    let stays =
-        item.group == assigned.name || (assigned.number.is_none() && item.group.starts_with("ip:"));
-    (!stays).then(|| Result::Regroup {
-        group: assigned.name.into_owned(),
+    let group_of = |address| grouping.group_of(&item.queue, host, address);
+    let keeps = |address: &IpAddr| group_of(Some(*address)).name == item.group;
+    if item.attempts == 0 && addresses.iter().any(keeps) {
+        return None;
+    }
+    let address = address_for_group(addresses, allow_private, item.attempts);
+    let group = group_of(address).name;
+    (group != item.group).then(|| Result::Regroup {
+        group: group.into_owned(),
     })
 }
 
-/// The address by which a queue gets its group. Names with several addresses have them in turn, each time another one first:
-/// the lowest is the same for all names that share them, and whenever one is asked for.
-fn address_for_group(addresses: &[IpAddr], allow_private: bool) -> Option<IpAddr> {
+/// The address by which a queue gets its group, and to which it connects. Names with several addresses have them in turn,
+/// each time another one first: the lowest is the same for all names that share them, and whenever one is asked for.
+fn address_for_group(addresses: &[IpAddr], allow_private: bool, tries: u32) -> Option<IpAddr> {
     let reached = addresses.iter().copied();
-    reached
+    let mut reached: Vec<IpAddr> = reached
         .filter(|address| allow_private || is_public(*address))
-        .min()
+        .collect();
+    reached.sort_unstable();
+    let turn = tries as usize % reached.len().max(1);
+    reached.get(turn).copied()
+}
+
+/// The addresses to connect to: those of the group that the queue is paced by, and no others.
+fn addresses_of_group(
+    shared: &Shared,
+    item: &Item,
+    host: &str,
+    mut addresses: Vec<IpAddr>,
+) -> Vec<IpAddr> {
+    let grouping = Rc::clone(&shared.grouping.borrow());
+    addresses.retain(|address| {
+        let group = grouping.group_of(&item.queue, host, Some(*address));
+        group.name == item.group
+    });
+    addresses
 }
 
 /// Asks robots.txt, as far as the policy wants it asked; gives the delay it asks for.
@@ -428,7 +489,7 @@ mod tests {
     fn names_that_share_their_addresses_share_a_group() {
         let address = |texts: &[&str], allow_private| {
             let addresses: Vec<IpAddr> = texts.iter().map(|text| text.parse().unwrap()).collect();
-            address_for_group(&addresses, allow_private).map(|address| address.to_string())
+            address_for_group(&addresses, allow_private, 0).map(|address| address.to_string())
         };
         let all = ["9.9.9.9", "10.0.0.1", "2001:4860::1", "8.8.8.8"];
         let turned = ["8.8.8.8", "2001:4860::1", "9.9.9.9", "10.0.0.1"];
@@ -443,6 +504,9 @@ mod tests {
             Some("10.0.0.1")
         );
         assert_eq!(address(&["127.0.0.1"], false), None);
+        let both: Vec<IpAddr> = vec!["9.9.9.9".parse().unwrap(), "8.8.8.8".parse().unwrap()];
+        let tried = |tries| address_for_group(&both, false, tries);
+        assert_eq!([tried(1), tried(2)], [Some(both[0]), Some(both[1])]);
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod job;
 mod logs;
 mod manners;
 mod notes;
+mod pace_table;
 mod paces;
 mod place;
 mod pool;
@@ -93,6 +94,11 @@ impl Stage for Crawl {
         let around = Surroundings {
             harvested: self.home.path(self.home.archive.crawled()),
             digests: self.home.path(&self.settings.digests),
+            paces: self
+                .home
+                .path(&self.settings.jobs)
+                .join(".paces")
+                .join(host_name()),
             capacity: Capacity {
                 active_queues: self.settings.active_queues,
                 memory: self.settings.frontier_memory.get(),

@@ -23,6 +23,7 @@ pub(crate) fn frontier_settings(order: &Order, capacity: Capacity) -> Settings {
             delay_factor: manners.delay_factor,
             min_delay: manners.min_delay.get(),
             max_delay: manners.max_delay.get(),
+            address_delay: manners.address_delay.get(),
             crawl_delay_limit: manners.crawl_delay_limit.get(),
             connections: manners.group_connections,
             backoff: manners.back_off.first.get(),

@@ -1,4 +1,4 @@
-//! The rests that groups were given since the last commit, where a kill must not shorten them.
+//! The rests that groups and queues were given since the last commit, where a kill must not shorten them.
 //!
 //! After a kill the frontier lets every group rest for its delay of the last commit. A fetch that took long, or a server that
 //! asks for patience, may have made that longer since. These are written here at once and not synced: a process that
@@ -11,11 +11,20 @@ use std::path::Path;
 /// More than this is not read: a file between two commits is never so long.
 const LONGEST: u64 = 64 << 20;
 
-/// A rest: a group, and until when, in milliseconds since 1970.
+/// A rest: whose, and until when, in milliseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rest {
-    pub(crate) group: String,
+    pub(crate) of: RestOf,
     pub(crate) until: u64,
+}
+
+/// Whose rest it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RestOf {
+    /// That of a group: a blank stands before its name.
+    Group(String),
+    /// That of one queue: a tab does.
+    Queue(String),
 }
 
 /// The file with the rests.
@@ -48,9 +57,14 @@ impl Paces {
     }
 
     /// Writes a rest down.
-    pub(crate) fn note(&mut self, group: &str, until: u64) -> io::Result<()> {
+    pub(crate) fn note(&mut self, rest: &Rest) -> io::Result<()> {
         self.is_empty = false;
-        self.file.write_all(format!("{until} {group}\n").as_bytes())
+        let until = rest.until;
+        let line = match &rest.of {
+            RestOf::Group(group) => format!("{until} {group}\n"),
+            RestOf::Queue(queue) => format!("{until}\t{queue}\n"),
+        };
+        self.file.write_all(line.as_bytes())
     }
 
     /// Forgets everything: a commit knows it.
@@ -67,9 +81,13 @@ impl Paces {
 /// Reads lines; what is none of ours is left out.
 fn parse(text: &str) -> Vec<Rest> {
     let rests = text.lines().filter_map(|line| {
-        let (until, group) = line.split_once(' ')?;
+        let at = line.find([' ', '\t'])?;
+        let (until, name) = (&line[..at], line[at + 1..].to_owned());
         Some(Rest {
-            group: group.to_owned(),
+            of: match &line[at..=at] {
+                " " => RestOf::Group(name),
+                _ => RestOf::Queue(name),
+            },
             until: until.parse().ok()?,
         })
     });
@@ -82,7 +100,7 @@ mod tests {
 
     fn rest(group: &str, until: u64) -> Rest {
         Rest {
-            group: group.to_owned(),
+            of: RestOf::Group(group.to_owned()),
             until,
         }
     }
@@ -93,15 +111,19 @@ mod tests {
         let path = dir.path().join("paces");
         let (mut paces, found) = Paces::open(&path).unwrap();
         assert_eq!(found, []);
-        paces.note("ip:192.0.2.1", 7).unwrap();
+        paces.note(&rest("ip:192.0.2.1", 7)).unwrap();
         paces.clear().unwrap();
-        paces.note("a group", 8).unwrap();
+        paces.note(&rest("a group", 8)).unwrap();
         drop(paces);
         let (mut paces, found) = Paces::open(&path).unwrap();
         assert_eq!(found, [rest("a group", 8)]);
-        paces.note("b", 9).unwrap();
+        let queue = Rest {
+            of: RestOf::Queue("a queue".to_owned()),
+            until: 9,
+        };
+        paces.note(&queue).unwrap();
         let (mut paces, found) = Paces::open(&path).unwrap();
-        assert_eq!(found, [rest("a group", 8), rest("b", 9)]);
+        assert_eq!(found, [rest("a group", 8), queue]);
         paces.clear().unwrap();
         assert_eq!(Paces::open(&path).unwrap().1, []);
     }
@@ -113,7 +135,7 @@ mod tests {
         std::fs::write(&path, "12 a\nx b\n99").unwrap();
         let (mut paces, found) = Paces::open(&path).unwrap();
         assert_eq!(found, [rest("a", 12)]);
-        paces.note("b", 13).unwrap();
+        paces.note(&rest("b", 13)).unwrap();
         assert_eq!(
             Paces::open(&path).unwrap().1,
             [rest("a", 12), rest("b", 13)]

@@ -152,6 +152,157 @@ fn one_host(fate: Fate) {
     apart(&web.log(), millis(120), fate);
 }
 
+/// Whether orders are worked on in one process or in several.
+#[derive(Clone, Copy, PartialEq)]
+enum Processes {
+    One,
+    Two,
+}
+
+/// Two orders for one host, at the same time.
+fn two_orders(processes: Processes) {
+    let (web, names) = web_on(1);
+    site(&web, "one.test", None);
+    let mut order = delayed(&names, 120);
+    order.seed(web.url("one.test", "/"));
+    let job = Job::give(&order);
+    order.text("job", "4712");
+    let text = order.text_of();
+    let files = [("order.toml", text.as_bytes())];
+    job.root.put_files("crawl", "other", &files);
+    if processes == Processes::Two {
+        job.root
+            .settings(&["crawl"], "[stage.crawl]\nworkers = 1\n");
+    }
+    let mut programs = vec![job.start()];
+    if processes == Processes::Two {
+        programs.push(job.start());
+    }
+    for mut program in programs {
+        assert_eq!(program.wait(), 0, "{}", program.log());
+    }
+    let seen = web.log();
+    // Each page twice, and robots.txt.
+    assert_eq!(seen.len(), 2 * (PAGES + 2));
+    apart(&seen, millis(120), Fate::Undisturbed);
+    // Both were at work: the second did not wait for the end of the first.
+    let robots = seen.iter().rposition(|seen| seen.target == "/robots.txt");
+    assert!(robots.unwrap() < seen.len() / 2, "{robots:?}");
+    for number in ["4711", "4712"] {
+        let log = job
+            .root
+            .path()
+            .join(format!("jobs/{number}-7/logs/crawl.log"));
+        let log = std::fs::read_to_string(log).unwrap();
+        assert!(log.lines().count() > PAGES, "{log}");
+    }
+}
+
+#[test]
+fn two_orders_for_one_host_in_one_process() {
+    two_orders(Processes::One);
+}
+
+#[test]
+fn two_orders_for_one_host_in_two_processes() {
+    two_orders(Processes::Two);
+}
+
+/// A name with the address of another beside its own, and a server there that asks for a day.
+#[test]
+fn a_name_with_a_neighbours_address_does_not_make_it_rest() {
+    let (web, names) = web_on(2);
+    site(&web, "victim.test", None);
+    names.set("evil.test", Named::V4(vec![at(1), at(2)]));
+    web.host("evil.test", |_, wire| {
+        wire.answer(&Answer::new("503 Busy", "Retry-After: 86400\r\n", b""))
+    });
+    let mut order = delayed(&names, 20);
+    order.set("robots.domains", "{ \"evil.test\" = \"ignore\" }");
+    order.set("budget.queue.tries", 1);
+    order.seed(web.url("evil.test", "/"));
+    order.seed(web.url("victim.test", "/"));
+    let harvest = crawl(&order, Fate::Undisturbed);
+    all_captured(&harvest, &web, &["victim.test"]);
+    let evil = web.log_of(&["evil.test"]);
+    assert_eq!(evil.len(), 1, "{evil:?}");
+}
+
+/// Many names whose first address is dead, and their second the victim's.
+#[test]
+fn names_that_reach_an_address_by_a_detour_share_its_pace() {
+    let (web, names) = (Web::on(&[at(9)]), Names::start(3600));
+    let hosts: Vec<String> = (0..12).map(|number| format!("h{number}.test")).collect();
+    let mut order = delayed(&names, 40);
+    order.set("robots.policy", "\"ignore\"");
+    order.set("budget.queue.tries", 3);
+    for host in &hosts {
+        // Nothing listens on the first, which is the lower one.
+        names.set(host, Named::V4(vec![at(8), at(9)]));
+        web.pages(host, [("/".to_owned(), html(host))]);
+        order.seed(web.url(host, "/"));
+    }
+    let harvest = crawl(&order, Fate::Undisturbed);
+    for host in &hosts {
+        assert_eq!(harvest.line(&web.url(host, "/")).status, 200, "{host}");
+    }
+    apart(&web.log(), millis(40), Fate::Undisturbed);
+}
+
+/// Hosts of one address: each has the host's delay, and the address the shorter one.
+#[test]
+fn an_address_has_a_shorter_delay_than_its_hosts() {
+    let hosts = ["a.test", "b.test", "c.test"];
+    let (web, names) = web_on(1);
+    let mut order = delayed(&names, 300);
+    order.text("manners.address-delay", "60ms");
+    for host in hosts {
+        site(&web, host, None);
+        order.seed(web.url(host, "/"));
+    }
+    let harvest = crawl(&order, Fate::Undisturbed);
+    all_captured(&harvest, &web, &hosts);
+    apart(&web.log(), millis(60), Fate::Undisturbed);
+    for host in hosts {
+        apart(&web.log_of(&[host]), millis(300), Fate::Undisturbed);
+    }
+    // Between two requests to one host there is room for the others.
+    let changes = web.log();
+    let changes = changes
+        .windows(2)
+        .filter(|pair| pair[0].host != pair[1].host);
+    assert!(
+        changes.count() > PAGES,
+        "the hosts were asked one after the other"
+    );
+}
+
+/// A host that asks for patience rests alone, until a second one of its address does the same.
+#[test]
+fn one_host_that_asks_for_patience_rests_alone() {
+    let (web, names) = web_on(1);
+    site(&web, "calm.test", None);
+    complaining(&web, 2, "503 Busy", "Retry-After: 3\r\n", &[1]);
+    let mut order = delayed(&names, 20);
+    order.text("manners.back-off.first", "40s");
+    order.text("manners.back-off.max", "40s");
+    order.set("budget.queue.tries", 3);
+    order.seed(web.url("busy.test", "/"));
+    order.seed(web.url("calm.test", "/"));
+    let harvest = crawl(&order, Fate::Undisturbed);
+    all_captured(&harvest, &web, &["calm.test"]);
+    assert_eq!(harvest.line(&web.url("busy.test", "/1")).status, 200);
+    let busy = web.log_of(&["busy.test"]);
+    let told = busy.iter().position(|seen| seen.target == "/").unwrap();
+    let rest = busy[told + 1].start - busy[told].start;
+    assert!(rest + ROUNDING >= millis(3000), "{rest:?}");
+    // It named the time itself, which is shorter than ours.
+    assert!(rest < Duration::from_secs(30), "{rest:?}");
+    let calm = web.log_of(&["calm.test"]);
+    let meanwhile = calm.iter().filter(|seen| seen.start < busy[told + 1].start);
+    assert!(meanwhile.count() > PAGES, "the neighbour waited");
+}
+
 both!(several_hosts_on_one_address);
 
 fn several_hosts_on_one_address(fate: Fate) {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use ecluse_extract::Hop;
-use ecluse_frontier::{Added, Disposition, Finished, Item, NoteKind, Outcome, Precedence};
+use ecluse_frontier::{Added, Disposition, Finished, Item, NoteKind, Outcome, Precedence, Reason};
 use ecluse_http::{CookiePlace, Shape};
 use ecluse_report::{Fetched, HostTally, Kept, Moment, SeedTally, UriError};
 use ecluse_scope::{Answer, NofollowPolicy, Reach, RobotsPolicy, Seed};
@@ -13,9 +13,10 @@ use url::Url;
 
 use super::{Engine, blame};
 use crate::earlier::{KnownPayload, LastCapture, Original};
-use crate::errand::{Errand, Result as Found, authority, now};
+use crate::errand::{Errand, Result as Found, authority, names_in_table, now};
 use crate::manners::{exception, retry_delay};
 use crate::notes;
+use crate::paces::{Rest, RestOf};
 use crate::pool::{Processed, Work, causes};
 use crate::records::{Capture, new_id, pack_dns};
 use crate::robots::{KeptAnswer, Led, Search, authority_of};
@@ -73,6 +74,14 @@ impl Engine<'_> {
                 moved.map_err(blame)?;
                 self.put_back(&item, Duration::ZERO)
             }
+            Found::OtherJob { wait } => {
+                let at = self.clock.now();
+                let held =
+                    self.frontier
+                        .hold_group(at, &item.group, at.after(wait), Reason::OtherJob);
+                held.map_err(blame)?;
+                self.put_back(&item, Duration::ZERO)
+            }
             Found::NeedsRobots => self.fetch_robots_first(&item, errand.url.as_ref()),
             Found::Bad { status, why } => {
                 self.settle_robots_failure(errand.url.as_ref(), &why);
@@ -119,7 +128,8 @@ impl Engine<'_> {
                     took: (code != -5001).then_some(took),
                     crawl_delay,
                 };
-                self.miss(&item, begun, &missed)
+                self.miss(&item, begun, &missed)?;
+                self.end_turn(&item)
             }
         }
     }
@@ -249,9 +259,6 @@ impl Engine<'_> {
             .frontier
             .finish(self.clock.now(), item.id, &outcome)
             .map_err(blame)?;
-        if missed.took.is_some() {
-            self.note_rest(item)?;
-        }
         if matches!(finished, Finished::Retrying { .. } | Finished::PutBack) {
             return Ok(());
         }
@@ -494,14 +501,31 @@ impl Engine<'_> {
         let at = self.clock.now();
         let finished = self.frontier.finish(at, capture.item.id, &outcome);
         let finished = finished.map_err(blame)?;
-        self.note_rest(&capture.item)?;
+        self.end_turn(&capture.item)?;
         Ok(finished)
     }
 
-    /// Writes down how long a group rests now, if a kill could shorten that.
-    fn note_rest(&mut self, item: &Item) -> Result<(), Failure> {
-        if let Some(until) = self.frontier.long_rest(&item.group).map_err(blame)? {
-            self.paces.note(&item.group, until.0)?;
+    /// Tells all jobs of this machine how long a server rests now, and writes that down if a kill could shorten it.
+    fn end_turn(&mut self, item: &Item) -> Result<(), Failure> {
+        let rests = self.frontier.rests(&item.queue, &item.group);
+        let rests = rests.map_err(blame)?;
+        let until = |rest| self.clock.now().after(rest).0;
+        if rests.group > rests.after_a_crash {
+            self.paces.note(&Rest {
+                of: RestOf::Group(item.group.clone()),
+                until: until(rests.group),
+            })?;
+        }
+        if rests.queue > rests.after_a_crash {
+            self.paces.note(&Rest {
+                of: RestOf::Queue(item.queue.clone()),
+                until: until(rests.queue),
+            })?;
+        }
+        if let Ok(url) = Url::parse(&item.url) {
+            let [name, group] = names_in_table(&url, item);
+            let rests = [(&*name, rests.queue), (&*group, rests.group)];
+            self.shared.paces.leave(rests)?;
         }
         Ok(())
     }

@@ -561,6 +561,7 @@ pub(crate) fn why_slow(reason: ecluse_frontier::Reason) -> &'static str {
         Reason::RetryAfter => "it asked for it (Retry-After)",
         Reason::Restart => "the crawl was restarted",
         Reason::Bandwidth => "its share of bandwidth",
+        Reason::OtherJob => "another job asks it",
     }
 }
 

@@ -467,7 +467,11 @@ fn a_job_whose_worker_is_gone_is_shown_as_stopped() {
     let listed = archive.json(&["jobs", "a.example"]);
     assert_eq!(listed["jobs"][0]["state"], "paused", "{listed}");
     let resumed = archive.ecluse(&["job", "resume", "a.example"]);
-    assert!(said(&resumed).contains("goes on"), "{}", said(&resumed));
+    assert!(
+        said(&resumed).contains("goes on when the crawl stage runs"),
+        "{}",
+        said(&resumed)
+    );
     let unknown = archive.ecluse(&["job", "end", "b.example", "--why", "x"]);
     assert_eq!(unknown.status.code(), Some(64), "{}", said(&unknown));
     let audit = fs::read_to_string(archive.path("audit.jsonl")).unwrap();
@@ -480,4 +484,51 @@ fn a_job_whose_worker_is_gone_is_shown_as_stopped() {
         screen.contains("job a.example-20260101000000 is paused"),
         "{screen}"
     );
+}
+
+#[test]
+fn what_the_crawl_would_hold_is_refused_at_the_door() {
+    let archive = Archive::new();
+    assert!(archive.ecluse(&["init"]).status.success());
+    let order = |seeds: &str| {
+        let agent = "[agent]\ncontact = \"https://lock.example/\"\n";
+        format!("job = \"weekly\"\nharvest = \"7\"\n{seeds}{agent}")
+    };
+    let good = order("[[seeds]]\nurls = [\"http://lock.example/\"]\n");
+    let give = |name: &str, text: &str| {
+        let file = archive.path(name);
+        fs::write(&file, text).unwrap();
+        let output = archive.ecluse(&["give", "crawl", file.to_str().unwrap()]);
+        (output.status.code().unwrap(), said(&output))
+    };
+    for (name, text, told) in [
+        ("broken.toml", "job = ".to_owned(), "broken.toml"),
+        ("typing.toml", order("sedes = []\n"), "sedes"),
+        ("none.toml", order(""), "seed"),
+        ("file.toml", order("[[seeds]]\nfile = \"s.txt\"\n"), "s.txt"),
+        ("order.txt", good.clone(), "*.toml"),
+    ] {
+        let (code, said) = give(name, &text);
+        assert_eq!(code, 64, "{name}: {said}");
+        assert!(said.contains(told), "{name}: {said}");
+    }
+    // The job of that name was begun with another order.
+    let job = archive.path("jobs/weekly-7");
+    fs::create_dir_all(&job).unwrap();
+    fs::write(job.join("order-given.toml"), "another").unwrap();
+    let (code, said) = give("good.toml", &good);
+    assert_eq!(code, 64, "{said}");
+    assert!(
+        said.contains("weekly-7 was begun with another order"),
+        "{said}"
+    );
+    let waiting = || {
+        fs::read_dir(archive.path("work/crawl/ready"))
+            .unwrap()
+            .count()
+    };
+    assert_eq!(waiting(), 0, "nothing got in");
+    fs::write(job.join("order-given.toml"), &good).unwrap();
+    let (code, said) = give("good.toml", &good);
+    assert_eq!((code, waiting()), (0, 1), "{said}");
 }

@@ -15,7 +15,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use ecluse_testkit::root::settle_environment;
+use ecluse_testkit::root::{Program, settle_environment, until_so};
 
 const ECLUSE: &str = env!("CARGO_BIN_EXE_ecluse");
 
@@ -361,6 +361,7 @@ fn everything_elsewhere() {
         let fields = list.lines().filter(|line| !line.starts_with(" CDX"));
         let fields: Vec<usize> = fields.map(|line| line.split(' ').count()).collect();
         assert_eq!(fields, [11, 11], "{list}");
+        assert!(list.lines().is_sorted(), "in pieces of one line: {list}");
     }
     for stage in chain {
         archive.stage(stage, 0);
@@ -427,6 +428,58 @@ fn everything_elsewhere() {
     assert_eq!(generations.count(), 1, "one generation stays");
     let index = text_of(&archive.path("big/current/index.cdxj"));
     assert_eq!(index.lines().count(), 10, "{index}");
+
+    // A name that is taken is refused at the door, and so is a file that was never taken in.
+    fs::create_dir(archive.path("given")).unwrap();
+    for (name, told) in [
+        ("4_3.warc.gz", "is in the archive with other bytes"),
+        ("6_3.warc.gz", "new files are taken in by ingest"),
+    ] {
+        let file = archive.path("given").join(name);
+        fs::write(&file, warc("other.example")).unwrap();
+        let given = archive.ecluse(&["give", "index", file.to_str().unwrap()]);
+        assert_eq!(given.status.code(), Some(64), "{}", said(&given));
+        assert!(said(&given).contains(told), "{}", said(&given));
+    }
+    let waiting = fs::read_dir(archive.path("work/index/ready")).unwrap();
+    assert_eq!(waiting.count(), 0);
+    heartbeat_and_lease(&archive);
+}
+
+/// With the shipped values neither would be seen while a test waits.
+fn heartbeat_and_lease(archive: &Archive) {
+    let start = |host: &str| {
+        let mut command = Command::new(ECLUSE);
+        settle_environment(&mut command);
+        command.arg("--root").arg(archive.dir.path());
+        command.args(["run", "transfer"]).env("ECLUSE_HOST", host);
+        Program::start(command)
+    };
+    let workers = || -> Vec<PathBuf> {
+        let claim = fs::read_dir(archive.path("work/transfer/claim")).unwrap();
+        claim.map(|entry| entry.unwrap().path()).collect()
+    };
+    let are_from = |workers: &[PathBuf], host: &str| {
+        let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+        workers.iter().all(|path| name(path).starts_with(host))
+    };
+    let far = start("far");
+    until_so("two workers", || {
+        far.must_live();
+        workers().len() == 2
+    });
+    let lease = workers()[0].join(".lease");
+    let beat = || lease.metadata().and_then(|meta| meta.modified()).unwrap();
+    let first = beat();
+    until_so("a heartbeat", || beat() != first);
+    drop(far);
+    assert_eq!(workers().len(), 2, "left by the dead");
+    let mut near = start("near");
+    until_so("the lease of another host's workers is over", || {
+        near.must_live();
+        workers().len() == 2 && are_from(&workers(), "near-")
+    });
+    assert_eq!(near.stop(), 0, "{}", near.log());
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use ecluse_holding::Proof;
 use ecluse_spool::digest;
 use ecluse_testkit::machine::{kill_at, newcomer};
-use ecluse_testkit::root::{Root, until_so};
+use ecluse_testkit::root::{Program, Root, until_so};
 use rcgen::{CertificateParams, KeyPair};
 use tempfile::TempDir;
 
@@ -593,5 +593,37 @@ fn a_service_without_conditions_is_written_to_all_the_same() {
             is_last && !head.to_lowercase().contains("if-none-match")
         });
         assert_eq!(plain.count(), 1, "{heads:#?}");
+    }
+}
+
+#[test]
+fn a_bucket_is_part_of_the_path_or_of_the_host() {
+    let data = tempfile::tempdir().unwrap();
+    fs::create_dir(data.path().join("vault")).unwrap();
+    // It takes the first word of the host for the bucket. No resolver knows such hosts: it is its own proxy.
+    let service = Service::start_with(data, None, &[Path::new("--force-path-style=false")]);
+    for (more, wanted) in [("", 75), (", path-style = false", 0)] {
+        let root = root(service.port, "");
+        configure_at(&root, "http://store.example", more);
+        root.put_files("backup", "p", &[(NAME, b"bytes")]);
+        let mut command = root.program(BACKUP);
+        let proxy = format!("http://127.0.0.1:{}", service.port);
+        command.arg("--once").env("http_proxy", proxy);
+        command.env_remove("no_proxy").env_remove("NO_PROXY");
+        let mut program = Program::start(command);
+        assert_eq!(program.wait(), wanted, "{}", program.log());
+        assert_eq!(
+            service.object(&format!("warc/{NAME}")).exists(),
+            wanted == 0
+        );
+        if wanted == 0 {
+            let proof = proof(&root, "p", NAME);
+            assert_eq!(proof.sha256, digest(b"bytes"));
+            assert!(
+                proof.place.contains("//vault.store.example/"),
+                "{}",
+                proof.place
+            );
+        }
     }
 }

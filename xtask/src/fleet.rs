@@ -16,7 +16,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::samples::Samples;
 
 /// The processes: their stage, and how many workers each has.
-const CREW: [(&str, u32); 8] = [
+const PROCESSES: [(&str, u32); 8] = [
     ("relay", 1),
     ("relay", 1),
     ("relay", 1),
@@ -80,7 +80,7 @@ impl Fleet {
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
         }
-        let slots = CREW.map(|(stage, workers)| Slot {
+        let slots = PROCESSES.map(|(stage, workers)| Slot {
             stage,
             workers,
             child: None,

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use ecluse_spool::hex;
 use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
@@ -206,15 +207,6 @@ pub(crate) fn read_piece(source: &mut dyn Read, buffer: &mut [u8]) -> io::Result
             other => return other,
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use fmt::Write;
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 #[cfg(test)]

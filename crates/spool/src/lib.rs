@@ -43,7 +43,7 @@ pub use depths::{Blocked, Depths, Floor, Marks, Paused, Throughput, WorkerNote, 
 pub use error::{Result, SpoolError};
 pub use fs::{Fs, Inside, InsideByPath, Kind, Lease, RealFs, Room, SeekRead, Sink, Stat};
 pub use ledger::{fold, fold_shard};
-pub use name::{BadName, Deferred, Entry, ParcelId, WorkerId, safe_file_name};
+pub use name::{BadName, Deferred, Entry, ParcelId, WorkerId, hex, safe_file_name};
 pub use new_parcel::{NewParcel, OutFile};
 pub use operator::{Gift, ParcelPlace, ParcelState};
 pub use outbox::{Outbox, Parcel};

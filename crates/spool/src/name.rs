@@ -285,7 +285,7 @@ pub(crate) fn is_payload_name(name: &str) -> bool {
 }
 
 /// Returns bytes as lower-case hex.
-pub(crate) fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: [char; 16] = [
         '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
     ];

@@ -25,7 +25,7 @@ pub use control::Control;
 pub use ecluse_config::Site;
 pub use ecluse_spool::{
     FileEntry, NewParcel, OutFile, Outbox, Parcel, ParcelId, ParcelManifest, ParcelState, Paused,
-    RestWatch, digest,
+    RestWatch, digest, hex,
 };
 pub use ecluse_telemetry::{CrawlFigures, Metrics};
 pub use entry::Entry;

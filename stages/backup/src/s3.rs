@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ecluse_holding::{Fixity, SET_ASIDE};
-use ecluse_stage::Failure;
+use ecluse_stage::{Failure, hex};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use object_store::aws::AmazonS3;
@@ -340,8 +340,4 @@ fn take(source: &mut dyn Read, bytes: u64) -> Result<Vec<u8>, Failure> {
         .read_to_end(&mut body)
         .map_err(|error| Failure::halt(format!("cannot read the source: {error}")))?;
     Ok(body)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

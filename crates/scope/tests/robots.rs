@@ -348,6 +348,57 @@ fn a_delay_does_not_end_a_group() {
     assert!(!allowed(text, "badbot", "/"));
 }
 
+/// The subjects on which Heritrix tries its own parser (`RobotstxtTest`), with files of our own.
+#[test]
+fn files_are_read_as_heritrix_does_but_for_two_things() {
+    let text = "  User-agent: *\n Disallow: /private/\n  User-agent: nobody\n Disallow: /\n User-agent: anybody\n \
+                Disallow: \n User-agent: somebody\n Disallow: /x\n Disallow: /ok?no\n Allow: /\n\
+                User-agent: slow\n Disallow: /\n Crawl-Delay: 20\n Allow: /images/\n";
+    for (token, path, expected) in [
+        ("anybody", "/a", true),
+        ("somebody", "/", true),
+        ("somebody", "/x", false),
+        ("somebody", "/ok?no=1", false),
+        ("nobody", "/", false),
+        ("other", "/a", true),
+        ("other", "/private/a", false),
+        ("slow", "/images/a", true),
+    ] {
+        assert_eq!(allowed(text, token, path), expected, "{token} {path}");
+    }
+    assert_eq!(
+        rules(text, "slow").crawl_delay(),
+        Some(Duration::from_secs(20))
+    );
+    assert_eq!(rules(text, "nobody").crawl_delay(), None);
+    let wild = |rules: &str, path: &str| allowed(format!("User-agent: *\n{rules}"), "x", path);
+    for (rules, path, expected) in [
+        ("Disallow: *.gif$\nAllow: /lock/", "/a.gif", false),
+        ("Disallow: *.gif$\nAllow: /lock/", "/a.gif?x", true),
+        ("Disallow: *.gif$\nAllow: /lock/", "/lock/a.gif", true),
+        ("Allow: /a/*/c\nDisallow: /a/b/c", "/a/b/c", true),
+        ("Allow: /a/*/c\nDisallow: /a/bb/c", "/a/bb/c", false),
+        ("Allow: /a\nDisallow: /a", "/a/b", true),
+        ("Allow: /$\nDisallow: /", "/", true),
+        ("Allow: /$\nDisallow: /", "//", false),
+        ("Disallow: /gate*/x", "/gates/x", false),
+        ("Disallow: /gate*/x", "/gat/x", true),
+        ("Disallow: /a$/\nAllow: /a$", "/a$/b", false),
+        ("Disallow: /a$/\nAllow: /a$", "/a", true),
+        ("Disallow: /*$\nAllow: /*", "/a", false),
+    ] {
+        assert_eq!(wild(rules, path), expected, "{rules} {path}");
+    }
+    // A delay does not end a group, by the RFC: to Heritrix the first two lines are a group of their own.
+    let parted =
+        "User-agent: *\nCrawl-delay: 5\nUser-agent: a\nDisallow: /\nUser-agent: *\nDisallow: /no\n";
+    assert!(!allowed(parted, "a", "/x") && !allowed(parted, "c", "/no"));
+    assert!(!allowed(parted, "c", "/x"), "Heritrix lets it");
+    // Markup is not taken away: a page is no robots.txt.
+    let page = "<HTML><BODY>\nUser-agent: *<BR>\nDisallow: /<BR>\n</BODY></HTML>\n";
+    assert!(allowed(page, "x", "/index.html"), "Heritrix forbids it");
+}
+
 #[test]
 fn sitemaps_stand_outside_groups() {
     let text = "Sitemap: http://lock.example/1\nuser-agent: x\nsitemap:http://lock.example/2#f\nSite-Map:\n";

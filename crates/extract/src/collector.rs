@@ -163,6 +163,9 @@ impl<'c> Collector<'c> {
 
     /// Bundlers name files from the root of what they built: `assets/b.js` in `/docs/assets/a.js` is beside it.
     fn beside_script(&self, value: &str) -> Option<String> {
+        if self.directories.is_empty() {
+            return None;
+        }
         let (first, _) = value.split_once('/')?;
         if first.is_empty() || first.starts_with('.') || first.contains([':', '?', '#']) {
             return None;

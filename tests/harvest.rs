@@ -132,6 +132,45 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
+/// The time that all threads of a process were at work.
+fn worked(pid: u32) -> Duration {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let nanos = tasks.map(|task| {
+        // A thread may end meanwhile.
+        let text = fs::read_to_string(task.unwrap().path().join("schedstat"));
+        let text = text.unwrap_or_default();
+        text.split(' ')
+            .next()
+            .and_then(|nanos| nanos.parse().ok())
+            .unwrap_or(0)
+    });
+    Duration::from_nanos(nanos.sum())
+}
+
+#[test]
+fn a_harvest_that_waits_for_a_site_costs_next_to_nothing() {
+    let site = Site::of(5);
+    let archive = Archive::new();
+    let command = archive.command(&[
+        "harvest",
+        &site.url("/"),
+        "--allow-private",
+        "--delay",
+        "1h",
+    ]);
+    let mut program = Program::start(command);
+    until_so("the site was asked", || site.asked("/robots.txt") > 0);
+    // A while in which it may settle, and then one in which it only waits: of any five seconds a two-hundredth.
+    until_so("a harvest that waits takes under 0.5 % of a core", || {
+        let before = worked(program.pid());
+        std::thread::sleep(Duration::from_secs(5));
+        program.must_live();
+        worked(program.pid()) - before < Duration::from_millis(25)
+    });
+    assert_eq!(site.asked("/"), 0, "it waits for the delay");
+    program.stop();
+}
+
 #[test]
 fn a_site_is_harvested_stored_and_found() {
     let site = Site::of(5);

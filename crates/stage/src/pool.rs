@@ -288,6 +288,18 @@ impl WorkerPool {
         self.bell.ring();
     }
 
+    /// Returns a number that grows, or falls, with everything that its workers do.
+    pub(crate) fn movement(&self) -> u64 {
+        let tally = &self.tally;
+        let counts = [&tally.done, &tally.deferred, &tally.held, &tally.waiting];
+        let counts = counts.into_iter().chain([&tally.settling, &tally.looked]);
+        let sum = counts.fold(0u64, |sum, count| {
+            sum.wrapping_mul(31)
+                .wrapping_add(count.load(Ordering::SeqCst))
+        });
+        sum.wrapping_add(self.bell.rings())
+    }
+
     /// Rings, and returns the number of the ring: [`WorkerPool::has_looked`] tells when it was heeded.
     pub(crate) fn ask_to_look(&self) -> u64 {
         self.bell.ring();

@@ -20,6 +20,10 @@ use crate::stage::Intake;
 
 /// How often the pools are looked at.
 const LOOK: Duration = Duration::from_millis(50);
+/// How often they are at least, however long nothing moves.
+const REST: Duration = Duration::from_millis(200);
+/// How often work directories are read, with `once`, while nothing moves in this process: others may work there too.
+const READ_AGAIN: Duration = Duration::from_secs(2);
 /// How often depths are counted for metrics and the status line.
 const COUNT: Duration = Duration::from_secs(5);
 
@@ -36,7 +40,7 @@ pub struct Plan {
     pub once: bool,
     /// The version that metrics tell.
     pub version: &'static str,
-    /// Called about ten times a second with the pools, to show progress.
+    /// Called whenever the pools are looked at, to show progress.
     pub progress: Option<Progress>,
     /// The log, so that SIGHUP can change its level.
     pub log: Option<telemetry::log::Handle>,
@@ -143,6 +147,9 @@ pub fn supervise(
         fed: Instant::now(),
         idle_rounds: 0,
         last_look: Vec::new(),
+        movement: 0,
+        moved: Instant::now(),
+        busy: None,
     };
     watch.until_end(&pools);
     health.unwell("stop", "stopping");
@@ -173,6 +180,12 @@ struct Watch<'a> {
     idle_rounds: u32,
     /// The rings that asked the pools for a last look; none while something moves.
     last_look: Vec<u64>,
+    /// What the pools have counted, as last seen; another number means that something has moved.
+    movement: u64,
+    /// When it was another.
+    moved: Instant,
+    /// When the work directories were last read and something was at work there, and what the pools had counted.
+    busy: Option<(Instant, u64)>,
 }
 
 impl Watch<'_> {
@@ -196,8 +209,19 @@ impl Watch<'_> {
                 self.control.stop();
                 return;
             }
-            std::thread::sleep(if self.plan.once { LOOK / 5 } else { LOOK });
+            std::thread::sleep(self.pause(pools));
         }
+    }
+
+    /// Returns how long the pools may be left alone: the longer, the longer nothing has moved.
+    fn pause(&mut self, pools: &[WorkerPool]) -> Duration {
+        let movement = movement(pools);
+        if movement != self.movement {
+            self.movement = movement;
+            self.moved = Instant::now();
+        }
+        let least = if self.plan.once { LOOK / 5 } else { LOOK };
+        (self.moved.elapsed() / 8).clamp(least, REST)
     }
 
     /// Says whether the process is ready: every pool has a worker, and none waits for the machine to get well.
@@ -320,6 +344,13 @@ impl Watch<'_> {
         if pools.iter().any(|pool| pool.tally.halt_failure().is_some()) {
             return true;
         }
+        let movement = movement(pools);
+        let is_known =
+            |(at, before): (Instant, u64)| before == movement && at.elapsed() < READ_AGAIN;
+        if self.busy.is_some_and(is_known) {
+            return false;
+        }
+        self.busy = None;
         let mut still = true;
         for pool in pools {
             let Ok(depths) = self.tree.depths(pool.name) else {
@@ -336,6 +367,7 @@ impl Watch<'_> {
             still &= !busy;
         }
         if !still {
+            self.busy = Some((Instant::now(), movement));
             self.idle_rounds = 0;
             self.last_look.clear();
             return false;
@@ -352,6 +384,13 @@ impl Watch<'_> {
         self.idle_rounds += 1;
         self.idle_rounds >= 3
     }
+}
+
+/// Returns a number that is another when something has moved.
+fn movement(pools: &[WorkerPool]) -> u64 {
+    pools
+        .iter()
+        .fold(0, |sum, pool| sum.wrapping_add(pool.movement()))
 }
 
 fn ended(pools: &[WorkerPool], tree: &WorkTree, once: bool) -> Ended {

@@ -85,6 +85,8 @@ const STOP_PATIENCE: Duration = Duration::from_secs(20);
 const FINISHED: &str = "finished";
 /// How often the engine looks around.
 const LOOK_AROUND: Duration = Duration::from_millis(100);
+/// How often it does while nothing is in flight.
+const LOOK_AT_REST: Duration = Duration::from_millis(500);
 /// How often it does while something waits for the disk.
 const LOOK_FOR_THE_DISK: Duration = Duration::from_millis(10);
 /// With so many bytes in memory that are not written yet, nothing more is fetched.
@@ -279,10 +281,11 @@ impl<'a> Engine<'a> {
             if let Some(left) = self.is_over().await? {
                 return Ok(left);
             }
-            let wait = match self.put_off.is_empty() {
-                true => wake.min(LOOK_AROUND),
-                false => wake.min(LOOK_FOR_THE_DISK),
-            };
+            let wait = wake.min(match self.put_off.is_empty() {
+                true if self.in_flight == 0 => LOOK_AT_REST,
+                true => LOOK_AROUND,
+                false => LOOK_FOR_THE_DISK,
+            });
             let first = tokio::select! {
                 biased;
                 event = self.events.recv() => event,
@@ -388,7 +391,7 @@ impl<'a> Engine<'a> {
                 }
             }
         }
-        Ok(LOOK_AROUND)
+        Ok(LOOK_AT_REST)
     }
 
     /// Drops a URL that was queued under other rules and does not belong to the job by those in force, or a guess of a

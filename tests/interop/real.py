@@ -174,10 +174,10 @@ def make_wiki(wiki):
     for name in "attic cache index locks log media media_attic media_meta meta pages tmp".split():
         (wiki / "data" / name).mkdir(parents=True)
     (wiki / "conf").mkdir()
-    # Without a delay: DokuWiki tells robots to follow nothing on a new page. Without the trail of who asks.
+    # Without a delay: DokuWiki tells robots to follow nothing on a new page.
     (wiki / "conf/local.php").write_text(
         "<?php\n$conf['title'] = 'Locks and canals';\n$conf['useacl'] = 0;\n$conf['license'] = '';\n"
-        f"$conf['indexdelay'] = 0;\n$conf['breadcrumbs'] = 0;\n$conf['savedir'] = '{wiki}/data';\n")
+        f"$conf['indexdelay'] = 0;\n$conf['savedir'] = '{wiki}/data';\n")
     (wiki / "prepend.php").write_text(f"<?php define('DOKU_CONF', '{wiki}/conf/');\n")
     Image.linear_gradient("L").resize((240, 160)).save(wiki / "data/media/gate.png")
     write_page(wiki, "start", "====== Locks ======\nA lock raises boats; a [[canal]] has many.\n\n{{:gate.png|a gate}}\n\n"
@@ -258,6 +258,8 @@ def crawl(options, root, place, number):
 job = "1"
 harvest = "{number}"
 agent.contact = "https://archive.example/crawler"
+# DokuWiki shows everybody his own trail.
+agent.cookies-kept = "page"
 network.allow-private = true
 scope.depth = 1
 manners.delay-factor = 0.0

@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
@@ -24,6 +25,8 @@ use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 pub struct ResolverSettings {
     /// Whom to ask.
     pub servers: Servers,
+    /// A hosts file, in which names are looked for before anybody is asked. It is read once.
+    pub hosts: Option<PathBuf>,
     /// What to ask for.
     pub families: Families,
     /// How long to wait for one answer.
@@ -42,6 +45,7 @@ impl Default for ResolverSettings {
     fn default() -> Self {
         Self {
             servers: Servers::System,
+            hosts: Some(PathBuf::from("/etc/hosts")),
             families: Families::Both,
             timeout: Duration::from_secs(5),
             attempts: 2,
@@ -55,7 +59,7 @@ impl Default for ResolverSettings {
 /// Whom to ask.
 #[derive(Debug, Clone)]
 pub enum Servers {
-    /// Those of the system, and its hosts file.
+    /// Those of the system.
     System,
     /// These.
     Given(Vec<SocketAddr>),
@@ -101,6 +105,8 @@ pub enum AnswerSource {
     Asked,
     /// Memory.
     Remembered,
+    /// The hosts file.
+    HostsFile,
     /// The name is an address.
     Literal,
 }
@@ -189,6 +195,7 @@ impl DnsError {
 /// Asks the DNS.
 pub struct Resolver {
     inner: TokioResolver,
+    hosts: HashMap<String, Vec<IpAddr>>,
     settings: ResolverSettings,
     memory: Mutex<Memory>,
 }
@@ -227,13 +234,17 @@ impl Resolver {
         options.timeout = settings.timeout;
         options.attempts = settings.attempts;
         options.preserve_intermediates = true;
-        if matches!(settings.servers, Servers::Given(_)) {
-            options.use_hosts_file = ResolveHosts::Never;
-        }
+        // It does not look there for single records; we do.
+        options.use_hosts_file = ResolveHosts::Never;
         // What is remembered is remembered here, by the caller's clock.
         options.cache_size = 0;
         Ok(Self {
             inner: builder.build().map_err(failed)?,
+            // A machine without such a file has no such names.
+            hosts: match &settings.hosts {
+                Some(path) => read_hosts(&std::fs::read(path).unwrap_or_default()),
+                None => HashMap::new(),
+            },
             memory: Mutex::new(Memory::new(settings.names)),
             settings,
         })
@@ -249,6 +260,13 @@ impl Resolver {
             return Ok((Arc::new(literal(host, address, now)), AnswerSource::Literal));
         }
         let name = host.trim_end_matches('.').to_ascii_lowercase();
+        if let Some(addresses) = self.hosts.get(&name) {
+            let resolved = Resolved {
+                addresses: addresses.clone(),
+                ..literal(&name, IpAddr::V4(Ipv4Addr::UNSPECIFIED), now)
+            };
+            return Ok((Arc::new(resolved), AnswerSource::HostsFile));
+        }
         if let Some(known) = self.memory().find(&name, now) {
             return known.map(|resolved| (resolved, AnswerSource::Remembered));
         }
@@ -342,6 +360,29 @@ fn name_server(address: &SocketAddr) -> NameServerConfig {
         on_port(ConnectionConfig::tcp()),
     ];
     server
+}
+
+/// Reads a hosts file: an address and its names on each line, IPv4 first of what a name has.
+fn read_hosts(text: &[u8]) -> HashMap<String, Vec<IpAddr>> {
+    let mut hosts: HashMap<String, Vec<IpAddr>> = HashMap::new();
+    for line in String::from_utf8_lossy(text).lines() {
+        let line = line.split('#').next().unwrap_or_default();
+        let mut words = line.split_ascii_whitespace();
+        let Some(address) = words.next().and_then(|word| word.parse::<IpAddr>().ok()) else {
+            continue;
+        };
+        for name in words {
+            let name = name.trim_end_matches('.').to_ascii_lowercase();
+            let addresses = hosts.entry(name).or_default();
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+    }
+    hosts
+        .values_mut()
+        .for_each(|addresses| addresses.sort_by_key(IpAddr::is_ipv6));
+    hosts
 }
 
 fn literal(host: &str, address: IpAddr, now: SystemTime) -> Resolved {
@@ -557,6 +598,34 @@ mod tests {
             .collect();
         assert_eq!(kept.len(), 1);
         assert_eq!(kept[0].record_type(), RecordType::A);
+    }
+
+    #[tokio::test]
+    async fn names_of_the_hosts_file_need_no_server() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "# local\n::1 lock.example\n127.0.0.9\tlock.example Canal.example. # both\nno address\n";
+        std::fs::write(file.path(), text).unwrap();
+        let settings = ResolverSettings {
+            // Nobody answers there.
+            servers: Servers::Given(vec!["127.0.0.1:9".parse().unwrap()]),
+            hosts: Some(file.path().to_owned()),
+            timeout: Duration::from_millis(50),
+            attempts: 1,
+            ..ResolverSettings::default()
+        };
+        let resolver = Resolver::new(settings).unwrap();
+        for (name, addresses) in [
+            ("lock.example", "[127.0.0.9, ::1]"),
+            ("LOCK.example.", "[127.0.0.9, ::1]"),
+            ("canal.example", "[127.0.0.9]"),
+        ] {
+            let (found, source) = resolver.resolve(name, SystemTime::now()).await.unwrap();
+            assert_eq!(format!("{:?}", found.addresses), addresses, "{name}");
+            // No answer of the DNS, and so no record of one.
+            assert_eq!(source, AnswerSource::HostsFile);
+        }
+        let other = resolver.resolve("address", SystemTime::now()).await;
+        assert!(other.is_err(), "{other:?}");
     }
 
     #[test]

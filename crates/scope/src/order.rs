@@ -282,8 +282,10 @@ pub struct AgentOrder {
     pub accept_language: String,
     /// The encodings that are asked for.
     pub accept_encoding: String,
-    /// Whether cookies are kept during the job.
+    /// Whether cookies are taken and sent.
     pub cookies: bool,
+    /// For how long.
+    pub cookies_kept: CookiesKept,
 }
 
 /// Where one fetch ends.
@@ -314,6 +316,17 @@ pub struct LimitsOrder {
 pub struct TlsOrder {
     /// What is done with a certificate that is not valid.
     pub invalid_certificates: InvalidCertificates,
+}
+
+/// For how long cookies are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CookiesKept {
+    /// As long as the job lasts: sites that let nobody in without a session are crawled.
+    #[default]
+    Job,
+    /// While a page and what it needs are fetched: pages are as somebody sees them who comes for the first time.
+    Page,
 }
 
 /// What is done with a certificate that is not valid.
@@ -496,6 +509,7 @@ impl Default for AgentOrder {
             accept_language: String::new(),
             accept_encoding: "gzip".to_owned(),
             cookies: true,
+            cookies_kept: CookiesKept::Job,
         }
     }
 }

@@ -6,6 +6,7 @@
 mod settle;
 mod upkeep;
 
+use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -566,11 +567,12 @@ fn share(
     Ok(Shared {
         client: Rc::new(client(job, order)?).into(),
         grouping: Rc::new(order.grouping()).into(),
-        user_agent: std::cell::RefCell::new(agent.into()),
+        user_agent: RefCell::new(agent.into()),
         resolver: Rc::new(errand::resolver(order).map_err(Failure::hold)?).into(),
         robots: Robots::default().into(),
         paces: PaceTable::open(&around.paces)?,
-        jar: jar.into(),
+        jar: RefCell::new(jar),
+        page_jars: RefCell::default(),
         earlier: Earlier::open(&around.digests)
             .map_err(Failure::halt)?
             .into(),

@@ -20,13 +20,14 @@ use ecluse_http::{
 };
 use ecluse_report::Moment;
 use ecluse_scope::{
-    Grouping, InvalidCertificates, Order, PayloadDigestOf, QueueBy, RobotsPolicy, RobotsReason,
-    queue_of,
+    CookiesKept, Grouping, InvalidCertificates, Order, PayloadDigestOf, QueueBy, RobotsPolicy,
+    RobotsReason, queue_of,
 };
 use url::Url;
 
 use crate::earlier::{Earlier, LastCapture};
 use crate::pace_table::{PaceTable, Turn};
+use crate::page_jars::PageJars;
 use crate::robots::{Robots, authority_of};
 
 /// So long the turn of another job is waited for here.
@@ -41,6 +42,7 @@ pub(crate) struct Shared {
     pub(crate) resolver: RefCell<Rc<Resolver>>,
     pub(crate) robots: RefCell<Robots>,
     pub(crate) jar: RefCell<Jar>,
+    pub(crate) page_jars: RefCell<PageJars>,
     pub(crate) earlier: RefCell<Earlier>,
     pub(crate) paces: PaceTable,
 }
@@ -113,6 +115,10 @@ pub(crate) fn resolver(order: &Order) -> std::result::Result<Resolver, String> {
         servers.push(address.map_err(|error| format!("resolver {text:?}: {error}"))?);
     }
     let settings = ResolverSettings {
+        // Who names his resolvers wants to hear these.
+        hosts: ResolverSettings::default()
+            .hosts
+            .filter(|_| servers.is_empty()),
         servers: match servers.is_empty() {
             true => Servers::System,
             false => Servers::Given(servers),
@@ -419,7 +425,14 @@ fn request(
             path: url.path(),
         };
         let seconds = i64::try_from(now().0 / 1000).unwrap_or(i64::MAX);
-        if let Some(cookies) = shared.jar.borrow_mut().field(place, seconds) {
+        let cookies = match agent.cookies_kept {
+            CookiesKept::Job => shared.jar.borrow_mut().field(place, seconds),
+            CookiesKept::Page => {
+                let jar = shared.page_jars.borrow_mut().begin(item);
+                jar.borrow_mut().field(place, seconds)
+            }
+        };
+        if let Some(cookies) = cookies {
             request = request.with("Cookie", cookies);
         }
     }

@@ -20,6 +20,7 @@ mod manners;
 mod notes;
 mod pace_table;
 mod paces;
+mod page_jars;
 mod place;
 mod pool;
 mod records;

@@ -317,6 +317,44 @@ fn two_payloads_of_one_sha1_are_both_kept() {
     assert_eq!(kinds, [Response, Response, Revisit, Response]);
 }
 
+/// A site that shows whoever comes what it has seen of him before.
+#[test]
+fn a_page_is_as_somebody_sees_it_who_comes_for_the_first_time() {
+    let crawl = |kept: &str| {
+        let (web, names) = web_on(1);
+        web.host("trail.test", |request, wire| {
+            let seen = request.field("Cookie").unwrap_or_default();
+            let (mime, body) = match request.target.as_str() {
+                "/" => ("text/html", "<a href=/2>next</a> <img src=/i>"),
+                "/2" => ("text/html", "<link rel=stylesheet href=/s>"),
+                "/s" => ("text/css", "a { background: url(/j) }"),
+                _ => ("image/gif", "i"),
+            };
+            let name = request.target.trim_start_matches('/');
+            let cookie = format!("Set-Cookie: seen{name}=1\r\n");
+            let body = format!("{body}<!-- {seen} -->");
+            let fields = format!("Content-Type: {mime}\r\n{cookie}");
+            wire.answer(&Answer::new("200 OK", &fields, body.as_bytes()))
+        });
+        let mut order = Order::new(&names);
+        order
+            .seed(web.url("trail.test", "/"))
+            .text("robots.policy", "ignore")
+            .text("agent.cookies-kept", kept);
+        let harvest = Job::crawl(&order);
+        ["/", "/i", "/2", "/s", "/j"].map(|path| {
+            let response = harvest.response(&web.url("trail.test", path));
+            let text = String::from_utf8_lossy(&response.block).into_owned();
+            let (_, seen) = text.split_once("<!-- ").unwrap();
+            seen.trim_end_matches(" -->").to_owned()
+        })
+    };
+    let own = ["", "seen=1", "", "seen2=1", "seen2=1; seens=1"];
+    assert_eq!(crawl("page"), own);
+    let job = crawl("job");
+    assert!(job[2].contains("seen=1"), "{job:?}");
+}
+
 #[test]
 fn what_came_over_tls_is_kept_and_its_certificate_judged() {
     let web = Web::secure();

@@ -7,7 +7,7 @@ use ecluse_extract::Hop;
 use ecluse_frontier::{Added, Disposition, Finished, Item, NoteKind, Outcome, Precedence, Reason};
 use ecluse_http::{CookiePlace, Shape};
 use ecluse_report::{Fetched, HostTally, Kept, Moment, SeedTally, UriError};
-use ecluse_scope::{Answer, NofollowPolicy, Reach, RobotsPolicy, Seed};
+use ecluse_scope::{Answer, CookiesKept, NofollowPolicy, Reach, RobotsPolicy, Seed};
 use ecluse_stage::Failure;
 use url::Url;
 
@@ -449,6 +449,13 @@ impl Engine<'_> {
             path: capture.url.path(),
         };
         let seconds = i64::try_from(now().0 / 1000).unwrap_or(i64::MAX);
+        if self.order.agent.cookies_kept == CookiesKept::Page {
+            if let Some(jar) = self.shared.page_jars.borrow().find(&capture.item.url) {
+                let mut jar = jar.borrow_mut();
+                jar.take(place, &capture.exchange.head, seconds);
+            }
+            return Ok(());
+        }
         let mut jar = self.shared.jar.borrow_mut();
         let Some(domain) = jar.take(place, &capture.exchange.head, seconds) else {
             return Ok(());

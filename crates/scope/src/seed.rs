@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::io::{self, BufRead};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -141,6 +142,47 @@ impl SeedList {
 
     /// Adds one seed; the error is counted, and returned.
     pub fn add(&mut self, text: &str, tag: &str, reach: Option<Reach>) -> Result<(), SeedError> {
+        self.keeping(|list, keep| list.pass(text, tag, reach, keep))
+    }
+
+    /// Adds the seeds of a file: one a line, a tag of its own after white space, `#` for comments.
+    ///
+    /// A line that is no seed is kept as a fault and harms no other.
+    pub fn add_lines(&mut self, bytes: &[u8], tag: &str, reach: Option<Reach>) {
+        // Bytes in memory can always be read.
+        let _ = self.keeping(|list, keep| list.pass_lines(bytes, tag, reach, keep));
+    }
+
+    /// Does this with a list that keeps what is new to it.
+    fn keeping<Output>(
+        &mut self,
+        act: impl FnOnce(&mut SeedList, &mut dyn FnMut(Seed) -> bool) -> Output,
+    ) -> Output {
+        let canon = std::mem::take(&mut self.canon);
+        let (mut seeds, mut keys) = (
+            std::mem::take(&mut self.seeds),
+            std::mem::take(&mut self.keys),
+        );
+        let done = act(self, &mut |seed| {
+            let is_new = keys.insert(canon.key(&seed.url));
+            if is_new {
+                seeds.push(seed);
+            }
+            is_new
+        });
+        (self.canon, self.seeds, self.keys) = (canon, seeds, keys);
+        done
+    }
+
+    /// Gives what one text means to `each`, which says whether it is new; the list keeps only the count. The error is
+    /// counted, and returned.
+    pub fn pass(
+        &mut self,
+        text: &str,
+        tag: &str,
+        reach: Option<Reach>,
+        each: &mut dyn FnMut(Seed) -> bool,
+    ) -> Result<(), SeedError> {
         self.count.lines += 1;
         let urls = match seed_urls(text, self.bare) {
             Ok(urls) => urls,
@@ -149,64 +191,82 @@ impl SeedList {
                 return Err(error);
             }
         };
-        let before = self.seeds.len();
+        let mut is_new = false;
         for url in urls {
-            if self.keys.insert(self.canon.key(&url)) {
-                // Without a source, a seed is its own: reports then count by seed.
-                let tag = if tag.is_empty() { url.as_str() } else { tag };
-                self.seeds.push(Seed {
-                    tag: tag.to_owned(),
-                    url,
-                    reach,
-                });
-            }
+            // Without a source, a seed is its own: reports then count by seed.
+            let tag = if tag.is_empty() { url.as_str() } else { tag };
+            is_new |= each(Seed {
+                tag: tag.to_owned(),
+                url,
+                reach,
+            });
         }
-        if self.seeds.len() > before {
-            self.count.kept += 1;
-        } else {
-            self.count.duplicates += 1;
+        match is_new {
+            true => self.count.kept += 1,
+            false => self.count.duplicates += 1,
         }
         Ok(())
     }
 
-    /// Adds the seeds of a file: one a line, a tag of its own after white space, `#` for comments.
+    /// Gives the seeds of a file to `each` as [`SeedList::pass`] does, line by line: a file may be larger than memory.
     ///
-    /// A line that is no seed is kept as a fault and harms no other.
-    pub fn add_lines(&mut self, bytes: &[u8], tag: &str, reach: Option<Reach>) {
-        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-        let mut lines = bytes.split(|byte| *byte == b'\n');
-        if bytes.is_empty() || bytes.ends_with(b"\n") {
-            // What stands after the last line feed is no line.
-            lines.next_back();
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn pass_lines(
+        &mut self,
+        mut file: impl BufRead,
+        tag: &str,
+        reach: Option<Reach>,
+        each: &mut dyn FnMut(Seed) -> bool,
+    ) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        for number in 1.. {
+            bytes.clear();
+            if file.read_until(b'\n', &mut bytes)? == 0 {
+                break;
+            }
+            let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+            let mark = if number == 1 { "\u{feff}" } else { "" };
+            let line = line.strip_prefix(mark.as_bytes()).unwrap_or(line);
+            self.pass_line(number, line, tag, reach, each);
         }
-        for (number, line) in (1..).zip(lines) {
-            // Seed lists of thirty years hold Latin-1 too.
-            let line = ecluse_surt::header_text(line);
-            let mut words = line.split_ascii_whitespace();
-            let Some(first) = words.next().filter(|word| !word.starts_with('#')) else {
-                self.count.lines += 1;
-                self.count.blank += 1;
-                continue;
-            };
-            if first.starts_with('+') {
-                self.count.lines += 1;
-                self.count.directives += 1;
-                self.accept_surts.push(line.trim().to_owned());
-                continue;
-            }
-            let tag = words
-                .next()
-                .filter(|word| !word.starts_with('#'))
-                .unwrap_or(tag);
-            if let Err(error) = self.add(first, tag, reach)
-                && self.faults.len() < MOST_FAULTS
-            {
-                self.faults.push(SeedFault {
-                    line: number,
-                    text: first.chars().take(LONGEST_TEXT).collect(),
-                    error,
-                });
-            }
+        Ok(())
+    }
+
+    fn pass_line(
+        &mut self,
+        number: u64,
+        line: &[u8],
+        tag: &str,
+        reach: Option<Reach>,
+        each: &mut dyn FnMut(Seed) -> bool,
+    ) {
+        // Seed lists of thirty years hold Latin-1 too.
+        let line = ecluse_surt::header_text(line);
+        let mut words = line.split_ascii_whitespace();
+        let Some(first) = words.next().filter(|word| !word.starts_with('#')) else {
+            self.count.lines += 1;
+            self.count.blank += 1;
+            return;
+        };
+        if first.starts_with('+') {
+            self.count.lines += 1;
+            self.count.directives += 1;
+            self.accept_surts.push(line.trim().to_owned());
+            return;
+        }
+        let tag = words
+            .next()
+            .filter(|word| !word.starts_with('#'))
+            .unwrap_or(tag);
+        if let Err(error) = self.pass(first, tag, reach, each)
+            && self.faults.len() < MOST_FAULTS
+        {
+            self.faults.push(SeedFault {
+                line: number,
+                text: first.chars().take(LONGEST_TEXT).collect(),
+                error,
+            });
         }
     }
 }
@@ -432,6 +492,36 @@ mod tests {
         // Latin-1 is read as that.
         list.add_lines(b"http://caf\xe9.example/\n", "old", None);
         assert_eq!(list.count.duplicates, 2);
+    }
+
+    #[test]
+    fn seeds_that_are_passed_on_are_counted_and_not_kept() {
+        let mut list = SeedList::new(&CanonOrder::default(), Bare::Http);
+        let lines = b"\xef\xbb\xbfa.example tag\n+http://(org,\r\nb.example\nno seed\na.example";
+        let mut passed = Vec::new();
+        let read = list.pass_lines(&lines[..], "", None, &mut |seed| {
+            passed.push((seed.url.to_string(), seed.tag));
+            passed.len() < 3
+        });
+        assert!(read.is_ok());
+        let url = |host: &str| format!("http://{host}.example/");
+        let expected = [("a", "tag".to_owned()), ("b", url("b")), ("a", url("a"))];
+        let expected = expected.map(|(host, tag)| (url(host), tag));
+        assert_eq!(passed, expected);
+        assert!(list.seeds.is_empty() && list.keys.is_empty());
+        let SeedCount {
+            lines,
+            kept,
+            duplicates,
+            directives,
+            rejected,
+            ..
+        } = list.count;
+        assert_eq!(
+            [lines, kept, duplicates, directives, rejected],
+            [5, 2, 1, 1, 1]
+        );
+        assert_eq!(list.faults[0].line, 4);
     }
 
     #[test]

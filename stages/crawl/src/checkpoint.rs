@@ -29,6 +29,8 @@ pub(crate) struct Checkpoint {
     pub(crate) fetched: u64,
     /// The seeds are all queued.
     pub(crate) seeded: bool,
+    /// How many there are.
+    pub(crate) seeds: u64,
     /// How it ended, and when.
     pub(crate) ended: Option<Ended>,
 }

@@ -205,8 +205,7 @@ impl<'a> Engine<'a> {
         }
         let led_to = led_to(&frontier)?;
         let began = year(checkpoint.begun);
-        let sieve = Sieve::new(&order, &job.seeds, &led_to, began);
-        let mut sieve = sieve.map_err(Failure::hold)?;
+        let mut sieve = Sieve::new(&order, job, &led_to, began)?;
         sieve.rejected.clone_from(&checkpoint.rejected);
         let naming = naming(&order, &around.host);
         let warcs = Warcs::resume(&around.harvested, naming, checkpoint.warc.clone())?;
@@ -320,34 +319,54 @@ impl<'a> Engine<'a> {
                 "lines that are no seeds"
             );
         }
-        for (number, seed) in self.job.seeds.seeds.iter().enumerate() {
-            let number = (number as u64).to_be_bytes();
-            let tally = SeedTally {
-                url: seed.url.to_string(),
-                tag: seed.tag.clone(),
-                status: 0,
-                redirect: None,
-            };
-            let key = notes::key_of(&self.order.same_url.key(&seed.url));
-            let noted = self.frontier.note(notes::SEED, &number, &tally.encode());
-            noted.map_err(blame)?;
-            let noted = self.frontier.note(notes::SEED_NUMBER, &key, &number);
-            noted.map_err(blame)?;
-            let found = FoundBy {
-                via: "",
-                hops: "",
-                source: &seed.tag,
-                precedence: Precedence::SEED,
-                force: false,
-            };
-            let order = Rc::clone(&self.order);
-            self.sieve
-                .queue(&order, &mut self.frontier, &seed.url, &found)
-                .map_err(blame)?;
-            self.around.outbox.tick();
-        }
+        let job = self.job;
+        let mut sown = Ok(());
+        job.each_seed(&mut |seed| {
+            if sown.is_ok() {
+                sown = self.sow_one(&seed);
+            }
+            true
+        })?;
+        sown?;
         self.checkpoint.seeded = true;
         self.commit().await
+    }
+
+    /// Queues a seed, unless it is one that is queued already.
+    fn sow_one(&mut self, seed: &Seed) -> Result<(), Failure> {
+        self.around.outbox.tick();
+        let key = notes::key_of(&self.order.same_url.key(&seed.url));
+        let known = self.frontier.noted(notes::SEED_NUMBER, &key);
+        if known.map_err(blame)?.is_some() {
+            return Ok(());
+        }
+        let number = self.checkpoint.seeds;
+        self.checkpoint.seeds += 1;
+        let tally = SeedTally {
+            url: seed.url.to_string(),
+            tag: seed.tag.clone(),
+            status: 0,
+            redirect: None,
+        };
+        let noted = self
+            .frontier
+            .note(notes::SEED, &number.to_be_bytes(), &tally.encode());
+        noted.map_err(blame)?;
+        let value = notes::encode_number(number, seed.reach);
+        let noted = self.frontier.note(notes::SEED_NUMBER, &key, &value);
+        noted.map_err(blame)?;
+        let found = FoundBy {
+            via: "",
+            hops: "",
+            source: &seed.tag,
+            precedence: Precedence::SEED,
+            force: false,
+        };
+        let order = Rc::clone(&self.order);
+        let queued = self
+            .sieve
+            .queue(&order, &mut self.frontier, &seed.url, &found);
+        queued.map(|_| ()).map_err(blame)
     }
 
     /// Hands out what may be fetched now, and says how long there is nothing more.

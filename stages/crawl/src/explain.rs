@@ -68,8 +68,8 @@ pub fn explain(
         Ok(mut frontier) => {
             let led_to = led_to(&frontier).map_err(|failure| failure.reason)?;
             let began = began(&frontier);
-            let sieve = Sieve::new(&job.order, &job.seeds, &led_to, year(began))
-                .map_err(|error| error.to_string())?;
+            let sieve = Sieve::new(&job.order, &job, &led_to, year(began));
+            let sieve = sieve.map_err(|failure| failure.reason)?;
             let known = Known {
                 order: &job.order,
                 scope: &sieve.scope,

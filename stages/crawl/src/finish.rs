@@ -118,7 +118,11 @@ fn facts(
         address: None,
         software: SOFTWARE.to_owned(),
         robots: word(&order.robots.policy).to_owned(),
-        seeds: job.seeds.seeds.len() as u64,
+        seeds: match checkpoint.seeds {
+            // Begun before they were counted.
+            0 => job.seeds.count.kept,
+            seeds => seeds,
+        },
         known: counts.known,
         queued: counts.queued,
         retired_queues: retired,

@@ -1,15 +1,15 @@
 //! A job as it is taken up: its order, its seeds, its directory.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
 use std::path::Path;
 
-use ecluse_scope::{Order, Priority, SeedList};
+use ecluse_scope::{Order, Priority, Seed, SeedList};
 use ecluse_stage::{Failure, Home, Parcel};
 use serde::{Deserialize, Serialize};
 
 use crate::Settings;
-use crate::place::{JobDir, write_whole};
+use crate::place::{JobDir, copy_whole, write_whole};
 
 /// Starts in a row that may bring nothing: a job that kills its worker is held after these.
 const BARREN_STARTS: u32 = 50;
@@ -20,6 +20,7 @@ const ORDER_BYTES: u64 = 16 << 20;
 pub(crate) struct Job {
     pub(crate) dir: JobDir,
     pub(crate) order: Order,
+    /// What became of the lines of its seeds, and no seed: there may be millions.
     pub(crate) seeds: SeedList,
     /// That of the site, where the order has none.
     pub(crate) contact: String,
@@ -78,14 +79,8 @@ impl Job {
             Err(error) if error.kind() == io::ErrorKind::NotFound => given,
             Err(error) => return Err(error.into()),
         };
-        let mut seeds = order.seed_list();
-        for source in &order.seeds {
-            if let Some(file) = &source.file {
-                let lines = fs::read(dir.seeds().join(file))?;
-                seeds.add_lines(&lines, &source.tag, source.reach);
-            }
-        }
-        if seeds.seeds.is_empty() {
+        let seeds = each_seed(&dir, &order, &mut |_| true)?;
+        if seeds.count.kept == 0 {
             let first = seeds.faults.first().map(ToString::to_string);
             let why = first.unwrap_or_else(|| "the list is empty".to_owned());
             return Err(Failure::hold(format!(
@@ -101,6 +96,14 @@ impl Job {
             organization: organization.to_owned(),
             seed_files,
         })
+    }
+
+    /// Gives every seed to `each`, which says whether it is new, in the order in which they are written.
+    ///
+    /// # Errors
+    /// When a seed file cannot be read.
+    pub(crate) fn each_seed(&self, each: &mut dyn FnMut(Seed) -> bool) -> io::Result<()> {
+        each_seed(&self.dir, &self.order, each).map(|_| ())
     }
 
     /// Whom a webmaster can write to: as the order says, or else the site.
@@ -203,6 +206,27 @@ pub(crate) fn priority_of(text: &str) -> Priority {
         .map_or(Priority::default(), |urgency| urgency.priority)
 }
 
+fn each_seed(
+    dir: &JobDir,
+    order: &Order,
+    each: &mut dyn FnMut(Seed) -> bool,
+) -> io::Result<SeedList> {
+    let mut list = SeedList::new(&order.same_url, order.bare_hosts);
+    for source in &order.seeds {
+        for url in &source.urls {
+            // A checked order has good ones only.
+            let _ = list.pass(url, &source.tag, source.reach, each);
+        }
+    }
+    for source in &order.seeds {
+        if let Some(file) = &source.file {
+            let file = BufReader::new(fs::File::open(dir.seeds().join(file))?);
+            list.pass_lines(file, &source.tag, source.reach, each)?;
+        }
+    }
+    Ok(list)
+}
+
 fn keep_given(dir: &JobDir, text: &str) -> Result<(), Failure> {
     match fs::read(dir.given_order()) {
         Ok(before) if before == text.as_bytes() => Ok(()),
@@ -222,9 +246,7 @@ fn keep_seed_files(parcel: &Parcel, dir: &JobDir, order: &Order) -> Result<Vec<S
     for file in order.seeds.iter().filter_map(|seeds| seeds.file.as_ref()) {
         let to = dir.seeds().join(file);
         if !to.is_file() {
-            let mut bytes = Vec::new();
-            parcel.open(file)?.read_to_end(&mut bytes)?;
-            write_whole(&to, &bytes)?;
+            copy_whole(&mut parcel.open(file)?, &to)?;
         }
         kept.push(file.clone());
     }

@@ -36,6 +36,19 @@ pub(crate) fn key_of(name: &[u8]) -> [u8; 16] {
     key
 }
 
+/// The number of a seed, and how far it reaches if the order says so for it.
+pub(crate) fn encode_number(number: u64, reach: Option<Reach>) -> Vec<u8> {
+    let mut value = number.to_be_bytes().to_vec();
+    value.extend(reach.iter().flat_map(|reach| reach.name().bytes()));
+    value
+}
+
+/// Reads such a number, which is the key of another note.
+pub(crate) fn decode_number(value: &[u8]) -> Option<(&[u8], Option<Reach>)> {
+    let (number, reach) = value.split_at_checked(8)?;
+    Some((number, str::from_utf8(reach).ok().and_then(reach_named)))
+}
+
 /// How far such a URL reaches, if the order says so for its seed, and the URL: `page https://lock.example/`.
 pub(crate) fn encode_target(seed: &Seed) -> Vec<u8> {
     match seed.reach {
@@ -66,6 +79,16 @@ fn reach_named(word: &str) -> Option<Reach> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_seeds_are_read_back() {
+        let number = 7_u64.to_be_bytes();
+        for reach in [None, Some(Reach::Domain), Some(Reach::Page)] {
+            let value = encode_number(7, reach);
+            assert_eq!(decode_number(&value), Some((&number[..], reach)));
+        }
+        assert_eq!(decode_number(b"short"), None);
+    }
 
     #[test]
     fn where_a_seed_leads_reaches_as_far_as_the_seed() {

@@ -3,7 +3,7 @@
 //! Frontier, logs, reports, control and status lie together, so that a job can be looked at, moved or kept as one.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The directory of one job.
@@ -95,10 +95,15 @@ impl JobDir {
 }
 
 /// Writes a file so that a reader sees the old one or the new one, and a power cut leaves one of them.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_whole(path: &Path, mut bytes: &[u8]) -> io::Result<()> {
+    copy_whole(&mut bytes, path)
+}
+
+/// Writes a file as [`write_whole`] does, from what need not fit into memory.
+pub(crate) fn copy_whole(from: &mut dyn io::Read, path: &Path) -> io::Result<()> {
     let part = part_of(path);
     let mut file = File::create(&part)?;
-    file.write_all(bytes)?;
+    io::copy(from, &mut file)?;
     file.sync_data()?;
     publish(&part, path)
 }

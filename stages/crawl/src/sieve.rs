@@ -4,8 +4,11 @@ use std::collections::{BTreeMap, HashSet};
 
 use ecluse_extract::{Hop, Link};
 use ecluse_frontier::{Added, Candidate, Frontier, Item, Precedence};
-use ecluse_scope::{Grouping, Order, Scope, ScopeErrors, Seed, SeedList, Verdict, queue_of};
+use ecluse_scope::{Grouping, Order, Scope, Seed, Verdict, queue_of};
+use ecluse_stage::Failure;
 use url::Url;
+
+use crate::job::Job;
 
 use crate::guesses::Guesses;
 
@@ -52,17 +55,23 @@ impl Sieve {
     /// Compiles the rules of an order.
     ///
     /// # Errors
-    /// With every rule that makes no sense.
+    /// With every rule that makes no sense; when a seed file cannot be read.
     pub(crate) fn new(
         order: &Order,
-        seeds: &SeedList,
+        job: &Job,
         led_to: &[Seed],
         year: u32,
-    ) -> Result<Self, ScopeErrors> {
+    ) -> Result<Self, Failure> {
         let mut rules = order.scope.clone();
         // A seed file may widen the scope, as Heritrix's does.
-        rules.accept_surts.extend_from_slice(&seeds.accept_surts);
-        let mut scope = Scope::compile(&rules, &seeds.seeds, year)?;
+        rules
+            .accept_surts
+            .extend_from_slice(&job.seeds.accept_surts);
+        let mut scope = Scope::compile(&rules, &[], year).map_err(Failure::hold)?;
+        job.each_seed(&mut |seed| {
+            scope.add_seed(&seed);
+            true
+        })?;
         for seed in led_to {
             scope.add_seed(seed);
         }
@@ -206,11 +215,11 @@ impl Sieve {
     pub(crate) fn changed(
         &mut self,
         order: &Order,
-        seeds: &SeedList,
+        job: &Job,
         led_to: &[Seed],
         year: u32,
-    ) -> Result<(), ScopeErrors> {
-        let mut changed = Self::new(order, seeds, led_to, year)?;
+    ) -> Result<(), Failure> {
+        let mut changed = Self::new(order, job, led_to, year)?;
         changed.rejected = std::mem::take(&mut self.rejected);
         changed.guesses = std::mem::take(&mut self.guesses);
         *self = changed;

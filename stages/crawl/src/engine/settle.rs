@@ -7,7 +7,7 @@ use ecluse_extract::Hop;
 use ecluse_frontier::{Added, Disposition, Finished, Item, NoteKind, Outcome, Precedence, Reason};
 use ecluse_http::{CookiePlace, Shape};
 use ecluse_report::{Fetched, HostTally, Kept, Moment, SeedTally, UriError};
-use ecluse_scope::{Answer, CookiesKept, NofollowPolicy, Reach, RobotsPolicy, Seed};
+use ecluse_scope::{Answer, CookiesKept, NofollowPolicy, RobotsPolicy, Seed};
 use ecluse_stage::Failure;
 use url::Url;
 
@@ -710,15 +710,15 @@ impl Engine<'_> {
                 .frontier
                 .noted(notes::SEED_NUMBER, &key)
                 .map_err(blame)?;
-            if let Some(number) = number {
-                reach = self.reach_of(&number);
+            if let Some((number, own)) = number.as_deref().and_then(notes::decode_number) {
+                reach = own;
                 let tally = SeedTally {
                     url: item.url.clone(),
                     tag: item.source.clone(),
                     status,
                     redirect: target.as_ref().map(ToString::to_string),
                 };
-                let noted = self.frontier.note(notes::SEED, &number, &tally.encode());
+                let noted = self.frontier.note(notes::SEED, number, &tally.encode());
                 noted.map_err(blame)?;
             }
         }
@@ -744,13 +744,6 @@ impl Engine<'_> {
             self.led_to.push(seed);
         }
         Ok(())
-    }
-
-    /// How far around it the seed of a number reaches, where the order says so for it.
-    fn reach_of(&self, number: &[u8]) -> Option<Reach> {
-        let number = number.try_into().map(u64::from_be_bytes).ok()?;
-        let seed = self.job.seeds.seeds.get(usize::try_from(number).ok()?);
-        seed?.reach
     }
 
     /// Stores an answer of the DNS.

@@ -443,11 +443,8 @@ impl Engine<'_> {
         };
         let order = Rc::new(amended.order);
         let began = year(self.checkpoint.begun);
-        if let Err(error) = self
-            .sieve
-            .changed(&order, &self.job.seeds, &self.led_to, began)
-        {
-            return self.refuse(name, &error.to_string());
+        if let Err(error) = self.sieve.changed(&order, self.job, &self.led_to, began) {
+            return self.refuse(name, &error.reason);
         }
         let changes: Vec<String> = amended.changes.iter().map(ToString::to_string).collect();
         let text = toml::to_string(&*order)

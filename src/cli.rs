@@ -133,6 +133,11 @@ pub(crate) enum Verb {
     /// Lets a paused stage take work again
     #[command(after_help = "Example:\n  ecluse resume transfer")]
     Resume(StageChoice),
+    /// Checks packages: any BagIt bag, whoever made it
+    #[command(
+        after_help = "Examples:\n  ecluse validate packages/*\n  ecluse validate --strict /mnt/received/bag-17\n\nEnds with 65 when one is not valid; the first line says what is wrong. Every file is read."
+    )]
+    Validate(ValidateOptions),
     /// Reads stored copies again, the oldest check first; a mismatch freezes every removal
     #[command(
         after_help = "Examples:\n  ecluse verify --budget '500 GiB'     a night's share\n  ecluse verify --dry-run             which copies are next\n  ecluse verify --release --why '…'   lets delete and clean go on after a mismatch"
@@ -478,6 +483,16 @@ pub(crate) struct Act {
     /// Says what would be done, and does nothing
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ValidateOptions {
+    /// The directories of the packages
+    #[arg(required = true, value_name = "PACKAGE")]
+    pub(crate) packages: Vec<PathBuf>,
+    /// What RFC 8493 only advises against counts as a fault; it does in every package of ours
+    #[arg(long)]
+    pub(crate) strict: bool,
 }
 
 #[derive(Debug, Args)]

@@ -36,6 +36,7 @@ mod stray;
 mod survey;
 pub mod units;
 mod units_verb;
+mod validate;
 mod verify;
 mod why;
 
@@ -122,6 +123,7 @@ fn dispatch(context: &DriverContext, verb: &Verb) -> Result<ExitCode, Trouble> {
         Verb::Discard(choice) => act::each(context, act::Deed::Discard, choice),
         Verb::Pause(options) => act::pause(context, options),
         Verb::Resume(options) => act::resume(context, options),
+        Verb::Validate(options) => validate::validate(context, options),
         Verb::Verify(options) => verify::verify(context, options),
         Verb::Rebuild(options) => match options.what {
             cli::Rebuilt::Manifest => rebuild::rebuild(context, options),

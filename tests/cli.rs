@@ -127,3 +127,42 @@ fn a_job_that_nobody_works_on_does_not_go_on() {
         assert!(said.contains("run crawl"), "{said}");
     }
 }
+
+#[test]
+fn validate_says_on_its_first_line_what_is_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let bag = dir.path().join("bag");
+    std::fs::create_dir_all(bag.join("data")).unwrap();
+    let put = |name: &str, text: &str| std::fs::write(bag.join(name), text).unwrap();
+    put("data/hello", "hello");
+    put(
+        "bagit.txt",
+        "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n",
+    );
+    put(
+        "manifest-md5.txt",
+        "5d41402abc4b2a76b9719d911017c592  data/hello\n",
+    );
+    let bag_path = bag.to_str().unwrap();
+    let good = ecluse(&["validate", bag_path]);
+    let said = String::from_utf8(good.stdout).unwrap();
+    assert_eq!(good.status.code(), Some(0), "{said}");
+    assert!(
+        said.starts_with(&format!("{bag_path}: valid, 1 files")),
+        "{said}"
+    );
+
+    put("data/hello", "jello");
+    let bad = ecluse(&["validate", "--quiet", bag_path]);
+    let said = String::from_utf8(bad.stdout).unwrap();
+    assert_eq!(bad.status.code(), Some(65), "{said}");
+    assert!(
+        said.starts_with(&format!("{bag_path}: not valid: data/hello: md5 is ")),
+        "{said}"
+    );
+    let json = ecluse(&["validate", "--json", bag_path]);
+    let value: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(value["packages"][0]["valid"], false);
+    let none = ecluse(&["validate", dir.path().join("none").to_str().unwrap()]);
+    assert_eq!(none.status.code(), Some(65));
+}

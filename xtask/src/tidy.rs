@@ -116,7 +116,7 @@ const KNOWS: [(&str, &[&str]); 19] = [
     ("frontier", &[]),
     ("manifest", &[]),
     ("generation", &["spool"]),
-    ("holding", &["stage", "spool", "manifest"]),
+    ("holding", &["stage", "spool", "manifest", "warc"]),
     ("telemetry", &[]),
     ("config", &[]),
     ("spool", &[]),

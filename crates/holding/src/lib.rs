@@ -3,12 +3,13 @@
 //! [`payload`] says which file of a parcel is the archived one, and where its bytes are read from; [`pieces_of`] finds what
 //! many parcels bring to an index. A copy counts once its bytes were read back from the disk and have the digest taken at
 //! ingest: [`CopyDirectory`] makes such copies, [`read_afresh`] reads one again, [`Proof`] is what a backup leaves behind.
-//! [`must_not_be_frozen`] stands before every removal.
+//! [`must_not_be_frozen`] stands before every removal. [`PackingList`] is what a job says it wrote.
 
 mod copies;
 mod digest;
 mod freeze;
 mod name;
+mod packing;
 mod payload;
 mod piece;
 mod proof;
@@ -19,6 +20,7 @@ pub use digest::{
 };
 pub use freeze::must_not_be_frozen;
 pub use name::is_archive;
+pub use packing::{PackedFile, PackingList, is_packing_list, read_packing_list};
 pub use payload::{PayloadSource, archive_file_of, payload, read_small, stored_places};
 pub use piece::{IndexPiece, pieces_of};
 pub use proof::Proof;

@@ -8,7 +8,6 @@ use ecluse_stage::Failure;
 use ecluse_warc::{Compression, ReadError, Record, RecordKind, WarcReader};
 
 use crate::draft::{Draft, Unfit, own};
-use crate::packing;
 use crate::seen::{DamageReport, Facts, Seen, Tally, told};
 use crate::settings::Settings;
 
@@ -35,7 +34,8 @@ pub fn index(
     while let Some(mut record) = reader.next().map_err(unread)? {
         tally.record(record.kind(), record.declared_bytes());
         if is_list(&record) {
-            tally.packing_list = Some(packing::read(&mut record).map_err(unread)?);
+            tally.packing_list =
+                Some(ecluse_holding::read_packing_list(&mut record).map_err(unread)?);
         }
         if !has_line(&record, settings) {
             continue;
@@ -111,7 +111,7 @@ fn is_list<Source: Read>(record: &Record<'_, Source>) -> bool {
     let may_be = matches!(record.kind(), RecordKind::Resource | RecordKind::Response);
     may_be && names_metadata(record) && {
         let uri = record.target_uri();
-        uri.is_some_and(|uri| packing::is_packing_list(&uri))
+        uri.is_some_and(|uri| ecluse_holding::is_packing_list(&uri))
     }
 }
 

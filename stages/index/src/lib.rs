@@ -11,7 +11,6 @@
 mod draft;
 mod index;
 mod lines;
-mod packing;
 mod seen;
 mod settings;
 
@@ -29,7 +28,6 @@ use ecluse_warc::{ReaderLimits, WarcReader};
 
 pub use crate::index::{Taken, index};
 use crate::lines::{Lines, unsorted};
-pub use crate::packing::{PackedFile, PackingList};
 pub use crate::seen::{DamageReport, Seen};
 pub use crate::settings::{Format, Settings};
 

@@ -6,11 +6,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 
 use ecluse_cdx::Capture;
+use ecluse_holding::PackingList;
 use ecluse_manifest::Damage;
 use ecluse_warc::RecordKind;
 use serde::Serialize;
-
-use crate::packing::PackingList;
 
 /// How many media types are counted apart.
 const MIMES: usize = 500;

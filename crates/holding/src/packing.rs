@@ -52,12 +52,15 @@ pub struct PackedFile {
 }
 
 /// Tells whether a target URI is that of a packing list.
-pub(crate) fn is_packing_list(uri: &str) -> bool {
+pub fn is_packing_list(uri: &str) -> bool {
     uri.starts_with("metadata://") && path_of(uri).ends_with(REPORT)
 }
 
 /// Reads the list from its record.
-pub(crate) fn read<Source: Read>(
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn read_packing_list<Source: Read>(
     record: &mut Record<'_, Source>,
 ) -> Result<PackingList, ReadError> {
     let uri = record.target_uri().unwrap_or_default().into_owned();

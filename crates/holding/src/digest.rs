@@ -8,7 +8,7 @@ use std::path::Path;
 use ecluse_spool::hex;
 use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::Errno;
-use sha2::{Digest, Sha256};
+use sha2::{Digest, Sha256, Sha512};
 
 /// How much is copied at a time: it stays in the processor's own memory between read and write.
 pub(crate) const PIECE_BYTES: usize = 128 << 10;
@@ -89,8 +89,38 @@ pub fn drop_cached(file: &File) {
 /// # Errors
 /// When the disk fails, or `going` says to stop.
 pub fn read_afresh(file: &mut File, going: Going<'_>) -> Result<Fixity, ReadFault> {
-    let mut direct = Direct::new(file);
     let mut hash = Sha256::new();
+    let bytes = each_piece(file, going, &mut |piece| hash.update(piece))?;
+    let sha256 = hex(&hash.finalize());
+    Ok(Fixity { bytes, sha256 })
+}
+
+/// Reads a file from the disk once and returns what it holds, with its SHA-512.
+///
+/// # Errors
+/// As [`read_afresh`].
+pub fn read_both(file: &mut File, going: Going<'_>) -> Result<(Fixity, String), ReadFault> {
+    let (mut hash, mut longer) = (Sha256::new(), Sha512::new());
+    let bytes = each_piece(file, going, &mut |piece| {
+        // In small steps the second hash finds the bytes where the first left them.
+        for step in piece.chunks(STEP_BYTES) {
+            hash.update(step);
+            longer.update(step);
+        }
+    })?;
+    let sha256 = hex(&hash.finalize());
+    Ok((Fixity { bytes, sha256 }, hex(&longer.finalize())))
+}
+
+/// How much two hashes take in turn.
+const STEP_BYTES: usize = 16 << 10;
+
+fn each_piece(
+    file: &mut File,
+    going: Going<'_>,
+    see: &mut dyn FnMut(&[u8]),
+) -> Result<u64, ReadFault> {
+    let mut direct = Direct::new(file);
     let mut bytes = 0;
     loop {
         if !going() {
@@ -98,13 +128,11 @@ pub fn read_afresh(file: &mut File, going: Going<'_>) -> Result<Fixity, ReadFaul
         }
         let piece = direct.next_piece()?;
         if piece.is_empty() {
-            break;
+            return Ok(bytes);
         }
-        hash.update(piece);
+        see(piece);
         bytes += piece.len() as u64;
     }
-    let sha256 = hex(&hash.finalize());
-    Ok(Fixity { bytes, sha256 })
 }
 
 /// How direct reads must lie in memory and in the file; no disk asks for more.
@@ -236,6 +264,9 @@ mod tests {
         let fixity = read_afresh(&mut open_plain(&path).unwrap(), &|| true).unwrap();
         assert_eq!(fixity.bytes, 3);
         assert!(fixity.sha256.starts_with("ba7816bf8f01cfea"));
+        let (same, sha512) = read_both(&mut open_plain(&path).unwrap(), &|| true).unwrap();
+        assert_eq!(same, fixity);
+        assert!(sha512.starts_with("ddaf35a193617aba"));
         let stopped = read_afresh(&mut open_plain(&path).unwrap(), &|| false);
         assert!(matches!(stopped, Err(ReadFault::Stopped)));
     }

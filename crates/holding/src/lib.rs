@@ -17,6 +17,7 @@ mod proof;
 pub use copies::{CopyDirectory, CopyFault, Kept, Room, SET_ASIDE, TEMPORARY};
 pub use digest::{
     Fixity, Going, ReadFault, digest_of, drop_cached, is_same_file, open_plain, read_afresh,
+    read_both,
 };
 pub use freeze::must_not_be_frozen;
 pub use name::is_archive;

@@ -11,6 +11,7 @@ mod error;
 mod harvested;
 mod journal;
 mod moved;
+mod package;
 mod places;
 mod rebuild;
 mod row;
@@ -26,6 +27,7 @@ pub use check::{ArchiveHealth, CheckOutcome, Due, Frozen};
 pub use error::{ManifestError, Result};
 pub use harvested::{Finding, HarvestedCount, HarvestedFile};
 pub use moved::{MovedPlace, MovedThing};
+pub use package::{JobFile, JobName, PackageRow};
 pub use places::PlaceRoot;
 pub use rebuild::Rebuild;
 pub use row::{
@@ -115,6 +117,11 @@ impl Manifest {
 
     /// Takes a file in, or says that it is there already.
     pub fn ingest(&mut self, file: &NewFile<'_>) -> Result<Ingested> {
+        self.ingest_hashed(file, None)
+    }
+
+    /// The same, with the SHA-512 of its bytes.
+    pub fn ingest_hashed(&mut self, file: &NewFile<'_>, sha512: Option<&str>) -> Result<Ingested> {
         let source = self.places.short(file.source).into_owned();
         let file = &NewFile {
             source: &source,
@@ -151,6 +158,10 @@ impl Manifest {
                 sha256,
             },
         };
+        if let (Ingested::New | Ingested::Same, Some(sha512)) = (&outcome, sha512) {
+            package::put_sha512(&transaction, file.name, file.sha256, sha512)
+                .map_err(during("take in", file.name))?;
+        }
         transaction.commit().map_err(during("take in", file.name))?;
         Ok(outcome)
     }
@@ -653,6 +664,7 @@ mod tests {
             row::SELECT_IN_STATE,
             row::SELECT_SKIPPED,
             row::SELECT_UNFINISHED,
+            package::SELECT_FINISHED,
             moved::SOME_COPIES,
             DAMAGED,
             check::FAILING,

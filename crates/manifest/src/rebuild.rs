@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::Value;
 
 use crate::error::{ManifestError, Result};
+use crate::package::{PackageRow, put_package, put_sha512};
 use crate::places::PlaceRoot;
 use crate::row::{Copy, CopyKind, Damage, FileState, NewFile};
 use crate::{
@@ -64,6 +65,18 @@ impl Rebuild {
         };
         let inserted = insert_at(&self.connection, file, Some(at), "DO NOTHING");
         inserted.map(drop).map_err(during("take in", file.name))
+    }
+
+    /// The SHA-512 of a file with this SHA-256 was taken.
+    pub fn hashed(&mut self, name: &str, sha256: &str, sha512: &str) -> Result<()> {
+        let put = put_sha512(&self.connection, name, sha256, sha512);
+        put.map_err(during("note the SHA-512 of", name))
+    }
+
+    /// A part of a package was made.
+    pub fn packaged(&mut self, part: &PackageRow, at: &str) -> Result<()> {
+        let put = put_package(&self.connection, part, Some(at));
+        put.map_err(during("package", &part.job))
     }
 
     /// A file was found that was known.

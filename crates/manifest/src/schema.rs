@@ -77,6 +77,25 @@ CREATE TABLE IF NOT EXISTS harvested (
     why     TEXT NOT NULL,
     since   TEXT NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS digest (
+    file   TEXT PRIMARY KEY,
+    sha256 TEXT NOT NULL,         -- of the same bytes: of others this row says nothing
+    sha512 TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS package (
+    job     TEXT NOT NULL,
+    harvest TEXT NOT NULL,        -- empty for none
+    part    INTEGER NOT NULL,     -- from 1
+    parts   INTEGER NOT NULL,
+    ark     TEXT NOT NULL,
+    package TEXT NOT NULL,        -- the name of its directory in archive.packages
+    files   INTEGER NOT NULL,     -- archive files in it
+    bytes   INTEGER NOT NULL,     -- of these
+    sha512  TEXT NOT NULL,        -- of its tagmanifest-sha512.txt, which fixes all of it
+    made    TEXT NOT NULL,
+    PRIMARY KEY (job, harvest, part)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS file_metadata ON file (published, name) WHERE kind = 'metadata';
 ";
 
 /// Makes the tables in an empty database, and brings one of an earlier version up to this one; refuses one of a later version.

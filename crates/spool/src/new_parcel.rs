@@ -13,7 +13,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use crate::error::{At, Result, SpoolError};
-use crate::fs::{Fs, Sink, if_there};
+use crate::fs::{Fs, SeekRead, Sink, if_there};
 use crate::name::{Entry, ParcelId, hex, is_payload_name};
 use crate::parcel::{FileEntry, HISTORY, MANIFEST, ParcelManifest, given_mark};
 use crate::place::Placed;
@@ -88,14 +88,29 @@ impl NewParcel {
     /// # Errors
     /// When it is not a plain file, or cannot be read.
     pub fn bring(&mut self, from: &Path, name: &str) -> Result<bool> {
+        self.bring_seen(from, name, &mut |_| {})
+    }
+
+    /// The same, and shows every piece of it, so that another digest costs no second read.
+    ///
+    /// # Errors
+    /// As [`NewParcel::bring`].
+    pub fn bring_seen(
+        &mut self,
+        from: &Path,
+        name: &str,
+        see: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool> {
         check_payload_name(name)?;
-        if self.fs.link(from, &self.dir.join(name)).is_ok() {
-            self.describe(&self.dir.join(name), name)?;
+        let to = self.dir.join(name);
+        if self.fs.link(from, &to).is_ok() {
+            let (bytes, sha256) = hash_seen(&*self.fs, &to, &self.signs, see).at("read", from)?;
+            self.enter(name, bytes, sha256);
             return Ok(true);
         }
         // Another file system, or one without links: whatever else is wrong shows in the copy.
         let source = self.fs.open(from).at("open", from)?;
-        self.copy(source, from, name)?;
+        self.copy(Shown { source, see }, from, name)?;
         Ok(false)
     }
 
@@ -118,12 +133,16 @@ impl NewParcel {
     /// Enters a file that lies at `path` as one of its own.
     pub(crate) fn describe(&mut self, path: &Path, name: &str) -> Result<()> {
         let (bytes, sha256) = hash(&*self.fs, path, &self.signs).at("read", path)?;
+        self.enter(name, bytes, sha256);
+        Ok(())
+    }
+
+    fn enter(&mut self, name: &str, bytes: u64, sha256: String) {
         self.manifest.put(FileEntry {
             name: name.to_owned(),
             bytes,
             sha256,
         });
-        Ok(())
     }
 
     /// Names the parcel after its only file, which came as `name`: that may be anything a file system allows.
@@ -216,6 +235,16 @@ impl WorkTree {
 /// Reads a file to its end and returns its size and SHA-256.
 /// It takes as long as the file is large, so it shows that it goes forward.
 pub(crate) fn hash(fs: &dyn Fs, path: &Path, signs: &Signs) -> io::Result<(u64, String)> {
+    hash_seen(fs, path, signs, &mut |_| {})
+}
+
+/// The same, and shows every piece to somebody who wants more of it.
+fn hash_seen(
+    fs: &dyn Fs,
+    path: &Path,
+    signs: &Signs,
+    see: &mut dyn FnMut(&[u8]),
+) -> io::Result<(u64, String)> {
     let mut file = fs.open(path)?;
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 256 << 10];
@@ -229,7 +258,22 @@ pub(crate) fn hash(fs: &dyn Fs, path: &Path, signs: &Signs) -> io::Result<(u64, 
             Err(e) => return Err(e),
         };
         hash.update(&buffer[..read]);
+        see(&buffer[..read]);
         bytes += read as u64;
+    }
+}
+
+/// A source whose bytes are shown as they are read.
+struct Shown<'a> {
+    source: Box<dyn SeekRead>,
+    see: &'a mut dyn FnMut(&[u8]),
+}
+
+impl Read for Shown<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(buffer)?;
+        (self.see)(&buffer[..read]);
+        Ok(read)
     }
 }
 

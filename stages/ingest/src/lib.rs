@@ -21,6 +21,7 @@ use ecluse_manifest::{Ingested, Manifest, NewFile};
 use ecluse_stage::{Failure, Home, Inbox, Outbox, Parcel, SettingsCheck, Stage};
 use ecluse_telemetry::ArchiveFigures;
 use serde::Deserialize;
+use sha2::{Digest, Sha512};
 
 use crate::harvested::Harvested;
 use crate::harvested_file::{HarvestedFile, HarvestedState};
@@ -188,7 +189,14 @@ impl Ingest {
             .map_err(Failure::hold)?;
         // Whose crawler keeps a file to itself does not stop the others: it is tried again later.
         File::open(path).map_err(|error| unread(file, &error))?;
-        let linked = taken.bring(path, &file.name)?;
+        // Packages need this one too, and the bytes are at hand now.
+        let mut sha512 = Sha512::new();
+        let linked = taken.bring_seen(path, &file.name, &mut |piece| sha512.update(piece))?;
+        let sha512: String = sha512
+            .finalize()
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect();
         if file.state()? != HarvestedState::AsFound {
             return Err(Failure::defer(format!(
                 "{} changed while it was read",
@@ -197,7 +205,7 @@ impl Ingest {
         }
         let manifest = taken.manifest();
         let entry = &manifest.files[0];
-        let ingested = self.manifest.ingest(&NewFile {
+        let new = NewFile {
             name: &entry.name,
             bytes: entry.bytes,
             sha256: &entry.sha256,
@@ -207,11 +215,13 @@ impl Ingest {
             collection: manifest.collection.as_deref(),
             source: &file.path,
             parcel: parcel.id().as_str(),
-        });
+        };
+        let ingested = self.manifest.ingest_hashed(&new, Some(&sha512));
         // What the manifest is made of again, should it be lost.
         outbox.fact("source", &*self.manifest.places().short(&file.path));
         outbox.fact("bytes", entry.bytes);
         outbox.fact("sha256", entry.sha256.as_str());
+        outbox.fact("sha512", sha512.as_str());
         outbox.fact("kind", manifest.kind.as_str());
         for (key, value) in [
             ("job", &manifest.job),

@@ -92,6 +92,8 @@ impl Stage for Index {
         let mut damage = seen.damage();
         damage.list.truncate(Damage::TOLD);
         outbox.fact("records", seen.records);
+        // The package of its job tells of it when this parcel is long gone.
+        outbox.fact("seen", seen.summary());
         outbox.fact("captures", seen.captures);
         outbox.fact("damages", damage.count);
         if damage.count > 0 {

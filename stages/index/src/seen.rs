@@ -82,6 +82,20 @@ impl Seen {
         json
     }
 
+    /// Returns the counts, without what the receipt tells elsewhere or what may be long.
+    pub(crate) fn summary(&self) -> serde_json::Value {
+        serde_json::json!({
+            "packing": self.packing,
+            "types": self.types,
+            "block-bytes": self.block_bytes,
+            "mime": self.mime,
+            "status": self.status,
+            "hosts": self.hosts,
+            "first": self.first,
+            "last": self.last,
+        })
+    }
+
     /// Returns what is wrong with the file: an empty one has no record, which nobody meant to keep.
     pub(crate) fn damage(&self) -> DamageReport {
         if self.records > 0 || self.damage.count > 0 {

@@ -74,10 +74,10 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  ecluse jobs                   all, those at work first\n  ecluse jobs example.org       the newest of this job: its summary and its reports"
     )]
     Jobs(JobsOptions),
-    /// Pauses a job of the crawl, lets it go on, or ends it
+    /// Pauses a job of the crawl, lets it go on, or ends it; or says that a job is complete
     #[command(
         subcommand,
-        after_help = "Examples:\n  ecluse job pause example.org --why \"the site's owner asked\"\n  ecluse job resume example.org\n  ecluse job end example.org-20260101000000 --why \"we have enough\"\n\n`ecluse pause crawl` pauses all jobs."
+        after_help = "Examples:\n  ecluse job pause example.org --why \"the site's owner asked\"\n  ecluse job resume example.org\n  ecluse job end example.org-20260101000000 --why \"we have enough\"\n  ecluse job close 145-412 --why \"from the archive of 2009, counted by hand\"\n\n`ecluse pause crawl` pauses all jobs."
     )]
     Job(JobVerb),
     /// Changes the order of a running job: what the file does not say stays
@@ -330,6 +330,8 @@ pub(crate) enum JobVerb {
     Resume(JobChoice),
     /// Ends it: what is fetched is all there will be; its reports are written
     End(JobChoice),
+    /// Says that the files of a job are complete, so that it is packed: one of another archive, without a packing list
+    Close(JobChoice),
 }
 
 #[derive(Debug, Args)]

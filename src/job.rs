@@ -20,6 +20,7 @@ pub(crate) fn job(context: &DriverContext, verb: &JobVerb) -> Result<ExitCode, T
         JobVerb::Pause(choice) => ("pause", choice),
         JobVerb::Resume(choice) => ("resume", choice),
         JobVerb::End(choice) => ("end", choice),
+        JobVerb::Close(choice) => return crate::close::close(context, choice),
     };
     context.must_be_archive()?;
     let dir = context.job_dir(&choice.job)?;
@@ -37,7 +38,7 @@ pub(crate) fn job(context: &DriverContext, verb: &JobVerb) -> Result<ExitCode, T
     let done = match verb {
         JobVerb::Pause(_) => pause(&dir, choice),
         JobVerb::Resume(_) => resume(context, &dir),
-        JobVerb::End(_) => end(context, &dir, choice),
+        JobVerb::End(_) | JobVerb::Close(_) => end(context, &dir, choice),
     };
     let said = done.map_err(|error| {
         let line = format!("cannot {word} job {job}: {error}");

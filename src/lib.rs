@@ -9,6 +9,7 @@ mod audit;
 mod capture;
 mod check;
 mod cli;
+mod close;
 mod context;
 mod demo;
 mod door;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ecluse_holding::{Proof, open_plain, read_afresh};
-use ecluse_manifest::{Copy, CopyKind, Damage, ManifestError, NewFile, Rebuild};
+use ecluse_manifest::{Copy, CopyKind, Damage, ManifestError, NewFile, PackageRow, Rebuild};
 use ecluse_spool::{Fate, Receipt};
 use ecluse_stage::Exit;
 use serde_json::{Value, json};
@@ -17,8 +17,8 @@ use crate::cli::RebuildOptions;
 use crate::context::{DriverContext, Trouble};
 
 /// The stages whose receipts tell of files, in the order of the chain.
-const TELLING: [&str; 7] = [
-    "ingest", "index", "transfer", "backup", "delete", "merge", "bigmerge",
+const TELLING: [&str; 8] = [
+    "ingest", "index", "transfer", "backup", "delete", "merge", "bigmerge", "package",
 ];
 
 /// Why nothing is removed after the old manifest could not be asked.
@@ -161,8 +161,34 @@ fn tell(stage: &str, receipt: &Receipt, rebuild: &mut Rebuild) -> Result<(), Man
                 rebuild.gathered(day.parcel.as_str(), members)
             })
         }
+        "package" => tell_packaged(receipt, at, rebuild),
         _ => tell_published(receipt, at, rebuild),
     }
+}
+
+fn tell_packaged(receipt: &Receipt, at: &str, rebuild: &mut Rebuild) -> Result<(), ManifestError> {
+    let text = |fact: &Value, key: &str| fact.get(key).and_then(Value::as_str).map(str::to_owned);
+    let facts = Value::Object(receipt.facts.clone());
+    let parts = receipt.facts.get("parts").and_then(Value::as_array);
+    for part in parts.into_iter().flatten() {
+        let number = |key: &str| part.get(key).and_then(Value::as_u64).unwrap_or(0);
+        let (Some(job), Some(package)) = (text(&facts, "job"), text(part, "package")) else {
+            continue;
+        };
+        let row = PackageRow {
+            job,
+            harvest: text(&facts, "harvest").unwrap_or_default(),
+            part: number("part"),
+            parts: number("parts"),
+            ark: text(part, "ark").unwrap_or_default(),
+            package,
+            files: number("files"),
+            bytes: number("bytes"),
+            sha512: text(part, "sha512").unwrap_or_default(),
+        };
+        rebuild.packaged(&row, at)?;
+    }
+    Ok(())
 }
 
 fn tell_ingested(receipt: &Receipt, at: &str, rebuild: &mut Rebuild) -> Result<(), ManifestError> {
@@ -187,7 +213,11 @@ fn tell_ingested(receipt: &Receipt, at: &str, rebuild: &mut Rebuild) -> Result<(
         source,
         parcel,
     };
-    rebuild.ingested(&file, at)
+    rebuild.ingested(&file, at)?;
+    match text("sha512") {
+        Some(sha512) => rebuild.hashed(name, sha256, sha512),
+        None => Ok(()),
+    }
 }
 
 fn tell_indexed(receipt: &Receipt, at: &str, rebuild: &mut Rebuild) -> Result<(), ManifestError> {

@@ -13,6 +13,7 @@ pub const ALL: &[Entry] = &[
     Entry::of::<ecluse_merge::Merge>(),
     Entry::of::<ecluse_bigmerge::Bigmerge>(),
     Entry::of::<ecluse_clean::Clean>(),
+    Entry::of::<ecluse_package::Package>(),
 ];
 
 #[cfg(test)]

@@ -172,36 +172,54 @@ mod tests {
                 .collect()
         };
         let mut crawl = vec!["PrivateNetwork=no".to_owned()];
-        crawl.extend(read_only(&["backup", "index", "repository"]));
+        crawl.extend(read_only(&["backup", "index", "packages", "repository"]));
         for (stage, expected) in [
             ("crawl", crawl),
             (
                 "ingest",
-                read_only(&["backup", "index", "jobs", "repository"]),
+                read_only(&["backup", "index", "jobs", "packages", "repository"]),
             ),
             (
                 "index",
-                read_only(&["backup", "harvested", "index", "jobs", "repository"]),
+                read_only(&[
+                    "backup",
+                    "harvested",
+                    "index",
+                    "jobs",
+                    "packages",
+                    "repository",
+                ]),
             ),
             (
                 "transfer",
-                read_only(&["backup", "harvested", "index", "jobs"]),
+                read_only(&["backup", "harvested", "index", "jobs", "packages"]),
             ),
             (
                 "backup",
-                read_only(&["harvested", "index", "jobs", "repository"]),
+                read_only(&["harvested", "index", "jobs", "packages", "repository"]),
             ),
             (
                 "delete",
-                read_only(&["backup", "harvested", "index", "jobs", "repository"]),
+                read_only(&[
+                    "backup",
+                    "harvested",
+                    "index",
+                    "jobs",
+                    "packages",
+                    "repository",
+                ]),
             ),
             (
                 "bigmerge",
-                read_only(&["backup", "harvested", "jobs", "repository"]),
+                read_only(&["backup", "harvested", "jobs", "packages", "repository"]),
             ),
             (
                 "clean",
-                read_only(&["backup", "index", "jobs", "repository"]),
+                read_only(&["backup", "index", "jobs", "packages", "repository"]),
+            ),
+            (
+                "package",
+                read_only(&["backup", "harvested", "index", "jobs"]),
             ),
         ] {
             assert_eq!(drop_in("", stage), expected, "{stage}");
@@ -216,6 +234,7 @@ mod tests {
             repository = [{ name = "a", path = "/disk/a" }, { name = "b", path = "b" }]
             index = "/big/index"
             manifest = "/db/manifest.sqlite"
+            packages = "/boxes"
             [stage.crawl]
             jobs = "/fast/jobs"
             digests = "/shared/digests.sqlite"
@@ -250,6 +269,7 @@ mod tests {
             ("merge", &["/db"], vec![&closed]),
             ("bigmerge", &["/big/index", "/db"], vec![&closed]),
             ("clean", &["/db", "/in/one", "/in/two"], vec![&closed]),
+            ("package", &["/boxes", "/db", "/disk/a"], vec![]),
         ] {
             let expected: Vec<String> = more.into_iter().cloned().chain(writes(places)).collect();
             assert_eq!(drop_in(settings, stage), expected, "{stage}");

@@ -26,6 +26,7 @@ harvested = ["in/one", "in/two"]
 repository = [{ name = "a", path = "shelf/a" }, { name = "b", path = "shelf/b" }]
 index = "big"
 manifest = "files.sqlite"
+packages = "boxes"
 [defaults]
 workers = 2
 attempts = 7
@@ -42,7 +43,7 @@ retry = { first = "100ms", factor = 1.5, max = "500ms", limit = "1d" }
 group = { parcels = 2, wait = "1ms" }
 batch = { parcels = 50, wait = "300ms" }
 [chain]
-stages = ["ingest", "index", "transfer", "backup", "delete", "merge", "bigmerge", "clean"]
+stages = ["ingest", "index", "transfer", "backup", "delete", "merge", "bigmerge", "clean", "package"]
 [stage.ingest]
 ignore = [".draft.warc.gz"]
 names = ['^(?<job>\d+)_(?<harvest>\d+)\.warc\.gz$']
@@ -88,9 +89,19 @@ zipnum-lines = 2
 zipnum-shard = "1 KiB"
 [stage.clean]
 batch = { parcels = 50, wait = "300ms" }
+next = ["package"]
 remove = true
 backups = 2
 every = "0s"
+[stage.package]
+profile = "profile"
+part-bytes = "1 B"
+part-files = 1
+fresh = "0s"
+channel = "elsewhere"
+naan = "12148"
+shoulder = "bc6p0"
+check-zone = "name"
 [alert]
 oldest = { warn = "1h", crit = "2h" }
 held = { warn = 0, crit = 1 }
@@ -102,6 +113,15 @@ level = "debug"
 [metrics]
 listen = "127.0.0.1:0"
 textfile = "/ROOT/figures/{stage}.prom"
+"#;
+
+/// A package with one document.
+const PROFILE: &str = r#"
+archive = "files"
+[[file]]
+path = "note.txt"
+template = "note.txt"
+media-type = "text/plain"
 "#;
 
 /// One machine's copy of index, and working copies that stay.
@@ -270,11 +290,27 @@ fn record(kind: &str, uri: &str, content_type: &str, block: &str) -> String {
     )
 }
 
+/// The metadata of a job that wrote nothing, as its list says.
+fn job_metadata() -> Vec<u8> {
+    let http = "application/http; msgtype=response";
+    let page = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<p>page</p>";
+    let list = "metadata://lock.example/crawl/reports/archivefiles-report.txt?harvestid=9&jobid=8";
+    pack(&[
+        record("response", "http://job.example/page", http, page),
+        record(
+            "resource",
+            list,
+            "text/plain",
+            "[ARCHIVEFILE] [Opened] [Closed] [Size]\n",
+        ),
+    ])
+}
+
 /// A file with one record of each kind that a setting is about.
 fn warc(host: &str) -> Vec<u8> {
     let http = "application/http; msgtype=response";
     let page = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<p>page</p>";
-    let records = [
+    pack(&[
         record("response", &format!("http://{host}/page"), http, page),
         record("revisit", &format!("http://{host}/again"), http, page),
         record(
@@ -295,7 +331,10 @@ fn warc(host: &str) -> Vec<u8> {
             "application/warc-fields",
             "a: b\r\n",
         ),
-    ];
+    ])
+}
+
+fn pack(records: &[String]) -> Vec<u8> {
     let mut compressor = libdeflater::Compressor::new(libdeflater::CompressionLvl::default());
     let mut file = Vec::new();
     for record in records {
@@ -324,7 +363,13 @@ fn cdx_lists(archive: &Archive) -> Vec<String> {
 fn everything_elsewhere() {
     let archive = Archive::new(ELSEWHERE);
     fs::create_dir(archive.path("figures")).unwrap();
-    let chain = ["transfer", "backup", "delete", "merge", "bigmerge", "clean"];
+    fs::create_dir(archive.path("profile")).unwrap();
+    fs::write(archive.path("profile/profile.toml"), PROFILE).unwrap();
+    let template = "{{ job.name }} by {{ job.channel }}: {{ package.id }}\n";
+    fs::write(archive.path("profile/note.txt"), template).unwrap();
+    let chain = [
+        "transfer", "backup", "delete", "merge", "bigmerge", "clean", "package",
+    ];
     for number in 0..4 {
         archive.harvest(
             &format!("in/one/{number}_3.warc.gz"),
@@ -332,7 +377,7 @@ fn everything_elsewhere() {
         );
     }
     archive.harvest("in/two/7_9.warc.gz", &warc("vote.example"));
-    archive.harvest("in/two/8_9_meta.warc.gz", &warc("job.example"));
+    archive.harvest("in/two/8_9_meta.warc.gz", &job_metadata());
     archive.harvest("in/two/odd.warc.gz", &warc("odd.example"));
     archive.harvest("in/one/5_3.draft.warc.gz", &warc("draft.example"));
 
@@ -419,6 +464,18 @@ fn everything_elsewhere() {
         !below(&archive.path("figures")).is_empty(),
         "figures are written"
     );
+
+    let note = text_of(&archive.path("boxes/8-9/data/note.txt"));
+    assert!(
+        note.starts_with("8 by elsewhere: ark:/12148/bc6p0"),
+        "{note}"
+    );
+    assert_eq!(
+        below(&archive.path("boxes/8-9/data/files")),
+        ["8_9_meta.warc.gz"]
+    );
+    let valid = archive.ecluse(&["validate", archive.path("boxes/8-9").to_str().unwrap()]);
+    assert_eq!(valid.status.code(), Some(0), "{}", said(&valid));
 
     archive.harvest("in/one/4_3.warc.gz", &warc("late.example"));
     for stage in ["ingest", "index"].iter().chain(&chain) {

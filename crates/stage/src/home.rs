@@ -67,6 +67,11 @@ impl Home {
         self.path(&self.archive.index)
     }
 
+    /// Returns the directory of the packages.
+    pub fn packages(&self) -> PathBuf {
+        self.path(&self.archive.packages)
+    }
+
     /// Returns the harvested directories.
     pub fn harvested(&self) -> Vec<PathBuf> {
         let paths = self.archive.harvested.iter();

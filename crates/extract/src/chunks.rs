@@ -10,6 +10,10 @@ use crate::json;
 const ENTRIES: usize = 20_000;
 /// Parts of a sum.
 const PARTS: usize = 24;
+/// Bytes of a part, a key or a value.
+const PART_BYTES: usize = 200;
+/// Bytes of all names that a sum makes.
+const NAME_BYTES: usize = 4 << 20;
 
 /// What a token did to a sum.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,14 +73,25 @@ impl ChunkSum {
         }
     }
 
+    /// Begins a sum whose first part is a table, behind so many open parentheses.
+    pub(crate) fn of_table(open: u32) -> Self {
+        Self {
+            open,
+            ..Self::new("")
+        }
+    }
+
     /// Tells whether a string may be the first part of such a sum: a directory, or nothing.
     pub(crate) fn may_begin(text: &str) -> bool {
-        text.len() < 200
+        text.len() <= PART_BYTES
             && (text.is_empty() || text.ends_with(['/', '.', '-', '~']) && text.contains('/'))
     }
 
     /// Takes a string.
     pub(crate) fn text(&mut self, text: &str) -> Progress {
+        if text.len() > PART_BYTES {
+            return self.give_up();
+        }
         match self.expects {
             Expects::Part => self.part(Part::Text(text.to_owned())),
             Expects::Key => self.key(text),
@@ -94,6 +109,9 @@ impl ChunkSum {
 
     /// Takes a word or a number.
     pub(crate) fn word(&mut self, word: &[u8]) -> Progress {
+        if word.len() > PART_BYTES {
+            return self.give_up();
+        }
         match self.expects {
             Expects::Part => self.part(Part::Id),
             Expects::Key => match str::from_utf8(word) {
@@ -160,9 +178,20 @@ impl ChunkSum {
         keys.sort_unstable();
         keys.dedup();
         let tables: Vec<Option<Table<'_>>> = self.parts.iter().map(Part::table).collect();
+        let mut bytes = 0;
         keys.iter()
             .filter_map(|key| self.name(&tables, key))
+            .take_while(|name| {
+                bytes += name.len();
+                bytes <= NAME_BYTES
+            })
             .collect()
+    }
+
+    /// Ends the sum as none.
+    fn give_up(&mut self) -> Progress {
+        self.parts.clear();
+        Progress::Ended
     }
 
     fn name(&self, tables: &[Option<Table<'_>>], key: &str) -> Option<String> {

@@ -19,6 +19,8 @@ const TEMPLATES: usize = 16;
 const WORD: usize = 23;
 /// Names of files from tables that wait for the end of the script, which says where they lie.
 const CHUNKS: usize = 20_000;
+/// Bytes of all of them.
+const CHUNK_BYTES: usize = 4 << 20;
 
 /// A script being read.
 #[derive(Debug)]
@@ -28,6 +30,8 @@ pub(crate) struct Script {
     state: ScriptState,
     /// The last byte that was neither space nor comment; a letter for a word, a quote for a string.
     last: u8,
+    /// The one before it.
+    before_last: u8,
     word: Word,
     /// The word before the parenthesis, equals sign or colon that came last.
     subject: Word,
@@ -45,12 +49,25 @@ pub(crate) struct Script {
 #[derive(Debug, Default)]
 struct Chunks {
     names: Vec<String>,
+    bytes: usize,
     /// What webpack calls the public path: `n.p = "/docs/"`.
     public_path: Option<String>,
     /// In a statement with VitePress's table of pages, or after one.
     vitepress: bool,
     /// In the list of files that Vite loads beside a module.
     vite: bool,
+}
+
+impl Chunks {
+    fn take(&mut self, names: Vec<String>) {
+        for name in names {
+            self.bytes += name.len();
+            if self.names.len() >= CHUNKS || self.bytes > CHUNK_BYTES {
+                return;
+            }
+            self.names.push(name);
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,6 +134,7 @@ impl Script {
             held: String::new(),
             state: ScriptState::Code,
             last: b';',
+            before_last: b';',
             word: Word::Other,
             subject: Word::Other,
             waiting: None,
@@ -193,8 +211,8 @@ impl Script {
 
     fn end_sum(&mut self) {
         if let Some(sum) = self.sum.take() {
-            let room = CHUNKS.saturating_sub(self.chunks.names.len());
-            self.chunks.names.extend(sum.names().into_iter().take(room));
+            let names = sum.names();
+            self.chunks.take(names);
         }
     }
 
@@ -206,6 +224,17 @@ impl Script {
         {
             self.end_sum();
         }
+    }
+
+    /// Begins a sum with a table that a function returns: minifiers leave out an empty string before it.
+    fn begin_sum_of_table(&mut self) {
+        let open = match (self.before_last, self.last) {
+            (_, b'a') if self.word == Word::Operator => 0,
+            (b'>' | b'a', b'(') => 1,
+            (b'(', b'(') => 2,
+            _ => return,
+        };
+        self.sum = Some(ChunkSum::of_table(open));
     }
 
     /// Begins a sum with the string that waits, if that may be the directory of a bundler's files.
@@ -394,6 +423,9 @@ impl Script {
     fn punctuation(&mut self, byte: u8, collector: &mut Collector<'_>) {
         if matches!(byte, b'(' | b'{') {
             self.begin_sum();
+            if byte == b'{' && self.sum.is_none() {
+                self.begin_sum_of_table();
+            }
         }
         self.add_up(|sum| sum.punctuation(byte));
         if let Some(literal) = &mut self.waiting {
@@ -445,6 +477,7 @@ impl Script {
     }
 
     fn after(&mut self, last: u8, word: Word) {
+        self.before_last = self.last;
         self.last = last;
         self.word = word;
     }
@@ -565,9 +598,7 @@ impl Script {
             return;
         }
         if self.chunks.vitepress && text.starts_with('{') {
-            let room = CHUNKS.saturating_sub(self.chunks.names.len());
-            let names = chunks::vitepress_names(text);
-            self.chunks.names.extend(names.into_iter().take(room));
+            self.chunks.take(chunks::vitepress_names(text));
             if let Some(base) = chunks::vitepress_base(text) {
                 self.chunks.public_path = Some(base);
             }
@@ -930,6 +961,13 @@ mod tests {
                 &[],
             ),
             (
+                "r.u=e=>({5:\"x\"}[e]||e)+\".\"+{5:\"y\",6:\"z\"}[e]+\".js\"",
+                &["x.y.js", "6.z.js"],
+            ),
+            ("n.u=function(e){return{5:'x'}[e]+'.css'}", &["x.css"]),
+            ("r.u=e=>(({5:'x'})[e]||e)+'.js'", &["x.js"]),
+            ("n.p+''+({0:'a'}[e]||e)+'.'+{0:'h'}[e]+'.js'", &["a.h.js"]),
+            (
                 "window.__VP_HASH_MAP__=JSON.parse('{\"guide_x.md\":\"a1\",\"index.md\":\"b2\"}');window.__VP_SITE_DATA__=JSON.parse('{\"lang\":\"fr\",\"base\":\"/docs/\"}')",
                 &["docs/assets/guide_x.md.a1.js", "docs/assets/index.md.b2.js"],
             ),
@@ -959,6 +997,7 @@ mod tests {
             "x='js/'+({1:'a'}[e]||e)+f(e)",
             "x='js/'+{1:2}[e]+'.js'",
             "x='a/'+{1:'b'}+'.js'",
+            "f=()=>({type:'a',name:'b'});g=e=>({1:'a'}[e])",
             "x.split( '/a/b/' )",
             "x.endsWith('a.png')",
             "x='/a/'+b",

@@ -270,6 +270,22 @@ fn repetition_is_not_quadratic() {
 }
 
 #[test]
+fn tables_of_names_take_what_they_may() {
+    // Every key makes a name as long as all parts: a table of 20,000 keys and long parts would make gigabytes.
+    let table: Vec<String> = (0..30_000).map(|n| format!("{n}:\"{n}\"")).collect();
+    let long = "x".repeat(190);
+    let parts = vec![format!("\"{long}\""); 20].join("+");
+    let script = format!("x=\"a/\"+{parts}+{{{}}}[e]+\".js\"", table.join(","));
+    endure("text/javascript", script.as_bytes());
+    let huge = format!(
+        "x=\"a/\"+{{1:\"{}\"}}[e]+\".js\";y='/a.png'",
+        "x".repeat(900_000)
+    );
+    let report = endure("text/javascript", huge.as_bytes());
+    assert_eq!(report.counts.links, 1);
+}
+
+#[test]
 fn documents_in_documents_end() {
     let mut page = String::from("<img src=/deep.png>");
     for _ in 0..12 {

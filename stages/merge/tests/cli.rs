@@ -389,3 +389,59 @@ proptest! {
         prop_assert_eq!(String::from_utf8(merged.stdout).unwrap(), sorted(all));
     }
 }
+
+/// A large day, with the settings as they are shipped: days are made as soon as enough files wait, and nobody waits for
+/// midnight. At 20,000 files a day one comes every 4.3 seconds and a batch is full after six hours.
+#[test]
+fn ten_thousand_waiting_files_become_two_days_as_shipped() {
+    const FILES: usize = 10_000;
+    const LEFT: usize = 3;
+    let shipped = ecluse_config::Pipeline::load(None).unwrap();
+    let batch = shipped.shell("merge").batch;
+    assert_eq!(FILES % batch.parcels as usize, 0);
+    // Delete goes on while a batch gathers, and nothing waits longer than a day.
+    assert!(u64::from(batch.parcels) < shipped.shell("delete").high_mark);
+    assert!(batch.wait.0 <= Duration::from_secs(24 * 60 * 60));
+    let root = Root::new();
+    root.settings(&["merge", "sink"], "");
+    let ready = root.tree().init("merge").unwrap().ready();
+    for number in 0..FILES + LEFT {
+        let name = format!("{number:05}.warc.gz");
+        let page = u32::try_from(number).unwrap();
+        let files = [
+            (format!("{name}.cdxj"), line(page, 0)),
+            (
+                format!("{name}.path"),
+                format!("{name}\t./repository/{name}\n"),
+            ),
+        ];
+        let id = ParcelId::new(&name).unwrap();
+        let mut manifest = ParcelManifest::new(id, "warc", "0000000000000000".into());
+        let directory = ready.join(format!("{name}~0"));
+        fs::create_dir(&directory).unwrap();
+        for (name, text) in files {
+            fs::write(directory.join(&name), &text).unwrap();
+            manifest.put(FileEntry {
+                name,
+                bytes: text.len() as u64,
+                sha256: digest(text.as_bytes()),
+            });
+        }
+        let text = serde_json::to_vec(&manifest).unwrap();
+        fs::write(directory.join("parcel.json"), text).unwrap();
+    }
+    let mut program = root.start(MERGE, &[]);
+    for day in 1..=FILES / batch.parcels as usize {
+        root.await_count("sink", "ready", day);
+    }
+    // What is left over waits for its day.
+    assert_eq!(program.stop(), 0, "{}", program.log());
+    assert_eq!(root.list("merge", "ready").len(), LEFT);
+    let mut lines = 0;
+    for (path, bytes) in contents(&root.part("sink", "ready")) {
+        if path.extension().is_some_and(|end| end == "cdxj") {
+            lines += bytes.split(|byte| *byte == b'\n').count() - 1;
+        }
+    }
+    assert_eq!(lines, FILES);
+}

@@ -25,6 +25,17 @@ pub enum ManifestError {
         /// What tells that there was one.
         mark: PathBuf,
     },
+    /// Another host writes it, on a file system where two must not.
+    #[error(
+        "the manifest {} is written by the host {host}, and may not be shared here: run the stages from ingest to clean on one host; see docs/file-systems.md",
+        path.display()
+    )]
+    OtherHost {
+        /// The database.
+        path: PathBuf,
+        /// The host that writes it.
+        host: String,
+    },
     /// It was made by a later version.
     #[error("the manifest {} has version {found}; this program reads version {known}", path.display())]
     Version {

@@ -11,12 +11,14 @@ mod error;
 mod harvested;
 mod journal;
 mod moved;
+mod owner;
 mod package;
 mod places;
 mod rebuild;
 mod row;
 mod schema;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,6 +26,8 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 use serde_json::Value;
 
 pub use check::{ArchiveHealth, CheckOutcome, Due, Frozen};
+use owner::WritingHost;
+
 pub use error::{ManifestError, Result};
 pub use harvested::{Finding, HarvestedCount, HarvestedFile};
 pub use moved::{MovedPlace, MovedThing};
@@ -48,6 +52,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Manifest {
     connection: Connection,
     places: PlaceRoot,
+    /// Keeps the writers of other hosts out, where that is needed.
+    _owner: Option<File>,
 }
 
 impl Manifest {
@@ -64,11 +70,19 @@ impl Manifest {
             path: path.to_owned(),
             source,
         };
+        let owner = match journal::has_caching_clients(path) {
+            true => owner::claim(path, &WritingHost::this(), PATIENCE)?,
+            false => None,
+        };
         let connection = Connection::open(path).map_err(at)?;
         connection.busy_timeout(PATIENCE).map_err(at)?;
         journal::choose(&connection, path, PATIENCE).map_err(at)?;
         let places = PlaceRoot::new(root);
-        let mut manifest = Self { connection, places };
+        let mut manifest = Self {
+            connection,
+            places,
+            _owner: owner,
+        };
         schema::prepare(&mut manifest.connection, path, &manifest.places)?;
         let mark = mark_of(path);
         if !mark.exists() {
@@ -107,6 +121,7 @@ impl Manifest {
         Ok(Self {
             connection,
             places: PlaceRoot::new(root),
+            _owner: None,
         })
     }
 

@@ -344,15 +344,19 @@ fn file_system(context: &DriverContext, report: &mut Report) {
         let has_journal = |device: &str| {
             let device = std::path::Path::new(device).canonicalize().ok()?;
             let dir = std::path::Path::new("/sys/fs/ext4").join(device.file_name()?);
-            dir.is_dir().then(|| dir.join("journal_task").exists())
+            // The file is there in any case, and names the thread of the journal.
+            let task = std::fs::read_to_string(dir.join("journal_task")).ok()?;
+            Some(task.trim() != "<none>")
         };
         mount.judge(report, has_journal);
     }
     let stages = context.tree.stages().unwrap_or_default();
     // Who may only look cannot try, and a full disk shows elsewhere.
-    let faults = stages
-        .first()
-        .and_then(|stage| context.tree.fitness(stage).ok());
+    let faults = stages.first().and_then(|stage| {
+        let tree = &context.tree;
+        tree.fitness_for_two(stage, crate::init::second_process)
+            .ok()
+    });
     for fault in faults.into_iter().flatten() {
         let line = format!("{}: {fault}; see docs/file-systems.md", work.display());
         report.add(Grade::Critical, line);

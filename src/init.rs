@@ -3,7 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use clap::CommandFactory;
 use ecluse_config::{Pipeline, SHIPPED};
@@ -12,6 +12,9 @@ use ecluse_stage::Exit;
 
 use crate::cli::Cli;
 use crate::context::{DriverContext, Trouble};
+
+/// The word by which this program is the other process of a trial; for its own use.
+pub(crate) const TRY_FILE_SYSTEM: &str = "try-file-system";
 
 pub(crate) fn init(cli: &Cli) -> Result<ExitCode, Trouble> {
     let root = cli.root();
@@ -37,7 +40,7 @@ pub(crate) fn init(cli: &Cli) -> Result<ExitCode, Trouble> {
         tree.init(stage)?;
     }
     if let Some(stage) = pipeline.stage_names().first() {
-        let faults = tree.fitness(stage)?;
+        let faults = tree.fitness_for_two(stage, second_process)?;
         if !faults.is_empty() {
             let lines: Vec<String> = faults
                 .iter()
@@ -62,6 +65,23 @@ pub(crate) fn init(cli: &Cli) -> Result<ExitCode, Trouble> {
         tree.work().display()
     ))?;
     Ok(Exit::Done.into())
+}
+
+/// Returns the command of the other process that tries a file system: this program once more.
+pub(crate) fn second_process(dir: &Path) -> Command {
+    let itself = std::env::current_exe();
+    let mut command = Command::new(itself.unwrap_or_else(|_| "ecluse".into()));
+    command.arg(TRY_FILE_SYSTEM).arg(dir);
+    command
+}
+
+/// Is that other process.
+pub(crate) fn try_file_system(dir: &str) -> ExitCode {
+    let (orders, answers) = (std::io::stdin().lock(), std::io::stdout().lock());
+    match ecluse_spool::second_process(Path::new(dir), orders, answers) {
+        Ok(()) => Exit::Done.into(),
+        Err(_) => Exit::Machine.into(),
+    }
 }
 
 pub(crate) fn man(out: Option<&Path>) -> Result<ExitCode, Trouble> {

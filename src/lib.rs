@@ -53,8 +53,14 @@ use crate::context::{DriverContext, Trouble};
 pub fn main(stages: &'static [Entry]) -> ExitCode {
     // A stage by the driver's own hand: what `run --processes` starts where no binary lies beside.
     let mut words = std::env::args().skip(1);
-    if words.next().as_deref() == Some("stage")
-        && let Some(name) = words.next()
+    let (first, second) = (words.next(), words.next());
+    if first.as_deref() == Some(init::TRY_FILE_SYSTEM)
+        && let Some(dir) = &second
+    {
+        return init::try_file_system(dir);
+    }
+    if first.as_deref() == Some("stage")
+        && let Some(name) = second
         && let Some(entry) = stages.iter().find(|entry| entry.name == name)
     {
         return (entry.main_with)(std::env::args().skip(2).collect());

@@ -1,9 +1,15 @@
 //! Whether a file system can carry a work directory: the few properties the protocol leans on are tried, in a directory
 //! of their own, before any parcel depends on them.
 
+mod two;
+
 use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::process::Command;
+
+use two::SecondProcess;
+pub use two::second_process;
 
 use crate::error::{At, Result};
 use crate::fs::{Fs, Kind};
@@ -15,10 +21,39 @@ impl WorkTree {
     /// # Errors
     /// When nothing can be tried there: it is full, read-only, or somebody else's.
     pub fn fitness(&self, stage: &str) -> Result<Vec<String>> {
+        self.try_in(stage, |dir| probe(&*self.fs, dir))
+    }
+
+    /// The same, and what two processes must see of each other. `second` makes the command of the other process for a
+    /// directory: a program that calls [`second_process`] for it with its standard input and output.
+    ///
+    /// # Errors
+    /// As [`WorkTree::fitness`], and when the other process cannot be started.
+    pub fn fitness_for_two(
+        &self,
+        stage: &str,
+        second: impl FnOnce(&Path) -> Command,
+    ) -> Result<Vec<String>> {
+        let faults = self.fitness(stage)?;
+        if !faults.is_empty() {
+            return Ok(faults);
+        }
+        self.try_in(stage, |dir| {
+            let mut other = SecondProcess::start(&mut second(dir))?;
+            two::probe(&*self.fs, dir, &mut other)
+        })
+    }
+
+    /// Tries something in a directory of its own.
+    fn try_in(
+        &self,
+        stage: &str,
+        probe: impl FnOnce(&Path) -> io::Result<Vec<String>>,
+    ) -> Result<Vec<String>> {
         let dir = self.stage(stage).tmp();
         let dir = dir.join(format!("fitness-{:016x}", (self.dice)()));
         self.fs.mkdir(&dir).at("make", &dir)?;
-        let faults = probe(&*self.fs, &dir).at("try the file system in", &dir);
+        let faults = probe(&dir).at("try the file system in", &dir);
         // What stays, because something is very wrong, is swept with the rest of `tmp/`.
         let _ = clear(&*self.fs, &dir);
         faults
@@ -157,7 +192,7 @@ fn clear(fs: &dyn Fs, dir: &Path) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::ffi::OsStr;
     use std::path::PathBuf;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -166,7 +201,7 @@ mod tests {
     use crate::fs::{Inside, Lease, RealFs, Room, SeekRead, Sink, Stat};
 
     #[derive(Clone, Copy, Debug, PartialEq)]
-    enum Lie {
+    pub(super) enum Lie {
         None,
         TwoInodes,
         OneLink,
@@ -180,12 +215,17 @@ mod tests {
         ListsNothing,
     }
 
-    struct LyingFs {
+    pub(super) struct LyingFs {
         lie: Lie,
         locked: AtomicBool,
     }
 
     impl LyingFs {
+        pub(super) fn new(lie: Lie) -> Self {
+            let locked = AtomicBool::new(false);
+            Self { lie, locked }
+        }
+
         fn refuse(&self, lie: Lie) -> io::Result<()> {
             match self.lie == lie {
                 true => Err(io::ErrorKind::Unsupported.into()),
@@ -291,10 +331,7 @@ mod tests {
 
     fn faults(lie: Lie) -> Vec<String> {
         let dir = tempfile::tempdir().unwrap();
-        let fs = LyingFs {
-            lie,
-            locked: AtomicBool::new(false),
-        };
+        let fs = LyingFs::new(lie);
         let faults = probe(&fs, dir.path()).unwrap();
         if lie == Lie::None {
             clear(&fs, dir.path()).unwrap();

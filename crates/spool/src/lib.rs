@@ -41,6 +41,7 @@ pub use clock::CLOCK_SKEW_LIMIT;
 pub use commit::{Finish, Work};
 pub use depths::{Blocked, Depths, Floor, Marks, Paused, Throughput, WorkerNote, WorkerView};
 pub use error::{Result, SpoolError};
+pub use fitness::second_process;
 pub use fs::{Fs, Inside, InsideByPath, Kind, Lease, RealFs, Room, SeekRead, Sink, Stat};
 pub use ledger::{fold, fold_shard};
 pub use name::{BadName, Deferred, Entry, ParcelId, WorkerId, hex, safe_file_name};

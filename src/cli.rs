@@ -150,7 +150,7 @@ pub(crate) enum Verb {
     Repair(RepairOptions),
     /// Makes anew what can be made from receipts and stored files
     #[command(
-        after_help = "Examples:\n  ecluse rebuild manifest --why 'disk 1 lost its database'\n  ecluse rebuild path --why 'moved to /srv/ecluse'\n\nThe stages must be stopped. The old manifest stays beside the new one; nothing is removed from the archive."
+        after_help = "Examples:\n  ecluse rebuild manifest --why 'disk 1 lost its database'\n  ecluse rebuild path --why 'moved to /srv/ecluse'\n  ecluse rebuild index --why 'disk 2 lost it'\n\nThe stages must be stopped. The old manifest stays beside the new one; nothing is removed from the archive."
     )]
     Rebuild(RebuildOptions),
     /// Looks at configuration and machine; ends as Nagios expects: 0, 1, 2 or 3
@@ -525,6 +525,8 @@ pub(crate) enum Rebuilt {
     Manifest,
     /// Where each file is, in the manifest and the index, after the archive was moved
     Path,
+    /// An index that was lost, from the archive's files
+    Index,
 }
 
 #[derive(Debug, Args)]

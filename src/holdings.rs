@@ -95,8 +95,7 @@ impl DriverContext {
 
 impl Holdings {
     /// What to do when the manifest or an index is lost.
-    pub(crate) const LOST: &str =
-        "stop the stages; docs/formats/index-generation.md and the runbook say how it comes back";
+    pub(crate) const LOST: &str = "stop the stages and put it back, or make it anew (`ecluse rebuild manifest`, `ecluse rebuild index`); see docs/formats/index-generation.md";
 
     /// Returns what a person has to look at.
     pub(crate) fn needs(&self, context: &DriverContext) -> Vec<Need> {

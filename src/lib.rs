@@ -27,6 +27,7 @@ mod numbers;
 mod paint;
 mod processes;
 mod rebuild;
+mod rebuild_index;
 mod rebuild_path;
 mod repair;
 mod run;
@@ -135,6 +136,7 @@ fn dispatch(context: &DriverContext, verb: &Verb) -> Result<ExitCode, Trouble> {
         Verb::Rebuild(options) => match options.what {
             cli::Rebuilt::Manifest => rebuild::rebuild(context, options),
             cli::Rebuilt::Path => rebuild_path::rebuild(context, options),
+            cli::Rebuilt::Index => rebuild_index::rebuild(context, options),
         },
         Verb::Repair(options) => repair::repair(context, options),
         Verb::Units(options) => units_verb::units(context, options),

@@ -969,6 +969,59 @@ fn a_file_that_grew_after_it_was_stored_is_told_when_its_hold_is_gone() {
 }
 
 #[test]
+fn a_lost_index_is_made_anew_from_the_archives_files() {
+    let settings = format!(
+        "{QUICK}\n[stage.ingest]\ncollections = [{{ name = \"elections\", harvests = \"9\" }}]\n"
+    );
+    let archive = Archive::new(&settings);
+    archive.harvest("1-9-20261116120000000-00000-h.warc.gz", &warc(1, 2));
+    archive.harvest("1-3-20261116120000000-00001-h.warc.gz", &warc(2, 3));
+    archive.harvest("1-3-20261116120000000-00002-h.warc.gz", &warc(3, 4));
+    let (code, said) = archive.once(&CHAIN);
+    assert_eq!(code, 0, "{said}");
+    let lists = [
+        "index/current/index.cdxj",
+        "index/current/path-index.txt",
+        "index/elections/current/index.cdxj",
+        "index/elections/current/path-index.txt",
+    ];
+    let before = lists.map(|list| lines(&archive.path(list)));
+    let output = archive.ecluse(&["rebuild", "index"]);
+    let words = self::said(&output);
+    assert_eq!(words.matches("is whole").count(), 2, "{words}");
+    fs::remove_file(archive.path("index/current/index.cdxj")).unwrap();
+    fs::remove_dir_all(archive.path("index/elections/generations")).unwrap();
+    let status = archive.status();
+    assert!(status.contains("ecluse rebuild index"), "{status}");
+    let output = archive.ecluse(&["rebuild", "index", "--why", "a disk"]);
+    let words = self::said(&output);
+    assert_eq!(output.status.code(), Some(0), "{words}");
+    assert!(words.contains("7 lines of 2 files; 0 lines"), "{words}");
+    assert!(words.contains("2 lines of 1 files; 0 lines"), "{words}");
+    assert_eq!(lists.map(|list| lines(&archive.path(list))), before);
+    // It grows as any other.
+    archive.harvest("1-3-20261116120000000-00003-h.warc.gz", &warc(4, 5));
+    let (code, said) = archive.once(&CHAIN);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(archive.index().len(), 12);
+    // Of a file without a copy the lines are missed, and that is told.
+    for place in ["repository", "backup"] {
+        fs::remove_file(
+            archive
+                .path(place)
+                .join("1-3-20261116120000000-00003-h.warc.gz"),
+        )
+        .unwrap();
+    }
+    fs::remove_file(archive.path("index/current/index.cdxj")).unwrap();
+    let output = archive.ecluse(&["rebuild", "index"]);
+    let words = self::said(&output);
+    assert_eq!(output.status.code(), Some(65), "{words}");
+    assert!(words.contains("5 lines are missing"), "{words}");
+    assert_eq!(archive.index().len(), 7);
+}
+
+#[test]
 fn a_lost_manifest_or_index_is_told_and_nothing_goes_on_without_it() {
     let archive = Archive::new("[stage.clean]\nremove = true\n");
     let late = "1-3-20261116120000000-00002-h.warc.gz";

@@ -4,11 +4,13 @@
 //! of one. What is in their lines is for `ecluse-cdx` to say, and how they are made for bigmerge.
 //! `docs/formats/index-generation.md` has the bytes.
 
+mod anew;
 mod directory;
 mod generation;
 mod replace;
 mod sum;
 
+pub use anew::NewList;
 pub use directory::{BuilderLock, IndexDirectory, IndexError, LastGeneration};
 pub use generation::{
     BY_HAND, DESCRIPTION, FLAT, IndexFile, IndexGeneration, IndexMember, PATHS, SCHEMA, SUMMARY,

@@ -67,7 +67,7 @@ impl IndexDirectory {
     }
 }
 
-fn write_list<Stop: From<IndexError>>(
+pub(crate) fn write_list<Stop: From<IndexError>>(
     directory: &Path,
     name: &str,
     write: impl FnOnce(&mut dyn Write) -> Result<u64, Stop>,

@@ -1,0 +1,359 @@
+//! One line of a list: what it names, or why it names nothing.
+//!
+//! The steps are those of `docs/formats/names.md`, in its order.
+
+use url::{Host, ParseError, Url};
+
+use crate::fast;
+use crate::flags::NameFlags;
+use crate::host;
+use crate::reason::{Reason, Rejection};
+use crate::text::{decode, has_control, is_comment, scheme_of, trim};
+
+/// Reads lines; keeps its memory from one to the next.
+#[derive(Debug, Default)]
+pub struct Normaliser {
+    name: Vec<u8>,
+}
+
+/// What a line names.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FoundName<'a> {
+    /// The name: lower case, A-labels, no trailing dot.
+    pub name: &'a str,
+    /// What was seen on the way. What the Public Suffix List says is for [`crate::Registered`] to tell.
+    pub flags: NameFlags,
+    /// The URL, where it says more than the name does: it has a path, a query or a port of its own. Without user and fragment.
+    pub url: Option<String>,
+}
+
+impl Normaliser {
+    /// Returns a reader of lines.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads one line, without its line feed, and leaves its path alone.
+    ///
+    /// # Errors
+    /// Why the line names nothing.
+    pub fn read(&mut self, line: &[u8]) -> Result<FoundName<'_>, Rejection> {
+        match fast::read(line, &mut self.name) {
+            Some(flags) => Ok(FoundName {
+                name: text_of(&self.name),
+                flags,
+                url: None,
+            }),
+            None => self.read_long(line),
+        }
+    }
+
+    /// Reads one line, with its URL where it has more than a name.
+    ///
+    /// # Errors
+    /// As [`Normaliser::read`].
+    pub fn read_url(&mut self, line: &[u8]) -> Result<FoundName<'_>, Rejection> {
+        match fast::read(line, &mut self.name) {
+            Some(flags) if !flags.has(NameFlags::PATH) => Ok(FoundName {
+                name: text_of(&self.name),
+                flags,
+                url: None,
+            }),
+            _ => self.read_long(line),
+        }
+    }
+
+    /// Reads any line.
+    fn read_long(&mut self, line: &[u8]) -> Result<FoundName<'_>, Rejection> {
+        let (text, is_latin1) = decode(line);
+        let text = trim(&text);
+        if text.is_empty() {
+            return Err(Reason::Blank.into());
+        }
+        if is_comment(text) {
+            return Err(Reason::Comment.into());
+        }
+        if has_control(text) {
+            return Err(Reason::Control.into());
+        }
+        let url = parse(text)?;
+        let name = match url.host() {
+            Some(Host::Domain(name)) => name.strip_suffix('.').unwrap_or(name),
+            Some(Host::Ipv4(address)) => {
+                return Err(Rejection::told(Reason::IpAddress, address.to_string()));
+            }
+            Some(Host::Ipv6(address)) => {
+                return Err(Rejection::told(Reason::IpAddress, address.to_string()));
+            }
+            None => return Err(Reason::BadUrl.into()),
+        };
+        let mut flags = host::check(name)?;
+        self.name.clear();
+        self.name.extend_from_slice(name.as_bytes());
+        let has_port = url.port().is_some_and(|port| port != 80 && port != 443);
+        let has_path = url.path() != "/" || url.query().is_some();
+        let has_user = !url.username().is_empty() || url.password().is_some();
+        flags = flags
+            .with(NameFlags::PATH.when(has_path || url.fragment().is_some()))
+            .with(NameFlags::PORT.when(has_port))
+            .with(NameFlags::USER.when(has_user))
+            .with(NameFlags::LATIN1.when(is_latin1));
+        Ok(FoundName {
+            name: text_of(&self.name),
+            flags,
+            url: (has_path || has_port).then(|| bare(url)),
+        })
+    }
+}
+
+fn parse(text: &str) -> Result<Url, Rejection> {
+    let parsed = match scheme_of(text) {
+        Some((scheme, _)) if is_of_the_web(scheme) => Url::parse(text),
+        Some((scheme, _)) => {
+            let scheme = scheme.chars().take(20).collect();
+            return Err(Rejection::told(Reason::Scheme, scheme));
+        }
+        None => Url::parse(&format!(
+            "http://{}",
+            text.strip_prefix("//").unwrap_or(text)
+        )),
+    };
+    parsed.map_err(|error| {
+        let reason = match error {
+            ParseError::InvalidIpv4Address | ParseError::InvalidIpv6Address => Reason::IpAddress,
+            ParseError::IdnaError | ParseError::InvalidDomainCharacter => Reason::BadName,
+            ParseError::EmptyHost => Reason::EmptyLabel,
+            _ => Reason::BadUrl,
+        };
+        reason.into()
+    })
+}
+
+fn is_of_the_web(scheme: &str) -> bool {
+    ["http", "https", "ftp"]
+        .iter()
+        .any(|known| scheme.eq_ignore_ascii_case(known))
+}
+
+/// Takes user, password and fragment from a URL.
+fn bare(mut url: Url) -> String {
+    url.set_fragment(None);
+    // These fail for URLs without a host only.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.into()
+}
+
+fn text_of(name: &[u8]) -> &str {
+    std::str::from_utf8(name).expect("a name is ASCII")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn long(line: &[u8]) -> Result<(String, NameFlags), Rejection> {
+        let mut normaliser = Normaliser::new();
+        normaliser
+            .read_long(line)
+            .map(|found| (found.name.to_owned(), found.flags))
+    }
+
+    fn read(line: impl AsRef<[u8]>) -> Result<(String, NameFlags), Rejection> {
+        let mut normaliser = Normaliser::new();
+        normaliser
+            .read(line.as_ref())
+            .map(|found| (found.name.to_owned(), found.flags))
+    }
+
+    #[track_caller]
+    fn gives(line: impl AsRef<[u8]>, name: &str, flags: &str) {
+        let found = read(line.as_ref());
+        let found = found.map(|(name, flags)| (name, flags.to_string()));
+        let shown = line.as_ref().escape_ascii().to_string();
+        assert_eq!(found, Ok((name.to_owned(), flags.to_owned())), "{shown}");
+    }
+
+    #[track_caller]
+    fn is_rejected(line: impl AsRef<[u8]>, reason: Reason, detail: Option<&str>) {
+        let shown: String = line
+            .as_ref()
+            .escape_ascii()
+            .to_string()
+            .chars()
+            .take(100)
+            .collect();
+        let detail = detail.map(str::to_owned);
+        assert_eq!(read(line), Err(Rejection { reason, detail }), "{shown}");
+    }
+
+    #[test]
+    fn names_come_out_of_whatever_people_write() {
+        gives("exemple.fr", "exemple.fr", "-");
+        gives("  Exemple.FR.\r", "exemple.fr", "-");
+        gives("\u{feff}exemple.fr", "exemple.fr", "-");
+        gives("\"exemple.fr\"", "exemple.fr", "-");
+        gives("http://www.exemple.fr/", "www.exemple.fr", "www");
+        gives("HTTPS://www.Exemple.fr/a?b#c", "www.exemple.fr", "www,path");
+        gives("//exemple.fr/a", "exemple.fr", "path");
+        gives("exemple.fr?x", "exemple.fr", "path");
+        gives("exemple.fr#x", "exemple.fr", "path");
+        gives("exemple.fr:80", "exemple.fr", "-");
+        gives("exemple.fr:443/", "exemple.fr", "-");
+        gives("exemple.fr:8080", "exemple.fr", "port");
+        gives("https://exemple.fr:80/", "exemple.fr", "-");
+        gives("http://u:p@exemple.fr:81/x", "exemple.fr", "path,port,user");
+        gives("contact@exemple.fr", "exemple.fr", "user");
+        gives("ftp://ftp.exemple.fr/pub", "ftp.exemple.fr", "path");
+        gives("ex%65mple.fr", "exemple.fr", "-");
+        gives("http:\\\\exemple.fr\\a", "exemple.fr", "path");
+        gives("écluse.fr", "xn--cluse-9ra.fr", "idn");
+        gives("XN--CLUSE-9RA.fr", "xn--cluse-9ra.fr", "idn");
+        gives(b"\xe9cluse.fr", "xn--cluse-9ra.fr", "latin1,idn");
+        gives("ｅxemple。fr", "exemple.fr", "-");
+        gives("straße.de", "xn--strae-oqa.de", "idn,deviation");
+        gives("\u{430}pple.fr", "xn--pple-43d.fr", "idn,mixed");
+        gives("_dmarc.exemple.fr", "_dmarc.exemple.fr", "underscore");
+        gives("-a.exemple.fr", "-a.exemple.fr", "hyphens");
+        gives(
+            "r3---sn-abc.googlevideo.com",
+            "r3---sn-abc.googlevideo.com",
+            "hyphens",
+        );
+        gives("fr", "fr", "-");
+        gives(
+            format!("{}.fr", "a".repeat(63)),
+            &format!("{}.fr", "a".repeat(63)),
+            "-",
+        );
+        gives("1.exemple.fr", "1.exemple.fr", "-");
+    }
+
+    #[test]
+    fn whatever_names_nothing_is_told_by_its_reason() {
+        for blank in ["", "   ", "\t\r", "\u{feff}", "\"\""] {
+            is_rejected(blank, Reason::Blank, None);
+        }
+        for comment in ["# a.fr", ";a.fr", "// a.fr"] {
+            is_rejected(comment, Reason::Comment, None);
+        }
+        for control in ["a\0.fr", "a\x1b[31m.fr", "a\tb.fr", "a.fr\u{85}b"] {
+            is_rejected(control, Reason::Control, None);
+        }
+        is_rejected("javascript:alert(1)", Reason::Scheme, Some("javascript"));
+        is_rejected("file:///etc/passwd", Reason::Scheme, Some("file"));
+        is_rejected("mailto:a@b.fr", Reason::Scheme, Some("mailto"));
+        is_rejected("data:text/html,x", Reason::Scheme, Some("data"));
+        for (address, told) in [
+            ("127.0.0.1", "127.0.0.1"),
+            ("http://2130706433/", "127.0.0.1"),
+            ("0x7f.1", "127.0.0.1"),
+            ("0177.0.0.01", "127.0.0.1"),
+            ("127.1.", "127.0.0.1"),
+            ("１２７.0.0.1", "127.0.0.1"),
+            ("http://[::1]:80/", "::1"),
+            ("[2001:DB8::1]", "2001:db8::1"),
+            ("[::ffff:1.2.3.4]", "::ffff:1.2.3.4"),
+        ] {
+            is_rejected(address, Reason::IpAddress, Some(told));
+        }
+        is_rejected("256.256.256.256", Reason::IpAddress, None);
+        is_rejected("1.2.3.4.5", Reason::IpAddress, None);
+        is_rejected("[::g]", Reason::IpAddress, None);
+        for local in [
+            "localhost",
+            "a.localhost",
+            "LOCALHOST.",
+            "printer.local",
+            "http://localhost:8080/x",
+            "x.onion",
+        ] {
+            is_rejected(local, Reason::Local, None);
+        }
+        is_rejected("intranet", Reason::OneLabel, None);
+        for empty in ["a..fr", ".a.fr", "a.fr..", "."] {
+            is_rejected(empty, Reason::EmptyLabel, None);
+        }
+        is_rejected(format!("{}.fr", "a".repeat(64)), Reason::LabelTooLong, None);
+        is_rejected(
+            format!("{}.fr", "a".repeat(300)),
+            Reason::LabelTooLong,
+            None,
+        );
+        is_rejected(
+            format!("{}fr", "abcdefg.".repeat(40)),
+            Reason::NameTooLong,
+            None,
+        );
+        for bad in [
+            "a b.fr",
+            "a!b.fr",
+            "a,b.fr",
+            "xn--a.fr",
+            "xn--zzzzzz9.fr",
+            "a|b.fr",
+            "a\u{fffd}.fr",
+            "<a>.fr",
+            "*.fr",
+        ] {
+            is_rejected(bad, Reason::BadName, None);
+        }
+        is_rejected("http://exemple.fr:port/", Reason::BadUrl, None);
+        is_rejected("exemple.fr:99999", Reason::BadUrl, None);
+    }
+
+    #[test]
+    fn a_url_is_kept_where_it_says_more_than_the_name() {
+        let mut normaliser = Normaliser::new();
+        for (line, url) in [
+            ("http://exemple.fr/", None),
+            ("exemple.fr#top", None),
+            (
+                "https://u:p@Exemple.fr/a/../b?c#d",
+                Some("https://exemple.fr/b?c"),
+            ),
+            ("exemple.fr/blog", Some("http://exemple.fr/blog")),
+            ("exemple.fr:8080", Some("http://exemple.fr:8080/")),
+            ("exemple.fr/a b", Some("http://exemple.fr/a%20b")),
+        ] {
+            let found = normaliser.read_url(line.as_bytes()).unwrap();
+            assert_eq!(found.url.as_deref(), url, "{line}");
+        }
+    }
+
+    /// Lines made of the pieces that names and mistakes are made of.
+    fn lines() -> impl Strategy<Value = Vec<u8>> {
+        let piece = prop_oneof![
+            4 => "[a-zA-Z0-9-]{1,4}".prop_map(String::into_bytes),
+            4 => Just(b".".to_vec()),
+            1 => prop::sample::select(vec![
+                "http://", "HTTPS://", "/", "?", "#", "@", ":", ":80", "www.", "xn--", "_", " ", "\t", "\"", "..", "fr", "localhost",
+                "local", "0x7f", "1", "é", "\\", "\u{feff}", "ß", "-", "--", "%41", "//", "'", "`", "]", "[", "\0", ";", ",",
+            ]).prop_map(|text| text.as_bytes().to_vec()),
+            1 => prop::collection::vec(any::<u8>(), 1..3),
+        ];
+        prop::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_000))]
+        #[test]
+        fn the_short_way_and_the_long_way_agree(line in lines()) {
+            let mut name = Vec::new();
+            if let Some(flags) = fast::read(&line, &mut name) {
+                prop_assert_eq!(long(&line), Ok((String::from_utf8(name).unwrap(), flags)));
+            }
+        }
+
+        #[test]
+        fn what_is_found_is_found_again_and_fits_dns(line in lines()) {
+            if let Ok((name, _)) = read(&line) {
+                prop_assert!(name.len() <= 253 && name.split('.').all(|label| (1..=63).contains(&label.len())));
+                prop_assert!(name.bytes().all(|byte| host::is_label_byte(byte) || byte == b'.'));
+                prop_assert_eq!(read(&name).map(|found| found.0), Ok(name));
+            }
+        }
+    }
+}

@@ -118,6 +118,7 @@ const KNOWS: [(&str, &[&str]); 21] = [
     ("manifest", &[]),
     ("generation", &["spool"]),
     ("holding", &["stage", "spool", "manifest", "warc"]),
+    ("register", &["generation", "names"]),
     ("telemetry", &[]),
     ("config", &[]),
     ("spool", &[]),

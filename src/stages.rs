@@ -4,6 +4,7 @@ use ecluse_stage::Entry;
 
 /// Every shipped stage, in the order of the chain.
 pub const ALL: &[Entry] = &[
+    Entry::of::<ecluse_preload::Preload>(),
     Entry::of::<ecluse_crawl::Crawl>(),
     Entry::of::<ecluse_ingest::Ingest>(),
     Entry::of::<ecluse_index::Index>(),

@@ -172,12 +172,36 @@ mod tests {
                 .collect()
         };
         let mut crawl = vec!["PrivateNetwork=no".to_owned()];
-        crawl.extend(read_only(&["backup", "index", "packages", "repository"]));
+        crawl.extend(read_only(&[
+            "backup",
+            "index",
+            "packages",
+            "reports/preload",
+            "repository",
+        ]));
         for (stage, expected) in [
+            (
+                "preload",
+                read_only(&[
+                    "backup",
+                    "harvested",
+                    "index",
+                    "jobs",
+                    "packages",
+                    "repository",
+                ]),
+            ),
             ("crawl", crawl),
             (
                 "ingest",
-                read_only(&["backup", "index", "jobs", "packages", "repository"]),
+                read_only(&[
+                    "backup",
+                    "index",
+                    "jobs",
+                    "packages",
+                    "reports/preload",
+                    "repository",
+                ]),
             ),
             (
                 "index",
@@ -187,16 +211,31 @@ mod tests {
                     "index",
                     "jobs",
                     "packages",
+                    "reports/preload",
                     "repository",
                 ]),
             ),
             (
                 "transfer",
-                read_only(&["backup", "harvested", "index", "jobs", "packages"]),
+                read_only(&[
+                    "backup",
+                    "harvested",
+                    "index",
+                    "jobs",
+                    "packages",
+                    "reports/preload",
+                ]),
             ),
             (
                 "backup",
-                read_only(&["harvested", "index", "jobs", "packages", "repository"]),
+                read_only(&[
+                    "harvested",
+                    "index",
+                    "jobs",
+                    "packages",
+                    "reports/preload",
+                    "repository",
+                ]),
             ),
             (
                 "delete",
@@ -206,20 +245,35 @@ mod tests {
                     "index",
                     "jobs",
                     "packages",
+                    "reports/preload",
                     "repository",
                 ]),
             ),
             (
                 "bigmerge",
-                read_only(&["backup", "harvested", "jobs", "packages", "repository"]),
+                read_only(&[
+                    "backup",
+                    "harvested",
+                    "jobs",
+                    "packages",
+                    "reports/preload",
+                    "repository",
+                ]),
             ),
             (
                 "clean",
-                read_only(&["backup", "index", "jobs", "packages", "repository"]),
+                read_only(&[
+                    "backup",
+                    "index",
+                    "jobs",
+                    "packages",
+                    "reports/preload",
+                    "repository",
+                ]),
             ),
             (
                 "package",
-                read_only(&["backup", "harvested", "index", "jobs"]),
+                read_only(&["backup", "harvested", "index", "jobs", "reports/preload"]),
             ),
         ] {
             assert_eq!(drop_in("", stage), expected, "{stage}");
@@ -235,6 +289,8 @@ mod tests {
             index = "/big/index"
             manifest = "/db/manifest.sqlite"
             packages = "/boxes"
+            [stage.preload]
+            reports = "/told"
             [stage.crawl]
             jobs = "/fast/jobs"
             digests = "/shared/digests.sqlite"
@@ -256,9 +312,10 @@ mod tests {
         let closed = "ReadOnlyPaths=-/srv/ecluse/b".to_owned();
         let network = "PrivateNetwork=no".to_owned();
         for (stage, places, more) in [
+            ("preload", &["/told"][..], vec![&closed]),
             (
                 "crawl",
-                &["/fast/jobs", "/in/one", "/shared"][..],
+                &["/fast/jobs", "/in/one", "/shared"],
                 vec![&network, &closed],
             ),
             ("ingest", &["/db", "/in/one", "/in/two"], vec![&closed]),

@@ -15,6 +15,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use ecluse_register::{Register, RegisterDay, RegisterRecord};
 use ecluse_testkit::root::{Program, settle_environment, until_so};
 
 const ECLUSE: &str = env!("CARGO_BIN_EXE_ecluse");
@@ -172,6 +173,26 @@ leave-free = "0 B"
 spare = "0 B"
 "#;
 
+/// Lists of names, elsewhere and in small pieces.
+const LISTED: &str = r#"
+[archive]
+register = "domains"
+[defaults]
+settle = "100ms"
+min-free = "0 B"
+[chain]
+stages = ["preload", "checked"]
+[stage.preload]
+next = ["checked"]
+batch = { parcels = 9, wait = "300ms" }
+sources = "lists"
+forced = "rules.toml"
+reports = "told"
+list = 2
+line = "32 B"
+memory = "1 MiB"
+"#;
+
 /// Keys that have one value only.
 const FIXED: [&str; 1] = ["version"];
 
@@ -197,7 +218,7 @@ fn leaves(text: &str) -> BTreeMap<String, toml::Value> {
 
 #[test]
 fn every_documented_setting_is_turned_in_a_run_below() {
-    let runs = [ELSEWHERE, KEPT, CRAWLED].map(leaves);
+    let runs = [ELSEWHERE, KEPT, CRAWLED, LISTED].map(leaves);
     let is_turned = |key: &String, shipped: &toml::Value| {
         let mut values = runs.iter().filter_map(|run| run.get(key));
         values.any(|value| value != shipped)
@@ -573,6 +594,41 @@ fn an_instance_and_working_copies_that_stay() {
     );
     // Its working copy was not deleted, so that one proof is missing.
     assert_eq!(below(&archive.path("harvested")).len(), 1);
+}
+
+#[test]
+fn lists_of_another_kind() {
+    let archive = Archive::new(LISTED);
+    let day = RegisterDay::new(2026, 1, 1).unwrap();
+    let register = Register::at(&archive.path("domains")).unwrap();
+    let known = [Ok(RegisterRecord::new("b.fr", day))].into_iter();
+    register.update(Vec::new(), known, 3, &|| false).unwrap();
+    let rule = "[[rule]]\nverdict = \"out\"\ndomain = \"a.fr\"\nwho = \"x\"\nwhen = \"2026-01-01\"\nwhy = \"y\"\n";
+    fs::write(archive.path("rules.toml"), rule).unwrap();
+    let list = format!("a.fr\nb.fr\nc.fr\nd.fr\n{}.fr\n", "e".repeat(32));
+    archive.harvest("lists/registry/afnic.txt", list.as_bytes());
+    archive.stage("preload", 0);
+    let mut lists: Vec<String> = below(&archive.path("work/checked/ready"));
+    lists.retain(|path| path.ends_with("names.tsv"));
+    let lists = lists
+        .iter()
+        .map(|path| text_of(&archive.path("work/checked/ready").join(path)));
+    let lists: Vec<Vec<String>> = lists
+        .map(|list| list.lines().map(str::to_owned).collect())
+        .collect();
+    assert_eq!(lists.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(lists[0][0], "fr,b\tb.fr\tb.fr\tb.fr\tafnic:1\tknown\t-\t-");
+    let reports = below(&archive.path("told"));
+    let told = reports
+        .iter()
+        .find(|path| path.ends_with("statistics.json"))
+        .unwrap();
+    let told: toml::Table =
+        serde_json::from_str(&text_of(&archive.path("told").join(told)).replace("null", "0"))
+            .unwrap();
+    let rejected = &told["sources"].as_array().unwrap()[0]["rejected"];
+    assert_eq!(rejected["too-long"].as_integer(), Some(1));
+    assert_eq!(rejected["forced-out"].as_integer(), Some(1));
 }
 
 fn serve(mut stream: &TcpStream) {

@@ -91,7 +91,11 @@ impl Findings<'_> {
 fn check_archive(pipeline: &Pipeline, findings: &mut Findings<'_>) {
     let archive = &pipeline.archive;
     let harvested = archive.harvested.iter().map(|path| ("harvested", path));
-    let index = [("index", &archive.index), ("manifest", &archive.manifest)];
+    let index = [
+        ("index", &archive.index),
+        ("manifest", &archive.manifest),
+        ("register", &archive.register),
+    ];
     let stored = archive.repository.iter();
     let stored = stored.map(|location| ("repository", &location.path));
     let mut seen = BTreeSet::new();

@@ -82,6 +82,7 @@ impl Pipeline {
         found.push(("archive.index".to_owned(), archive.index.clone()));
         found.push(("archive.manifest".to_owned(), archive.manifest.clone()));
         found.push(("archive.packages".to_owned(), archive.packages.clone()));
+        found.push(("archive.register".to_owned(), archive.register.clone()));
         if let Some(jobs) = self.own_key("crawl", "jobs").and_then(text) {
             found.push(("stage.crawl.jobs".to_owned(), jobs.into()));
         }

@@ -35,6 +35,8 @@ pub struct Archive {
     pub manifest: PathBuf,
     /// The directory of the packages.
     pub packages: PathBuf,
+    /// The directory of the register of domains.
+    pub register: PathBuf,
 }
 
 impl Archive {

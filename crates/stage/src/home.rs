@@ -72,6 +72,11 @@ impl Home {
         self.path(&self.archive.packages)
     }
 
+    /// Returns the directory of the register.
+    pub fn register(&self) -> PathBuf {
+        self.path(&self.archive.register)
+    }
+
     /// Returns the harvested directories.
     pub fn harvested(&self) -> Vec<PathBuf> {
         let paths = self.archive.harvested.iter();

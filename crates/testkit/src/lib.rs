@@ -1,10 +1,11 @@
 //! For tests only: three sample stages that show how a stage is written and exercise the spool, temporary roots with the programs that run in them, a web and a name server on
-//! loopback, the contract every stage keeps, and the checker that judges what a torture left on disk.
+//! loopback, source lists of any length, the contract every stage keeps, and the checker that judges what a torture left on disk.
 //! Nothing of it is shipped.
 
 pub mod checker;
 pub mod contract;
 pub mod dns;
+pub mod lists;
 pub mod machine;
 mod relay;
 pub mod root;

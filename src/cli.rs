@@ -99,6 +99,11 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  ecluse lookup https://example.org/\n  ecluse lookup example.org --match domain --limit 20\n  ecluse lookup example.org/news/ --match prefix --json | jq .timestamp"
     )]
     Lookup(LookupOptions),
+    /// Shows what the register knows of a domain; ends with 1 when it is not there
+    #[command(
+        after_help = "Examples:\n  ecluse register exemple.fr\n  ecluse register --stats\n  ecluse register --export csv > register.csv"
+    )]
+    Register(RegisterOptions),
     /// Prints one capture of a URL, its head and its body; ends with 1 when there is none
     #[command(
         after_help = "Examples:\n  ecluse show https://example.org/                 the last capture\n  ecluse show example.org --at 2026-01-31          the last until that day\n  ecluse show https://example.org/a.pdf -o a.pdf   its body into a file\n\nChunks and content encodings are undone, an unchanged capture is shown with the body it refers to; --raw\ngives the bytes as they were archived."
@@ -392,6 +397,26 @@ pub(crate) struct LookupOptions {
     /// Stops after so many
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("asked").required(true).args(["domain", "stats", "export"]))]
+pub(crate) struct RegisterOptions {
+    /// A domain, or any name or URL of it
+    pub(crate) domain: Option<String>,
+    /// Counts the domains by state, source, DNS and last label
+    #[arg(long)]
+    pub(crate) stats: bool,
+    /// Writes all of it
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) export: Option<ExportFormat>,
+}
+
+/// What the register can be written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// Comma-separated values with a heading
+    Csv,
 }
 
 #[derive(Debug, Args)]

@@ -29,6 +29,7 @@ mod processes;
 mod rebuild;
 mod rebuild_index;
 mod rebuild_path;
+mod register;
 mod repair;
 mod run;
 mod show;
@@ -123,6 +124,7 @@ fn dispatch(context: &DriverContext, verb: &Verb) -> Result<ExitCode, Trouble> {
         Verb::Amend(options) => amend::amend(context, options),
         Verb::Find { terms } => find::find(context, terms),
         Verb::Lookup(options) => lookup::lookup(context, options),
+        Verb::Register(options) => register::register(context, options),
         Verb::Show(options) => capture::show(context, options),
         Verb::Give(options) => act::give(context, options),
         Verb::Retry(choice) => act::each(context, act::Deed::Retry, choice),

@@ -1,0 +1,75 @@
+//! `ecluse register`: one domain, the figures, and all of it as CSV.
+#![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
+
+use std::path::Path;
+use std::process::Command;
+
+use ecluse_register::{DnsClass, DomainState, Register, RegisterDay, RegisterRecord};
+use ecluse_testkit::root::settle_environment;
+use serde_json::{Value, json};
+
+fn ecluse(root: &Path, words: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ecluse"));
+    settle_environment(&mut command);
+    command.arg("--root").arg(root).args(words);
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let code = output.status.code().unwrap();
+    (code, text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_domain_the_figures_and_all_of_it() {
+    let root = tempfile::tempdir().unwrap();
+    let (code, _, said) = ecluse(root.path(), &["register", "exemple.fr"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("no register yet"), "{said}");
+
+    let day = RegisterDay::new(2026, 10, 4).unwrap();
+    let mut gone = RegisterRecord::new("parti.fr", day);
+    gone.state = DomainState::Inactive;
+    let mut known = RegisterRecord::new("exemple.fr", day);
+    known.sources.insert("afnic".into(), day);
+    known.dns = Some(DnsClass {
+        class: "OK_BOTH".into(),
+        day,
+    });
+    known.forms = vec!["apex".into(), "www".into()];
+    known
+        .more
+        .insert("seeds".into(), json!(["https://exemple.fr/\u{1b}[31m"]));
+    let register = Register::at(&root.path().join("register")).unwrap();
+    let records = [Ok(known), Ok(gone)].into_iter();
+    register.update(Vec::new(), records, 3, &|| false).unwrap();
+
+    // Any name of the site will do.
+    let (code, told, said) = ecluse(root.path(), &["register", "https://www.exemple.fr/a"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(told.starts_with("domain       exemple.fr\n"), "{told}");
+    assert!(told.contains("\nDNS          OK_BOTH on 20261004\n") && !told.contains('\u{1b}'));
+    let (_, told, _) = ecluse(root.path(), &["register", "exemple.fr", "--json"]);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["sources"], json!({"afnic": "20261004"}));
+    let (code, _, said) = ecluse(root.path(), &["register", "inconnu.fr"]);
+    assert_eq!(
+        (code, said.as_str()),
+        (1, "inconnu.fr is not in the register\n")
+    );
+    assert_eq!(ecluse(root.path(), &["register", "127.0.0.1"]).0, 64);
+    assert_eq!(ecluse(root.path(), &["register"]).0, 64);
+
+    let (code, told, _) = ecluse(root.path(), &["register", "--stats", "--json"]);
+    assert_eq!(code, 0);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["domains"], 2);
+    assert_eq!(told["state"], json!({"active": 1, "inactive": 1}));
+    assert_eq!(told["dns"]["not asked yet"], 1);
+    let (_, told, _) = ecluse(root.path(), &["register", "--export", "csv"]);
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines.len(), 3);
+    assert_eq!(
+        lines[1],
+        "exemple.fr,1,20261004,20261004,afnic=20261004,OK_BOTH,20261004,apex www,\"{\"\"seeds\"\":[\"\"https://exemple.fr/\\u001b[31m\"\"]}\""
+    );
+    assert_eq!(lines[2], "parti.fr,0,20261004,20261004,,,,,{}");
+}

@@ -402,6 +402,12 @@ impl Frontier {
         self.store.size()
     }
 
+    /// How many URLs are handed out and not finished.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
     /// Queues in the rotation that are not active.
     pub(crate) fn waiting_queues(&self) -> u64 {
         self.totals

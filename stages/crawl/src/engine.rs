@@ -129,7 +129,6 @@ pub(crate) struct Engine<'a> {
     ending: Option<Ending>,
     /// When it was asked to stop.
     asked: Option<Instant>,
-    in_flight: usize,
     /// Nothing waits and nothing is in flight.
     is_drained: bool,
     /// Since when nothing is left to do but to wait for hosts that fail.
@@ -246,7 +245,6 @@ impl<'a> Engine<'a> {
             paused_at: None,
             ending: None,
             asked: None,
-            in_flight: 0,
             is_drained: false,
             waits_since: None,
             given_up: None,
@@ -282,7 +280,7 @@ impl<'a> Engine<'a> {
                 return Ok(left);
             }
             let wait = wake.min(match self.put_off.is_empty() {
-                true if self.in_flight == 0 => LOOK_AT_REST,
+                true if self.frontier.in_flight() == 0 => LOOK_AT_REST,
                 true => LOOK_AROUND,
                 false => LOOK_FOR_THE_DISK,
             });
@@ -377,7 +375,7 @@ impl<'a> Engine<'a> {
         let mut dropped = 0;
         while self.ending.is_none()
             && self.state == JobState::Running
-            && self.in_flight < most.max(1)
+            && self.frontier.in_flight() < most.max(1)
             && self.warcs.bytes_in_memory() < UNWRITTEN
         {
             if self.is_budget_handed_out() {
@@ -393,7 +391,6 @@ impl<'a> Engine<'a> {
                 }
                 Next::Fetch(item) => {
                     self.set_exception(&item)?;
-                    self.in_flight += 1;
                     let (shared, sender) = (Rc::clone(&self.shared), self.sender.clone());
                     tokio::task::spawn_local(async move {
                         let errand = errand::run(shared, item).await;
@@ -406,7 +403,7 @@ impl<'a> Engine<'a> {
                 Next::Wait(until) => return Ok(until.since(at)),
                 Next::Idle => break,
                 Next::Empty => {
-                    self.is_drained = self.in_flight == 0;
+                    self.is_drained = self.frontier.in_flight() == 0;
                     break;
                 }
             }
@@ -432,7 +429,7 @@ impl<'a> Engine<'a> {
 
     /// Tells whether a wait for hosts that fail is longer than the order allows, with nothing else left to do.
     fn is_in_vain(&mut self, wait: Duration) -> bool {
-        if self.in_flight > 0 {
+        if self.frontier.in_flight() > 0 {
             return false;
         }
         if !self.frontier.is_left_with_failures() {
@@ -456,8 +453,9 @@ impl<'a> Engine<'a> {
     /// Tells whether as many URLs are out as the job may still fetch.
     fn is_budget_handed_out(&self) -> bool {
         let limit = self.order.budget.urls.get();
-        limit.is_some_and(|limit| self.checkpoint.fetched + self.in_flight as u64 >= limit)
-            && self.in_flight > 0
+        limit.is_some_and(|limit| {
+            self.checkpoint.fetched + self.frontier.in_flight() as u64 >= limit
+        }) && self.frontier.in_flight() > 0
     }
 
     async fn take(&mut self, event: Event) -> Result<(), Failure> {
@@ -485,7 +483,7 @@ impl<'a> Engine<'a> {
 
     /// Says whether the job is over, or may be left.
     async fn is_over(&mut self) -> Result<Option<Left>, Failure> {
-        if self.in_flight > 0 {
+        if self.frontier.in_flight() > 0 {
             let patience = self
                 .asked
                 .is_some_and(|asked| asked.elapsed() > STOP_PATIENCE);

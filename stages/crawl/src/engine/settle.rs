@@ -137,7 +137,6 @@ impl Engine<'_> {
     /// Gives a URL up that does not belong to the job any more: Heritrix's -5000.
     pub(super) fn drop_item(&mut self, item: &Item, why: &str) -> Result<(), Failure> {
         self.changed = true;
-        self.in_flight += 1;
         self.miss(item, now(), &Missed::of(-5000, why, Disposition::Failed))
     }
 
@@ -145,7 +144,6 @@ impl Engine<'_> {
     /// had, -8 elsewhere.
     pub(super) fn give_up(&mut self, item: &Item) -> Result<(), Failure> {
         self.changed = true;
-        self.in_flight += 1;
         let authority = Url::parse(&item.url).map(|url| authority_of(&url));
         let book = self.shared.robots.borrow();
         let status = match authority.is_ok_and(|authority| book.has_failed(&authority)) {
@@ -159,7 +157,6 @@ impl Engine<'_> {
 
     /// Puts a URL back as if it had never been handed out.
     fn put_back(&mut self, item: &Item, after: Duration) -> Result<(), Failure> {
-        self.in_flight -= 1;
         let at = self.clock.now();
         let outcome = Outcome::put_back(after);
         self.frontier.finish(at, item.id, &outcome).map_err(blame)?;
@@ -244,7 +241,6 @@ impl Engine<'_> {
 
     /// A URL that brought nothing: tried again, or given up and logged.
     fn miss(&mut self, item: &Item, begun: Moment, missed: &Missed<'_>) -> Result<(), Failure> {
-        self.in_flight -= 1;
         let outcome = Outcome {
             status: missed.status,
             bytes: 0,
@@ -388,7 +384,6 @@ impl Engine<'_> {
             self.ensure_file().await?;
             self.warcs.append(parts)?;
         }
-        self.in_flight -= 1;
         self.take_cookies(&capture)?;
         let mut led = Led::Nowhere;
         if let Some(body) = body {

@@ -29,14 +29,14 @@ use crate::logs::Logs;
 use crate::manners::{Capacity, frontier_settings, set_groups};
 use crate::notes;
 use crate::pace_table::PaceTable;
-use crate::paces::{Paces, RestOf};
 use crate::pool::{Pool, PoolOrder, Processed};
+use crate::rests::{RestFile, RestOf};
 use crate::robots::Robots;
 use crate::sieve::{FoundBy, Sieve};
 use crate::status::{JobState, Rates};
 use crate::warcs::{Naming, Warcs};
 
-pub(crate) use upkeep::{SOFTWARE, host_of_queue, why_slow, word};
+pub(crate) use upkeep::{SOFTWARE, host_of_queue, policy_name, why_slow};
 
 /// What the stage gives every job.
 pub(crate) struct Surroundings<'a> {
@@ -108,7 +108,7 @@ pub(crate) struct Engine<'a> {
     sieve: Sieve,
     warcs: Warcs,
     logs: Logs,
-    paces: Paces,
+    rests: RestFile,
     clock: JobClock,
     packer: Packer,
     pool: Pool,
@@ -189,7 +189,7 @@ impl<'a> Engine<'a> {
         };
         let clock = JobClock::after(checkpoint.at, now().0);
         set_groups(&order, &mut frontier).map_err(blame)?;
-        let (paces, rests) = Paces::open(&job.dir.paces())?;
+        let (rest_file, rests) = RestFile::open(&job.dir.rests())?;
         for rest in &rests {
             let until = Millis(rest.until);
             let held = match &rest.of {
@@ -232,7 +232,7 @@ impl<'a> Engine<'a> {
             sieve,
             warcs,
             logs,
-            paces,
+            rests: rest_file,
             clock,
             events,
             sender,

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::checkpoint::Checkpoint;
 use crate::earlier::Earlier;
-use crate::engine::{Engine, SOFTWARE, Surroundings, blame, host_of_queue, word};
+use crate::engine::{Engine, SOFTWARE, Surroundings, blame, host_of_queue, policy_name};
 use crate::job::Job;
 use crate::logs::{CHANGES, CRAWL, ERRORS, PROGRESS};
 use crate::notes;
@@ -117,7 +117,7 @@ fn facts(
         host: around.host.clone(),
         address: None,
         software: SOFTWARE.to_owned(),
-        robots: word(&order.robots.policy).to_owned(),
+        robots: policy_name(order.robots.policy).to_owned(),
         seeds: match checkpoint.seeds {
             // Begun before they were counted.
             0 => job.seeds.count.kept,

@@ -84,7 +84,7 @@ impl JobDir {
     }
 
     /// The rests of groups that no commit knows yet.
-    pub(crate) fn paces(&self) -> PathBuf {
+    pub(crate) fn rests(&self) -> PathBuf {
         self.root.join("paces")
     }
 

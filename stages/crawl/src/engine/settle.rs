@@ -16,9 +16,9 @@ use crate::earlier::{KnownPayload, LastCapture, Original};
 use crate::errand::{Errand, Result as Found, authority, names_in_table, now};
 use crate::manners::{exception, retry_delay};
 use crate::notes;
-use crate::paces::{Rest, RestOf};
 use crate::pool::{Processed, Work, causes};
 use crate::records::{Capture, new_id, pack_dns};
+use crate::rests::{Rest, RestOf};
 use crate::robots::{KeptAnswer, Led, Search, authority_of};
 use crate::sieve::{FoundBy, LinkingPage, Unfollowed};
 
@@ -513,13 +513,13 @@ impl Engine<'_> {
         let rests = rests.map_err(blame)?;
         let until = |rest| self.clock.now().after(rest).0;
         if rests.group > rests.after_a_crash {
-            self.paces.note(&Rest {
+            self.rests.note(&Rest {
                 of: RestOf::Group(item.group.clone()),
                 until: until(rests.group),
             })?;
         }
         if rests.queue > rests.after_a_crash {
-            self.paces.note(&Rest {
+            self.rests.note(&Rest {
                 of: RestOf::Queue(item.queue.clone()),
                 until: until(rests.queue),
             })?;

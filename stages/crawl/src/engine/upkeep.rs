@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ecluse_frontier::{Frontier, Millis};
 use ecluse_report::{Moment, Progress, progress_note};
-use ecluse_scope::{Order, Priority};
+use ecluse_scope::{Order, Priority, RobotsPolicy};
 use ecluse_stage::Failure;
 use ecluse_warc::Packer;
 
@@ -158,7 +158,7 @@ impl Engine<'_> {
         let bytes = serde_json::to_vec(&self.checkpoint)
             .map_err(|error| Failure::halt(format!("cannot write a checkpoint: {error}")))?;
         commit(&mut self.frontier, &bytes).map_err(blame)?;
-        self.paces.clear()?;
+        self.rests.clear()?;
         self.committed_bytes = self.warcs.all_bytes();
         self.changed = false;
         self.is_told_to_wait = false;
@@ -235,13 +235,13 @@ impl Engine<'_> {
         put("publisher", &self.job.organization);
         put("isPartOf", &format!("{}-{}", order.job, order.harvest));
         put("description", &order.description);
-        put("robots", word(&order.robots.policy));
+        put("robots", policy_name(order.robots.policy));
         put("http-header-user-agent", &self.shared.user_agent.borrow());
         put("http-header-from", &order.agent.from);
         put("harvestInfo.version", "0.6");
         put("harvestInfo.jobId", &order.job);
         put("harvestInfo.origHarvestDefinitionID", &order.harvest);
-        put("harvestInfo.priority", word_of(order.priority));
+        put("harvestInfo.priority", priority_name(order.priority));
         put("harvestInfo.orderXMLName", "order.toml");
         put(
             "harvestInfo.maxBytesPerDomain",
@@ -358,7 +358,7 @@ impl Engine<'_> {
         JobStatus {
             job: self.order.job.clone(),
             harvest: self.order.harvest.clone(),
-            priority: word_of(self.order.priority).to_owned(),
+            priority: priority_name(self.order.priority).to_owned(),
             state: self.state,
             why: self.why.clone().or_else(|| self.ended_early()),
             pid: std::process::id(),
@@ -529,16 +529,16 @@ impl Engine<'_> {
 /// The program, as the files have it.
 pub(crate) const SOFTWARE: &str = concat!("ecluse/", env!("CARGO_PKG_VERSION"));
 
-/// The word by which an order names a policy.
-pub(crate) fn word(value: &impl serde::Serialize) -> &'static str {
-    match serde_json::to_value(value) {
-        Ok(serde_json::Value::String(word)) if word == "ignore" => "ignore",
-        Ok(serde_json::Value::String(word)) if word == "requisites" => "requisites",
-        _ => "obey",
+/// The name that an order has for a policy.
+pub(crate) fn policy_name(policy: RobotsPolicy) -> &'static str {
+    match policy {
+        RobotsPolicy::Obey => "obey",
+        RobotsPolicy::Ignore => "ignore",
+        RobotsPolicy::Requisites => "requisites",
     }
 }
 
-pub(crate) fn word_of(priority: Priority) -> &'static str {
+pub(crate) fn priority_name(priority: Priority) -> &'static str {
     match priority {
         Priority::Low => "low",
         Priority::Normal => "normal",

@@ -28,12 +28,12 @@ pub(crate) enum RestOf {
 }
 
 /// The file with the rests.
-pub(crate) struct Paces {
+pub(crate) struct RestFile {
     file: File,
     is_empty: bool,
 }
 
-impl Paces {
+impl RestFile {
     /// Opens the file, and says what stands in it.
     pub(crate) fn open(path: &Path) -> io::Result<(Self, Vec<Rest>)> {
         let mut file = OpenOptions::new()
@@ -49,11 +49,11 @@ impl Paces {
         bytes.truncate(whole.map_or(0, |end| end + 1));
         file.set_len(bytes.len() as u64)?;
         file.seek(SeekFrom::End(0))?;
-        let paces = Self {
+        let rests = Self {
             file,
             is_empty: bytes.is_empty(),
         };
-        Ok((paces, parse(&String::from_utf8_lossy(&bytes))))
+        Ok((rests, parse(&String::from_utf8_lossy(&bytes))))
     }
 
     /// Writes a rest down.
@@ -109,23 +109,23 @@ mod tests {
     fn what_was_noted_since_the_last_commit_is_found_again() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("paces");
-        let (mut paces, found) = Paces::open(&path).unwrap();
+        let (mut file, found) = RestFile::open(&path).unwrap();
         assert_eq!(found, []);
-        paces.note(&rest("ip:192.0.2.1", 7)).unwrap();
-        paces.clear().unwrap();
-        paces.note(&rest("a group", 8)).unwrap();
-        drop(paces);
-        let (mut paces, found) = Paces::open(&path).unwrap();
+        file.note(&rest("ip:192.0.2.1", 7)).unwrap();
+        file.clear().unwrap();
+        file.note(&rest("a group", 8)).unwrap();
+        drop(file);
+        let (mut file, found) = RestFile::open(&path).unwrap();
         assert_eq!(found, [rest("a group", 8)]);
         let queue = Rest {
             of: RestOf::Queue("a queue".to_owned()),
             until: 9,
         };
-        paces.note(&queue).unwrap();
-        let (mut paces, found) = Paces::open(&path).unwrap();
+        file.note(&queue).unwrap();
+        let (mut file, found) = RestFile::open(&path).unwrap();
         assert_eq!(found, [rest("a group", 8), queue]);
-        paces.clear().unwrap();
-        assert_eq!(Paces::open(&path).unwrap().1, []);
+        file.clear().unwrap();
+        assert_eq!(RestFile::open(&path).unwrap().1, []);
     }
 
     #[test]
@@ -133,14 +133,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("paces");
         std::fs::write(&path, "12 a\nx b\n99").unwrap();
-        let (mut paces, found) = Paces::open(&path).unwrap();
+        let (mut file, found) = RestFile::open(&path).unwrap();
         assert_eq!(found, [rest("a", 12)]);
-        paces.note(&rest("b", 13)).unwrap();
+        file.note(&rest("b", 13)).unwrap();
         assert_eq!(
-            Paces::open(&path).unwrap().1,
+            RestFile::open(&path).unwrap().1,
             [rest("a", 12), rest("b", 13)]
         );
         std::fs::write(&path, "99 a").unwrap();
-        assert_eq!(Paces::open(&path).unwrap().1, []);
+        assert_eq!(RestFile::open(&path).unwrap().1, []);
     }
 }

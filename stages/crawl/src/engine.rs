@@ -102,7 +102,7 @@ pub(crate) struct Engine<'a> {
     around: &'a Surroundings<'a>,
     pub(crate) order: Rc<Order>,
     /// Where seeds lead to: seeds too, beside those of the job.
-    led_to: Vec<Seed>,
+    redirected_seeds: Vec<Seed>,
     shared: Rc<Shared>,
     pub(crate) frontier: Frontier,
     sieve: Sieve,
@@ -202,9 +202,9 @@ impl<'a> Engine<'a> {
             };
             held.map_err(blame)?;
         }
-        let led_to = led_to(&frontier)?;
+        let redirected_seeds = redirected_seeds(&frontier)?;
         let began = year(checkpoint.begun);
-        let mut sieve = Sieve::new(&order, job, &led_to, began)?;
+        let mut sieve = Sieve::new(&order, job, &redirected_seeds, began)?;
         sieve.rejected.clone_from(&checkpoint.rejected);
         let naming = naming(&order, &around.host);
         let warcs = Warcs::resume(&around.harvested, naming, checkpoint.warc.clone())?;
@@ -226,7 +226,7 @@ impl<'a> Engine<'a> {
             job,
             around,
             order,
-            led_to,
+            redirected_seeds,
             shared,
             frontier,
             sieve,
@@ -553,7 +553,7 @@ impl Drop for Engine<'_> {
 }
 
 /// Where seeds were seen to lead to.
-pub(crate) fn led_to(frontier: &Frontier) -> Result<Vec<Seed>, Failure> {
+pub(crate) fn redirected_seeds(frontier: &Frontier) -> Result<Vec<Seed>, Failure> {
     let mut seeds = Vec::new();
     let walked = frontier.notes(notes::SEED_TARGET, |_, value| {
         seeds.extend(notes::decode_target(value));

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use crate::checkpoint::Checkpoint;
-use crate::engine::{led_to, why_slow, year};
+use crate::engine::{redirected_seeds, why_slow, year};
 use crate::job::Job;
 use crate::logs::CRAWL;
 use crate::notes;
@@ -66,9 +66,9 @@ pub fn explain(
     let settings = ecluse_frontier::Settings::default();
     match Frontier::open_to_read(&dir.frontier(), settings) {
         Ok(mut frontier) => {
-            let led_to = led_to(&frontier).map_err(|failure| failure.reason)?;
+            let redirected_seeds = redirected_seeds(&frontier).map_err(|failure| failure.reason)?;
             let began = began(&frontier);
-            let sieve = Sieve::new(&job.order, &job, &led_to, year(began));
+            let sieve = Sieve::new(&job.order, &job, &redirected_seeds, year(began));
             let sieve = sieve.map_err(|failure| failure.reason)?;
             let known = Known {
                 order: &job.order,

@@ -54,7 +54,7 @@ pub(crate) struct Follower {
 
 /// Where a redirect of robots.txt leads.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Led {
+pub(crate) enum RobotsRedirect {
     /// There: it is to be fetched, and whoever waits is told.
     To(Url),
     /// Nowhere, or in too many steps.
@@ -73,7 +73,7 @@ pub(crate) struct Robots {
     /// How often in a row it could not be had from an authority, and when last.
     failures: HashMap<String, (u32, Duration)>,
     /// Authorities whose robots.txt was last seen to lead elsewhere, and since when nothing came from there.
-    led: HashMap<String, Duration>,
+    redirected: HashMap<String, Duration>,
 }
 
 /// Whether a robots.txt is being looked for elsewhere.
@@ -112,7 +112,7 @@ impl Robots {
             limits: &order.robots.limits(),
             freshness: &order.robots.freshness(),
         };
-        self.led.remove(authority);
+        self.redirected.remove(authority);
         let older = self.older.remove(authority);
         let before = self.standings.remove(authority);
         if let Some(before) = &before {
@@ -172,29 +172,29 @@ impl Robots {
         followers: Vec<Follower>,
         target: Option<Url>,
         at: Duration,
-    ) -> (Led, Vec<Follower>) {
+    ) -> (RobotsRedirect, Vec<Follower>) {
         let Some(target) = target else {
-            return (Led::Nowhere, followers);
+            return (RobotsRedirect::Nowhere, followers);
         };
-        let (lost, led): (Vec<Follower>, Vec<Follower>) = followers
+        let (lost, redirected): (Vec<Follower>, Vec<Follower>) = followers
             .into_iter()
             .partition(|follower| follower.redirects >= REDIRECTS);
-        if led.is_empty() {
-            return (Led::Nowhere, lost);
+        if redirected.is_empty() {
+            return (RobotsRedirect::Nowhere, lost);
         }
         let waiting = self.followers.entry(target.to_string()).or_default();
-        for mut follower in led {
+        for mut follower in redirected {
             follower.redirects += 1;
-            self.led.insert(follower.authority.clone(), at);
+            self.redirected.insert(follower.authority.clone(), at);
             waiting.retain(|other| other.authority != follower.authority);
             waiting.push(follower);
         }
-        (Led::To(target), lost)
+        (RobotsRedirect::To(target), lost)
     }
 
     /// Tells whether an authority's robots.txt is being looked for elsewhere, which may take so long.
     pub(crate) fn search(&self, authority: &str, now: Duration, patience: Duration) -> Search {
-        match self.led.get(authority) {
+        match self.redirected.get(authority) {
             None => Search::None,
             Some(since) if now < since.saturating_add(patience) => Search::Going,
             Some(_) => Search::InVain,
@@ -332,12 +332,12 @@ mod tests {
                 .collect();
             assert_eq!(mine.len(), 1);
             let target = url(&format!("http://a.example/elsewhere/{step}"));
-            let (led, lost) = robots.follow(mine, Some(target.clone()), Duration::ZERO);
+            let (redirected, lost) = robots.follow(mine, Some(target.clone()), Duration::ZERO);
             if step == 5 {
-                assert_eq!((led, lost.len()), (Led::Nowhere, 1));
+                assert_eq!((redirected, lost.len()), (RobotsRedirect::Nowhere, 1));
                 return;
             }
-            assert_eq!(led, Led::To(target.clone()));
+            assert_eq!(redirected, RobotsRedirect::To(target.clone()));
             assert!(robots.is_awaited(&target));
             at = target;
         }

@@ -59,7 +59,7 @@ impl Sieve {
     pub(crate) fn new(
         order: &Order,
         job: &Job,
-        led_to: &[Seed],
+        redirected_seeds: &[Seed],
         year: u32,
     ) -> Result<Self, Failure> {
         let mut rules = order.scope.clone();
@@ -72,7 +72,7 @@ impl Sieve {
             scope.add_seed(&seed);
             true
         })?;
-        for seed in led_to {
+        for seed in redirected_seeds {
             scope.add_seed(seed);
         }
         Ok(Self {
@@ -216,10 +216,10 @@ impl Sieve {
         &mut self,
         order: &Order,
         job: &Job,
-        led_to: &[Seed],
+        redirected_seeds: &[Seed],
         year: u32,
     ) -> Result<(), Failure> {
-        let mut changed = Self::new(order, job, led_to, year)?;
+        let mut changed = Self::new(order, job, redirected_seeds, year)?;
         changed.rejected = std::mem::take(&mut self.rejected);
         changed.guesses = std::mem::take(&mut self.guesses);
         *self = changed;

@@ -19,7 +19,7 @@ use crate::notes;
 use crate::pool::{Processed, Work, causes};
 use crate::records::{Capture, new_id, pack_dns};
 use crate::rests::{Rest, RestOf};
-use crate::robots::{KeptAnswer, Led, Search, authority_of};
+use crate::robots::{KeptAnswer, RobotsRedirect, Search, authority_of};
 use crate::sieve::{FoundBy, LinkingPage, Unfollowed};
 
 /// Until a URL is asked again that waits for a robots.txt elsewhere.
@@ -186,7 +186,7 @@ impl Engine<'_> {
                 return self.put_back(item, Duration::ZERO);
             }
         }
-        if let Some(wait) = self.await_led(&authority) {
+        if let Some(wait) = self.await_redirected(&authority) {
             return self.put_back(item, wait);
         }
         let hops = format!("{}P", item.hops);
@@ -211,7 +211,7 @@ impl Engine<'_> {
 
     /// Says how long to wait for a robots.txt that is being looked for elsewhere. What never comes from there, as from a
     /// queue without budget, counts as unreachable.
-    fn await_led(&mut self, authority: &str) -> Option<Duration> {
+    fn await_redirected(&mut self, authority: &str) -> Option<Duration> {
         let at = Duration::from_millis(now().0);
         let mut book = self.shared.robots.borrow_mut();
         match book.search(authority, at, self.order.robots.retry.get()) {
@@ -385,15 +385,15 @@ impl Engine<'_> {
             self.warcs.append(parts)?;
         }
         self.take_cookies(&capture)?;
-        let mut led = Led::Nowhere;
+        let mut redirected = RobotsRedirect::Nowhere;
         if let Some(body) = body {
-            led = self.settle_robots(&capture, &body)?;
+            redirected = self.settle_robots(&capture, &body)?;
             capture.crawl_delay = self.crawl_delay(&capture.url).or(capture.crawl_delay);
         }
         let finished = self.finish_capture(&capture)?;
-        if let Led::To(url) = led {
+        if let RobotsRedirect::To(url) = redirected {
             // Not before: it may be the same URL to the frontier, which would know it as queued.
-            self.queue_led(&capture.item, &url)?;
+            self.queue_redirected(&capture.item, &url)?;
         }
         let is_over = !matches!(finished, Finished::Retrying { .. } | Finished::PutBack);
         if is_over {
@@ -627,7 +627,7 @@ impl Engine<'_> {
     }
 
     /// Takes in a robots.txt for all who wait for it, or says where it leads them.
-    fn settle_robots(&mut self, capture: &Capture, body: &[u8]) -> Result<Led, Failure> {
+    fn settle_robots(&mut self, capture: &Capture, body: &[u8]) -> Result<RobotsRedirect, Failure> {
         let exchange = &capture.exchange;
         let at = Duration::from_millis(now().0);
         let status = exchange.head.status().unwrap_or(0);
@@ -637,12 +637,12 @@ impl Engine<'_> {
             let target = exchange.head.text("Location");
             let target = target.and_then(|target| capture.url.join(&target).ok());
             let target = target.filter(|url| matches!(url.scheme(), "http" | "https"));
-            let (led, lost) = book.follow(followers, target, at);
+            let (redirected, lost) = book.follow(followers, target, at);
             for follower in lost {
                 let answer = Answer::RedirectedTooOften;
                 book.learn(&self.order, &follower.authority, answer, at);
             }
-            return Ok(led);
+            return Ok(redirected);
         }
         let answer = match exchange.shape {
             Shape::Http => Answer::Response { status, body },
@@ -667,10 +667,10 @@ impl Engine<'_> {
             let standing = book.standing(&follower.authority, at);
             self.is_told_to_wait |= standing.is_some_and(|known| known.crawl_delay().is_some());
         }
-        Ok(Led::Nowhere)
+        Ok(RobotsRedirect::Nowhere)
     }
 
-    fn queue_led(&mut self, item: &Item, url: &Url) -> Result<(), Failure> {
+    fn queue_redirected(&mut self, item: &Item, url: &Url) -> Result<(), Failure> {
         let hops = format!("{}P", item.hops.trim_end_matches('P'));
         let found = FoundBy {
             via: &item.url,
@@ -736,7 +736,7 @@ impl Engine<'_> {
             let noted = self.frontier.note(notes::SEED_TARGET, &key, &value);
             noted.map_err(blame)?;
             self.sieve.scope.add_seed(&seed);
-            self.led_to.push(seed);
+            self.redirected_seeds.push(seed);
         }
         Ok(())
     }

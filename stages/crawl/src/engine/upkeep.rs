@@ -443,7 +443,10 @@ impl Engine<'_> {
         };
         let order = Rc::new(amended.order);
         let began = year(self.checkpoint.begun);
-        if let Err(error) = self.sieve.changed(&order, self.job, &self.led_to, began) {
+        if let Err(error) = self
+            .sieve
+            .changed(&order, self.job, &self.redirected_seeds, began)
+        {
             return self.refuse(name, &error.reason);
         }
         let changes: Vec<String> = amended.changes.iter().map(ToString::to_string).collect();

@@ -23,8 +23,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::checkpoint::{Checkpoint, Ended};
 use crate::earlier::Earlier;
-use crate::errand::{self, Errand, Shared, now};
+use crate::fetch_task::{self, FetchTask, Shared, now};
 use crate::job::Job;
+use crate::link_filter::{FoundBy, LinkFilter};
 use crate::logs::Logs;
 use crate::manners::{Capacity, frontier_settings, set_groups};
 use crate::notes;
@@ -32,7 +33,6 @@ use crate::pace_table::PaceTable;
 use crate::pool::{Pool, PoolOrder, Processed};
 use crate::rests::{RestFile, RestOf};
 use crate::robots::Robots;
-use crate::sieve::{FoundBy, Sieve};
 use crate::status::{JobState, Rates};
 use crate::warcs::{Naming, Warcs};
 
@@ -69,7 +69,7 @@ pub(crate) enum Left {
 
 /// What comes back to the engine.
 enum Event {
-    Errand(Box<Errand>),
+    FetchTask(Box<FetchTask>),
     Processed(Box<Processed>),
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Engine<'a> {
     redirected_seeds: Vec<Seed>,
     shared: Rc<Shared>,
     pub(crate) frontier: Frontier,
-    sieve: Sieve,
+    link_filter: LinkFilter,
     warcs: Warcs,
     logs: Logs,
     rests: RestFile,
@@ -204,8 +204,8 @@ impl<'a> Engine<'a> {
         }
         let redirected_seeds = redirected_seeds(&frontier)?;
         let began = year(checkpoint.begun);
-        let mut sieve = Sieve::new(&order, job, &redirected_seeds, began)?;
-        sieve.rejected.clone_from(&checkpoint.rejected);
+        let mut link_filter = LinkFilter::new(&order, job, &redirected_seeds, began)?;
+        link_filter.rejected.clone_from(&checkpoint.rejected);
         let naming = naming(&order, &around.host);
         let warcs = Warcs::resume(&around.harvested, naming, checkpoint.warc.clone())?;
         let logs = Logs::open(&job.dir.logs(), checkpoint.logs)?;
@@ -229,7 +229,7 @@ impl<'a> Engine<'a> {
             redirected_seeds,
             shared,
             frontier,
-            sieve,
+            link_filter,
             warcs,
             logs,
             rests: rest_file,
@@ -362,7 +362,7 @@ impl<'a> Engine<'a> {
         };
         let order = Rc::clone(&self.order);
         let queued = self
-            .sieve
+            .link_filter
             .queue(&order, &mut self.frontier, &seed.url, &found);
         queued.map(|_| ()).map_err(blame)
     }
@@ -393,8 +393,8 @@ impl<'a> Engine<'a> {
                     self.set_exception(&item)?;
                     let (shared, sender) = (Rc::clone(&self.shared), self.sender.clone());
                     tokio::task::spawn_local(async move {
-                        let errand = errand::run(shared, item).await;
-                        let _ = sender.send(Event::Errand(Box::new(errand)));
+                        let task = fetch_task::run(shared, item).await;
+                        let _ = sender.send(Event::FetchTask(Box::new(task)));
                     });
                 }
                 Next::Wait(until) if self.is_in_vain(until.since(at)) => {
@@ -415,13 +415,13 @@ impl<'a> Engine<'a> {
     /// kind that has led nowhere since.
     fn drop_rejected(&mut self, item: &Item) -> Result<bool, Failure> {
         let limit = self.order.extract.guess_misses;
-        if self.sieve.guesses.are_vain(item.into(), limit) {
+        if self.link_filter.guesses.are_vain(item.into(), limit) {
             return self.drop_item(item, "guessGivenUp").map(|()| true);
         }
         if !self.is_changed {
             return Ok(false);
         }
-        match self.sieve.rejects(item) {
+        match self.link_filter.rejects(item) {
             Some(why) => self.drop_item(item, &why).map(|()| true),
             None => Ok(false),
         }
@@ -461,7 +461,7 @@ impl<'a> Engine<'a> {
     async fn take(&mut self, event: Event) -> Result<(), Failure> {
         self.changed = true;
         match event {
-            Event::Errand(errand) => self.settle_errand(*errand).await,
+            Event::FetchTask(task) => self.settle_task(*task).await,
             Event::Processed(processed) if processed.is_large() && self.warcs.is_busy() => {
                 self.put_off.push_back(processed);
                 Ok(())
@@ -585,7 +585,7 @@ fn share(
         client: Rc::new(client(job, order)?).into(),
         grouping: Rc::new(order.grouping()).into(),
         user_agent: RefCell::new(agent.into()),
-        resolver: Rc::new(errand::resolver(order).map_err(Failure::hold)?).into(),
+        resolver: Rc::new(fetch_task::resolver(order).map_err(Failure::hold)?).into(),
         robots: Robots::default().into(),
         paces: PaceTable::open(&around.paces)?,
         jar: RefCell::new(jar),

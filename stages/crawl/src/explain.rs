@@ -15,11 +15,11 @@ use url::Url;
 use crate::checkpoint::Checkpoint;
 use crate::engine::{redirected_seeds, why_slow, year};
 use crate::job::Job;
+use crate::link_filter::LinkFilter;
 use crate::logs::CRAWL;
 use crate::notes;
 use crate::place::{JobDir, write_quick};
 use crate::robots::{KeptAnswer, Robots, authority_of};
-use crate::sieve::Sieve;
 
 /// Lines of the log that are told.
 const LINES: usize = 20;
@@ -68,14 +68,14 @@ pub fn explain(
         Ok(mut frontier) => {
             let redirected_seeds = redirected_seeds(&frontier).map_err(|failure| failure.reason)?;
             let began = began(&frontier);
-            let sieve = Sieve::new(&job.order, &job, &redirected_seeds, year(began));
-            let sieve = sieve.map_err(|failure| failure.reason)?;
+            let link_filter = LinkFilter::new(&job.order, &job, &redirected_seeds, year(began));
+            let link_filter = link_filter.map_err(|failure| failure.reason)?;
             let known = Known {
                 order: &job.order,
-                scope: &sieve.scope,
+                scope: &link_filter.scope,
                 robots: &Robots::default(),
                 logs: &dir.logs(),
-                now: Duration::from_millis(crate::errand::now().0),
+                now: Duration::from_millis(crate::fetch_task::now().0),
             };
             known.explain(&mut frontier, url)
         }
@@ -88,7 +88,7 @@ pub fn explain(
 fn began(frontier: &Frontier) -> u64 {
     let checkpoint = frontier.checkpoint();
     let checkpoint = checkpoint.and_then(|bytes| serde_json::from_slice::<Checkpoint>(bytes).ok());
-    checkpoint.map_or_else(|| crate::errand::now().0, |checkpoint| checkpoint.begun)
+    checkpoint.map_or_else(|| crate::fetch_task::now().0, |checkpoint| checkpoint.begun)
 }
 
 /// Asks the process that has the job.
@@ -98,7 +98,7 @@ fn ask(dir: &JobDir, url: &str, patience: Duration) -> Result<Explanation, Strin
         explanation: Option<Explanation>,
         problem: Option<String>,
     }
-    let name = format!("{}-{}", std::process::id(), crate::errand::now().0);
+    let name = format!("{}-{}", std::process::id(), crate::fetch_task::now().0);
     let question = dir.control().join("ask").join(&name);
     write_quick(&question, url.as_bytes())
         .map_err(|error| format!("cannot ask: {}: {error}", question.display()))?;

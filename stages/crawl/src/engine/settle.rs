@@ -1,4 +1,4 @@
-//! What becomes of a URL: what an errand found, and what a capture brought.
+//! What becomes of a URL: what a fetch task found, and what a capture brought.
 
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
@@ -13,14 +13,14 @@ use url::Url;
 
 use super::{Engine, blame};
 use crate::earlier::{KnownPayload, LastCapture, Original};
-use crate::errand::{Errand, Result as Found, authority, names_in_table, now};
+use crate::fetch_task::{FetchTask, Result as Found, authority, names_in_table, now};
+use crate::link_filter::{FoundBy, LinkingPage, Unfollowed};
 use crate::manners::{exception, retry_delay};
 use crate::notes;
 use crate::pool::{Processed, Work, causes};
 use crate::records::{Capture, new_id, pack_dns};
 use crate::rests::{Rest, RestOf};
 use crate::robots::{KeptAnswer, RobotsRedirect, Search, authority_of};
-use crate::sieve::{FoundBy, LinkingPage, Unfollowed};
 
 /// Until a URL is asked again that waits for a robots.txt elsewhere.
 const ROBOTS_WAIT: Duration = Duration::from_millis(500);
@@ -37,22 +37,22 @@ struct Missed<'a> {
 }
 
 impl Engine<'_> {
-    /// Draws the consequences of an errand.
-    pub(super) async fn settle_errand(&mut self, errand: Errand) -> Result<(), Failure> {
-        if let Some(answer) = &errand.dns {
-            self.store_dns(answer, &errand).await?;
+    /// Draws the consequences of a fetch task.
+    pub(super) async fn settle_task(&mut self, task: FetchTask) -> Result<(), Failure> {
+        if let Some(answer) = &task.dns {
+            self.store_dns(answer, &task).await?;
         }
-        let (item, begun) = (errand.item, errand.begun);
+        let (item, begun) = (task.item, task.begun);
         let later = Disposition::Retry {
             after: retry_delay(&self.order),
         };
-        match errand.result {
+        match task.result {
             Found::Fetched {
                 exchange,
                 last,
                 crawl_delay,
             } => {
-                let Some(url) = errand.url else {
+                let Some(url) = task.url else {
                     return self.put_back(&item, ROBOTS_WAIT);
                 };
                 let capture = Capture {
@@ -82,9 +82,9 @@ impl Engine<'_> {
                 held.map_err(blame)?;
                 self.put_back(&item, Duration::ZERO)
             }
-            Found::NeedsRobots => self.fetch_robots_first(&item, errand.url.as_ref()),
+            Found::NeedsRobots => self.fetch_robots_first(&item, task.url.as_ref()),
             Found::Bad { status, why } => {
-                self.settle_robots_failure(errand.url.as_ref(), &why);
+                self.settle_robots_failure(task.url.as_ref(), &why);
                 self.miss(&item, begun, &Missed::of(status, &why, Disposition::Failed))
             }
             Found::Forbidden { why } => {
@@ -103,7 +103,7 @@ impl Engine<'_> {
                     true => Disposition::Failed,
                     false => later,
                 };
-                self.settle_robots_failure(errand.url.as_ref(), &error.to_string());
+                self.settle_robots_failure(task.url.as_ref(), &error.to_string());
                 let why = error.to_string();
                 self.miss(&item, begun, &Missed::of(error.code(), &why, disposition))
             }
@@ -116,7 +116,7 @@ impl Engine<'_> {
                 if code == -5 {
                     return Err(Failure::halt(causes(&error)));
                 }
-                let is_robots = self.settle_robots_failure(errand.url.as_ref(), &error.to_string());
+                let is_robots = self.settle_robots_failure(task.url.as_ref(), &error.to_string());
                 let missed = Missed {
                     status: code,
                     why: &causes(&error),
@@ -199,7 +199,7 @@ impl Engine<'_> {
         };
         let order = Rc::clone(&self.order);
         let added = self
-            .sieve
+            .link_filter
             .queue(&order, &mut self.frontier, &robots, &found);
         let wait = match added.map_err(blame)? {
             Added::New => Duration::ZERO,
@@ -408,7 +408,9 @@ impl Engine<'_> {
             }
             self.last_url.clone_from(&capture.item.url);
             let status = capture.exchange.code();
-            self.sieve.guesses.note((&capture.item).into(), status);
+            self.link_filter
+                .guesses
+                .note((&capture.item).into(), status);
             let linking = LinkingPage {
                 item: &capture.item,
                 unfollowed: self.unfollowed(&capture.url, nofollow),
@@ -417,7 +419,9 @@ impl Engine<'_> {
             };
             let order = Rc::clone(&self.order);
             for link in &links {
-                let offered = self.sieve.offer(&order, &mut self.frontier, linking, link);
+                let offered = self
+                    .link_filter
+                    .offer(&order, &mut self.frontier, linking, link);
                 if let Some(charset) = link
                     .charset
                     .filter(|_| offered.as_ref().is_ok_and(|new| *new))
@@ -680,7 +684,9 @@ impl Engine<'_> {
             force: true,
         };
         let order = Rc::clone(&self.order);
-        let queued = self.sieve.queue(&order, &mut self.frontier, url, &found);
+        let queued = self
+            .link_filter
+            .queue(&order, &mut self.frontier, url, &found);
         queued.map(|_| ()).map_err(blame)
     }
 
@@ -735,7 +741,7 @@ impl Engine<'_> {
             let value = notes::encode_target(&seed);
             let noted = self.frontier.note(notes::SEED_TARGET, &key, &value);
             noted.map_err(blame)?;
-            self.sieve.scope.add_seed(&seed);
+            self.link_filter.scope.add_seed(&seed);
             self.redirected_seeds.push(seed);
         }
         Ok(())
@@ -745,7 +751,7 @@ impl Engine<'_> {
     async fn store_dns(
         &mut self,
         answer: &ecluse_http::Resolved,
-        errand: &Errand,
+        task: &FetchTask,
     ) -> Result<(), Failure> {
         let since = |at: SystemTime| {
             at.duration_since(SystemTime::UNIX_EPOCH)
@@ -777,7 +783,7 @@ impl Engine<'_> {
         let noted = self.frontier.note(notes::DNS, &key, &until.to_be_bytes());
         noted.map_err(blame)?;
         let url = format!("dns:{}", answer.name);
-        let hops = format!("{}P", errand.item.hops);
+        let hops = format!("{}P", task.item.hops);
         let digest = ecluse_http::Sha1Digest::of(answer.block().as_bytes()).to_string();
         let line = Fetched {
             logged: now(),
@@ -785,13 +791,13 @@ impl Engine<'_> {
             size: Some(answer.block().len() as u64),
             url: &url,
             hops: &hops,
-            via: &errand.item.url,
+            via: &task.item.url,
             mime: "text/dns",
             thread: 1,
             begun: Some(at),
             took_ms: Some(0),
             digest: Some(&digest),
-            source: &errand.item.source,
+            source: &task.item.source,
             annotations: &[],
             extra: None,
             host: "dns:",

@@ -14,8 +14,8 @@ use ecluse_warc::Packer;
 
 use super::{Ending, Engine, blame, client, packing, pool_order, year};
 use crate::control::{self, Request};
-use crate::errand::now;
 use crate::explain::{Explanation, Known};
+use crate::fetch_task::now;
 use crate::manners::{budget_of, exception, frontier_settings, set_groups};
 use crate::notes;
 use crate::place::{write_quick, write_whole};
@@ -152,7 +152,9 @@ impl Engine<'_> {
         self.checkpoint.logs = lengths;
         self.sync(unsynced).await?;
         self.checkpoint.warc.clone_from(&self.warcs.state);
-        self.checkpoint.rejected.clone_from(&self.sieve.rejected);
+        self.checkpoint
+            .rejected
+            .clone_from(&self.link_filter.rejected);
         self.checkpoint.busy = millis(self.busy());
         self.checkpoint.at = self.clock.now().0;
         let bytes = serde_json::to_vec(&self.checkpoint)
@@ -443,9 +445,9 @@ impl Engine<'_> {
         };
         let order = Rc::new(amended.order);
         let began = year(self.checkpoint.begun);
-        if let Err(error) = self
-            .sieve
-            .changed(&order, self.job, &self.redirected_seeds, began)
+        if let Err(error) =
+            self.link_filter
+                .changed(&order, self.job, &self.redirected_seeds, began)
         {
             return self.refuse(name, &error.reason);
         }
@@ -484,7 +486,7 @@ impl Engine<'_> {
         self.shared.user_agent.replace(agent.into());
         self.shared.grouping.replace(Rc::new(order.grouping()));
         if order.network.resolvers != self.order.network.resolvers {
-            let resolver = crate::errand::resolver(&order).map_err(Failure::hold)?;
+            let resolver = crate::fetch_task::resolver(&order).map_err(Failure::hold)?;
             self.shared.resolver.replace(Rc::new(resolver));
         }
         self.shared.robots.borrow_mut().forget();
@@ -520,7 +522,7 @@ impl Engine<'_> {
         let robots = self.shared.robots.borrow();
         let known = Known {
             order: &self.order,
-            scope: &self.sieve.scope,
+            scope: &self.link_filter.scope,
             robots: &robots,
             logs: &self.job.dir.logs(),
             now: Duration::from_millis(now().0),

@@ -18,7 +18,7 @@ const RECENT: usize = 50_000;
 const LONGEST_RECENT: usize = 200;
 
 /// Decides about links.
-pub(crate) struct Sieve {
+pub(crate) struct LinkFilter {
     pub(crate) scope: Scope,
     grouping: Grouping,
     key: Vec<u8>,
@@ -51,7 +51,7 @@ pub(crate) enum Unfollowed {
     All,
 }
 
-impl Sieve {
+impl LinkFilter {
     /// Compiles the rules of an order.
     ///
     /// # Errors

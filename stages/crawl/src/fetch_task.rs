@@ -1,6 +1,6 @@
 //! One URL on its way: its host's address, its group, robots.txt, then the fetch itself.
 //!
-//! An errand decides nothing for good. It says what it found, and the engine, which alone holds the frontier, draws the
+//! A fetch task decides nothing for good. It says what it found, and the engine, which alone holds the frontier, draws the
 //! consequences.
 
 use std::borrow::Cow;
@@ -33,7 +33,7 @@ use crate::robots::{Robots, authority_of};
 /// So long the turn of another job is waited for here.
 const SHORT_WAIT: Duration = Duration::from_millis(5);
 
-/// What all errands of a job share. All of them run in one thread.
+/// What all fetch tasks of a job share. All of them run in one thread.
 pub(crate) struct Shared {
     pub(crate) order: RefCell<Rc<Order>>,
     pub(crate) grouping: RefCell<Rc<Grouping>>,
@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     pub(crate) paces: PaceTable,
 }
 
-/// What an errand found.
+/// What a fetch task found.
 pub(crate) enum Result {
     /// It can never be fetched.
     Bad { status: i32, why: String },
@@ -77,8 +77,8 @@ pub(crate) enum Result {
     },
 }
 
-/// An errand that is over.
-pub(crate) struct Errand {
+/// A fetch task that is over.
+pub(crate) struct FetchTask {
     pub(crate) item: Item,
     pub(crate) url: Option<Url>,
     pub(crate) begun: Moment,
@@ -128,32 +128,32 @@ pub(crate) fn resolver(order: &Order) -> std::result::Result<Resolver, String> {
     Resolver::new(settings).map_err(|error| error.to_string())
 }
 
-/// Runs an errand to its end.
-pub(crate) async fn run(shared: Rc<Shared>, item: Item) -> Errand {
+/// Runs a fetch task to its end.
+pub(crate) async fn run(shared: Rc<Shared>, item: Item) -> FetchTask {
     let begun = now();
-    let mut errand = Errand {
+    let mut task = FetchTask {
         url: Url::parse(&item.url).ok(),
         item,
         begun,
         dns: None,
         result: Result::NeedsRobots,
     };
-    errand.result = match errand.url.clone() {
-        Some(url) => go(&shared, &mut errand, &url).await,
+    task.result = match task.url.clone() {
+        Some(url) => go(&shared, &mut task, &url).await,
         None => Result::Bad {
             status: -7,
             why: "not a URL".to_owned(),
         },
     };
-    errand
+    task
 }
 
-async fn go(shared: &Shared, errand: &mut Errand, url: &Url) -> Result {
+async fn go(shared: &Shared, task: &mut FetchTask, url: &Url) -> Result {
     let Some(authority) = authority(url) else {
         let why = format!("cannot fetch the scheme {:?}", url.scheme());
         return Result::Bad { status: -7, why };
     };
-    let addresses = match resolve(shared, &authority.host, errand).await {
+    let addresses = match resolve(shared, &authority.host, task).await {
         Ok(addresses) => addresses,
         Err(error) => return Result::Unresolved { error },
     };
@@ -163,14 +163,14 @@ async fn go(shared: &Shared, errand: &mut Errand, url: &Url) -> Result {
         let why = format!("no address of {} is public", authority.host);
         return Result::Bad { status: -5001, why };
     }
-    if let Some(regroup) = regroup(shared, &errand.item, &authority.host, &addresses) {
+    if let Some(regroup) = regroup(shared, &task.item, &authority.host, &addresses) {
         return regroup;
     }
-    let crawl_delay = match ask_robots(shared, &errand.item, url) {
+    let crawl_delay = match ask_robots(shared, &task.item, url) {
         Ok(crawl_delay) => crawl_delay,
         Err(result) => return result,
     };
-    let names = names_in_table(url, &errand.item);
+    let names = names_in_table(url, &task.item);
     match take_turn(shared, [&names[0], &names[1]]).await {
         Ok(None) => {}
         Ok(Some(wait)) => return Result::OtherJob { wait },
@@ -182,12 +182,12 @@ async fn go(shared: &Shared, errand: &mut Errand, url: &Url) -> Result {
             };
         }
     }
-    errand.begun = now();
-    let last = last_capture(shared, &errand.item, url);
-    let addresses = addresses_of_group(shared, &errand.item, &authority.host, addresses);
+    task.begun = now();
+    let last = last_capture(shared, &task.item, url);
+    let addresses = addresses_of_group(shared, &task.item, &authority.host, addresses);
     let request = request(
         shared,
-        &errand.item,
+        &task.item,
         url,
         authority,
         &addresses,
@@ -269,7 +269,7 @@ pub(crate) fn authority(url: &Url) -> Option<Authority> {
 async fn resolve(
     shared: &Shared,
     host: &str,
-    errand: &mut Errand,
+    task: &mut FetchTask,
 ) -> std::result::Result<Vec<IpAddr>, DnsError> {
     let bare = host.trim_end_matches('.');
     if bare == "localhost" || bare.ends_with(".localhost") {
@@ -282,7 +282,7 @@ async fn resolve(
     let resolver = Rc::clone(&shared.resolver.borrow());
     let (resolved, source) = resolver.resolve(host, wall()).await?;
     if source == AnswerSource::Asked {
-        errand.dns = Some(Arc::clone(&resolved));
+        task.dns = Some(Arc::clone(&resolved));
     }
     Ok(resolved.addresses.clone())
 }

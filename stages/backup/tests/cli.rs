@@ -96,11 +96,13 @@ fn backup_keeps_the_contract() {
 
 #[test]
 fn the_stored_copy_itself_is_no_backup() {
-    // A target in the directory of a location: the one copy would prove itself.
+    // A second name of the stored file in the target: the one copy would prove itself.
     let root = root(
-        "{ name = \"near\", kind = \"directory\", path = \"repository\", leave-free = \"0 B\" }",
+        "{ name = \"near\", kind = \"directory\", path = \"backup\", leave-free = \"0 B\" }",
     );
-    put(&root, "p", NAME, b"bytes");
+    let stored = put(&root, "p", NAME, b"bytes");
+    fs::create_dir(root.path().join("backup")).unwrap();
+    fs::hard_link(stored, root.path().join("backup").join(NAME)).unwrap();
     let said = run(&root, 75);
     assert!(said.contains("is the stored copy itself"), "{said}");
     let manifest = Manifest::open(&root.path().join("manifest.sqlite"), root.path()).unwrap();

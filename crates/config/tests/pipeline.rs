@@ -166,10 +166,10 @@ workers = 2
 retry.max = "2h"
 
 [chain]
-stages = ["preload", "dns-filter", "sluice", "merge", "package"]
+stages = ["lists", "dns-filter", "sluice", "merge", "package"]
 
 [stage.dns-filter]
-back = ["preload"]
+back = ["lists"]
 timeout = "3s"
 servers = ["127.0.0.1:53"]
 
@@ -185,7 +185,7 @@ next = []
 #[test]
 fn a_stage_has_the_defaults_and_what_its_table_says() {
     let pipeline = parse(CHAIN);
-    assert_eq!(pipeline.shell("preload"), pipeline.defaults);
+    assert_eq!(pipeline.shell("lists"), pipeline.defaults);
     assert_eq!(pipeline.shell("unheard-of"), pipeline.defaults);
     let sluice = pipeline.shell("sluice");
     assert_eq!(sluice.workers, 8);
@@ -198,7 +198,7 @@ fn a_stage_has_the_defaults_and_what_its_table_says() {
 #[test]
 fn results_go_to_next_or_to_the_stage_after() {
     let pipeline = parse(CHAIN);
-    assert_eq!(pipeline.next_of("preload"), ["dns-filter"]);
+    assert_eq!(pipeline.next_of("lists"), ["dns-filter"]);
     assert_eq!(pipeline.next_of("dns-filter"), ["sluice"]);
     assert_eq!(pipeline.next_of("sluice"), ["merge", "package"]);
     assert_eq!(pipeline.next_of("merge"), [""; 0]);

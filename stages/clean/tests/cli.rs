@@ -21,7 +21,7 @@ fn clean_keeps_the_contract() {
     Contract {
         stage: "clean",
         binary: Path::new(CLEAN),
-        settings: "every = \"0s\"",
+        settings: "every = \"0s\"\nnext = [\"sink\"]",
         good: &[("generation.files", b"")],
         bad: &[],
     }

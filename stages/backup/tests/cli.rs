@@ -97,9 +97,8 @@ fn backup_keeps_the_contract() {
 #[test]
 fn the_stored_copy_itself_is_no_backup() {
     // A second name of the stored file in the target: the one copy would prove itself.
-    let root = root(
-        "{ name = \"near\", kind = \"directory\", path = \"backup\", leave-free = \"0 B\" }",
-    );
+    let root =
+        root("{ name = \"near\", kind = \"directory\", path = \"backup\", leave-free = \"0 B\" }");
     let stored = put(&root, "p", NAME, b"bytes");
     fs::create_dir(root.path().join("backup")).unwrap();
     fs::hard_link(stored, root.path().join("backup").join(NAME)).unwrap();

@@ -215,7 +215,8 @@ fn names_that_lead_elsewhere_never_leave_the_parcel() {
 #[test]
 fn a_location_that_is_a_link_or_missing_is_skipped_by_name() {
     let outside = tempfile::tempdir().unwrap();
-    let gone = outside.path().join("not-mounted");
+    let elsewhere = tempfile::tempdir().unwrap();
+    let gone = elsewhere.path().join("not-mounted");
     let root = root(&format!(
         "{SOON}\n[archive]\nrepository = [{{ name = \"linked\", path = \"link\" }}, {{ name = \"gone\", path = {gone:?} }}]"
     ));

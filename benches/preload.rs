@@ -4,8 +4,8 @@
 //!
 //! * `ecluse-preload` as a filter and as a stage, with IDNA, Public Suffix List and origins, against `LC_ALL=C sort -u`, which does
 //!   none of that: worrying below twice as fast, above 30 CPU-seconds for 50 M lines, or above 2 GiB;
-//! * four ways to bring keys and their sources together: a table in memory with sorted runs, a table for each of 64 partitions by
-//!   hash with a merge, `crates/cdx`'s sorter, and `extsort`. Worrying when another than the one that is used is the best.
+//! * three ways to bring keys and their sources together: partitions by hash with a table each and a merge, as preload does it,
+//!   `crates/cdx`'s sorter, and `extsort`. Worrying when another than the one that is used is the best.
 //!
 //! `cargo build --release -p ecluse-preload`, then
 //! `cargo bench -p ecluse-names --bench preload -- [--dir DIR] [--lines N] [--keys N] [--memory MIB]`. Each way runs in a process of its own.
@@ -30,8 +30,6 @@ mod lists;
 #[path = "page.rs"]
 mod page;
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -40,13 +38,12 @@ use std::process::{Command, Stdio};
 use ecluse_cdx::{Duplicates, SortOptions, Sorter};
 use ecluse_names::{NameFlags, Normaliser, write_key};
 use extsort::{ExternalSorter, Sortable};
-use gather::{Gatherer, NameOrigins};
+use gather::Gatherer;
 use lists::{SOURCES, write_list};
 use page::Page;
 
-const WAYS: [(&str, &str); 4] = [
-    ("table", "a table in memory, sorted runs"),
-    ("partitions", "64 partitions by hash, a table each, merged"),
+const WAYS: [(&str, &str); 3] = [
+    ("partitions", "partitions by hash, a table each, merged"),
     ("cdx", "`crates/cdx`'s sorter"),
     ("extsort", "`extsort` 0.5"),
 ];
@@ -205,7 +202,10 @@ impl Bench {
             .into();
             let found = measured(&command);
             row(page, shown, found, *reference.get_or_insert(found));
-            let (first, this) = (self.path("table.out"), self.path(&format!("{way}.out")));
+            let (first, this) = (
+                self.path("partitions.out"),
+                self.path(&format!("{way}.out")),
+            );
             let compared = Command::new("cmp").args([&first, &this]).status().unwrap();
             assert!(compared.success(), "{way} gives something else");
         }
@@ -260,7 +260,6 @@ impl Bench {
         };
         let keys = std::iter::from_fn(&mut next);
         match way {
-            "table" => by_table(keys, memory, &self.directory, &mut out),
             "partitions" => by_partitions(keys, memory, &self.directory, &mut out),
             "cdx" => by_cdx(keys, memory, &self.directory, &mut out),
             "extsort" => by_extsort(keys, memory, &self.directory, &mut out),
@@ -278,7 +277,7 @@ fn write_name(out: &mut dyn Write, key: &[u8], origins: &[(u8, u32)]) -> io::Res
     out.write_all(b"\n")
 }
 
-fn by_table(
+fn by_partitions(
     keys: impl Iterator<Item = (u8, Vec<u8>)>,
     memory: usize,
     temporary: &Path,
@@ -291,75 +290,6 @@ fn by_table(
     gatherer
         .finish(&mut |name| write_name(out, name.key, name.origins))
         .unwrap();
-}
-
-/// Spills every key to one of 64 files by its hash, sorts each file's names by a table, and merges the results.
-fn by_partitions(
-    keys: impl Iterator<Item = (u8, Vec<u8>)>,
-    memory: usize,
-    temporary: &Path,
-    out: &mut dyn Write,
-) {
-    const PARTITIONS: usize = 64;
-    let spill = || BufWriter::with_capacity(256 << 10, tempfile::tempfile_in(temporary).unwrap());
-    let mut partitions: Vec<_> = (0..PARTITIONS).map(|_| spill()).collect();
-    for (source, key) in keys {
-        let hash = twox_hash::XxHash3_128::oneshot(&key) >> 64;
-        let partition = &mut partitions[hash as usize % PARTITIONS];
-        partition.write_all(&[source, key.len() as u8]).unwrap();
-        partition.write_all(&key).unwrap();
-    }
-    let mut sorted = Vec::new();
-    for partition in partitions {
-        let mut file = partition.into_inner().unwrap();
-        file.rewind().unwrap();
-        let mut reader = BufReader::with_capacity(1 << 20, file);
-        let mut gatherer = Gatherer::new(memory, temporary);
-        let (mut head, mut key) = ([0; 2], [0; 255]);
-        while reader.read_exact(&mut head).is_ok() {
-            let key = &mut key[..usize::from(head[1])];
-            reader.read_exact(key).unwrap();
-            gatherer.add(key, NameFlags::NONE, head[0]).unwrap();
-        }
-        let mut run = spill();
-        let give = &mut |name: &NameOrigins<'_>| write_name(&mut run, name.key, name.origins);
-        gatherer.finish(give).unwrap();
-        let mut file = run.into_inner().unwrap();
-        file.rewind().unwrap();
-        sorted.push(BufReader::with_capacity(128 << 10, file));
-    }
-    merge_lines(sorted, out);
-}
-
-fn merge_lines(mut runs: Vec<BufReader<File>>, out: &mut dyn Write) {
-    #[derive(PartialEq, Eq)]
-    struct Head(Vec<u8>, usize);
-    impl Ord for Head {
-        fn cmp(&self, other: &Self) -> Ordering {
-            // A space sorts below a comma: lines are in the order of their keys.
-            other.0.cmp(&self.0)
-        }
-    }
-    impl PartialOrd for Head {
-        fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-            Some(self.cmp(other))
-        }
-    }
-    let mut heap = BinaryHeap::new();
-    for (place, run) in runs.iter_mut().enumerate() {
-        let mut line = Vec::new();
-        if run.read_until(b'\n', &mut line).unwrap() > 0 {
-            heap.push(Head(line, place));
-        }
-    }
-    while let Some(mut first) = heap.peek_mut() {
-        out.write_all(&first.0).unwrap();
-        let place = first.1;
-        first.0.clear();
-        if runs[place].read_until(b'\n', &mut first.0).unwrap() == 0 {
-            std::collections::binary_heap::PeekMut::pop(first);
-        }
-    }
 }
 
 /// Brings sorted keys together.

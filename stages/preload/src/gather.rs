@@ -1,11 +1,13 @@
 //! Every name once, with its origins, in order, in bounded memory.
 //!
-//! Names are looked up in a table in memory, so that a name that comes again costs no room. When the memory is used up, the names are
-//! sorted and written as a run to a file without a name; at the end the runs are merged and equal names become one.
-//! `docs/decisions/0015-names-in-a-table-and-sorted-runs.md` says why it is done so.
+//! Names go to one of 256 partitions by their hash: to memory first, to a file without a name when the memory is used up. At the end
+//! each partition is read into a table, which is small enough for the processor's cache to hold most of it, and a name that comes
+//! again becomes one; its names are sorted and written as a run. Then the runs are merged.
+//! `docs/decisions/0015-names-by-partitions.md` says why it is done so.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Seek, Write};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use ecluse_names::NameFlags;
@@ -15,14 +17,122 @@ use twox_hash::XxHash3_128;
 pub(crate) const SOURCES: usize = 64;
 /// Names that no source gave.
 const NOBODY: u8 = u8::MAX;
-/// How many runs are merged at once.
-const RUNS: usize = 128;
-/// How much of a run is in memory while runs are merged.
-const RUN_BYTES: usize = 128 << 10;
+/// How many partitions names are dealt to.
+const PARTITIONS: usize = 256;
 
 /// Takes names in any order and gives each once, in order.
 pub(crate) struct Gatherer {
     temporary: PathBuf,
+    memory_bytes: usize,
+    partitions: Vec<Partition>,
+    /// What did not fit into memory, in blocks of one partition each.
+    spilled: Option<File>,
+    spilled_bytes: u64,
+}
+
+/// The names of one hash in 256, as they came.
+#[derive(Default)]
+struct Partition {
+    records: Vec<u8>,
+    blocks: Vec<Extent>,
+}
+
+/// A part of a file.
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    offset: u64,
+    bytes: u64,
+}
+
+/// A name with all that is known of it.
+pub(crate) struct NameOrigins<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) flags: NameFlags,
+    /// Source and number of lines, in order of the source.
+    pub(crate) origins: &'a [(u8, u32)],
+}
+
+impl Gatherer {
+    /// Returns one without names that takes about this much memory.
+    pub(crate) fn new(memory_bytes: usize, temporary: &Path) -> Self {
+        Self {
+            temporary: temporary.to_owned(),
+            memory_bytes,
+            partitions: (0..PARTITIONS).map(|_| Partition::default()).collect(),
+            spilled: None,
+            spilled_bytes: 0,
+        }
+    }
+
+    /// Takes a name of a source.
+    pub(crate) fn add(&mut self, key: &[u8], flags: NameFlags, source: u8) -> io::Result<()> {
+        // Half of the memory is the table's.
+        let most = (self.memory_bytes / 2 / PARTITIONS).max(RECORD_BYTES);
+        let place = (hash_of(key) >> 56) as usize;
+        let records = &mut self.partitions[place].records;
+        if records.capacity() == 0 {
+            records.reserve_exact(most.min(4 << 10));
+        }
+        if records.len() + 4 + key.len() > most {
+            self.spill(place)?;
+        }
+        let records = &mut self.partitions[place].records;
+        let bytes = u8::try_from(key.len()).expect("a name has 253 bytes at most");
+        let [low, high] = flags.bits().to_le_bytes();
+        records.extend_from_slice(&[bytes, source, low, high]);
+        records.extend_from_slice(key);
+        Ok(())
+    }
+
+    /// Takes a name that no source need have.
+    pub(crate) fn add_forced(&mut self, key: &[u8], flags: NameFlags) -> io::Result<()> {
+        self.add(key, flags, NOBODY)
+    }
+
+    /// Writes what a partition has in memory behind what was spilled before.
+    fn spill(&mut self, place: usize) -> io::Result<()> {
+        let partition = &mut self.partitions[place];
+        let file = match &mut self.spilled {
+            Some(file) => file,
+            none => none.insert(tempfile::tempfile_in(&self.temporary)?),
+        };
+        file.write_all(&partition.records)?;
+        let bytes = partition.records.len() as u64;
+        partition.blocks.push(Extent {
+            offset: self.spilled_bytes,
+            bytes,
+        });
+        self.spilled_bytes += bytes;
+        partition.records.clear();
+        Ok(())
+    }
+
+    /// Gives every name once, in order of its key.
+    pub(crate) fn finish(
+        self,
+        see: &mut dyn FnMut(&NameOrigins<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut table = NameTable::new(self.memory_bytes / 2);
+        let mut runs = RunFile::new(&self.temporary)?;
+        let mut block = Vec::new();
+        for partition in self.partitions {
+            for extent in &partition.blocks {
+                let file = self.spilled.as_ref().ok_or_else(cut_short)?;
+                block.resize(usize::try_from(extent.bytes).map_err(io::Error::other)?, 0);
+                file.read_exact_at(&mut block, extent.offset)?;
+                table.take(&block, &mut runs)?;
+            }
+            table.take(&partition.records, &mut runs)?;
+            table.empty_into(&mut runs)?;
+        }
+        drop(table);
+        let (file, extents) = runs.finish()?;
+        merge(&file, &extents, self.memory_bytes / 2, see)
+    }
+}
+
+/// The names of a partition, each once.
+struct NameTable {
     most_names: usize,
     most_key_bytes: usize,
     keys: Vec<u8>,
@@ -30,7 +140,7 @@ pub(crate) struct Gatherer {
     /// Further origins of names that have several.
     origins: Vec<Origin>,
     slots: Vec<Slot>,
-    runs: Vec<File>,
+    order: Vec<SortEntry>,
 }
 
 /// A name in memory.
@@ -59,14 +169,6 @@ struct Slot {
     name: u32,
 }
 
-/// A name with all that is known of it.
-pub(crate) struct NameOrigins<'a> {
-    pub(crate) key: &'a [u8],
-    pub(crate) flags: NameFlags,
-    /// Source and number of lines, in order of the source.
-    pub(crate) origins: &'a [(u8, u32)],
-}
-
 /// What a name takes in memory: itself, its slots at the lowest load, its place in the sort, and some further origins.
 const NAME_BYTES: usize = size_of::<Gathered>()
     + 4 * size_of::<Slot>()
@@ -75,71 +177,32 @@ const NAME_BYTES: usize = size_of::<Gathered>()
 /// What keys take on average.
 const KEY_BYTES: usize = 24;
 
-impl Gatherer {
-    /// Returns one without names that takes about this much memory.
-    pub(crate) fn new(memory_bytes: usize, temporary: &Path) -> Self {
+impl NameTable {
+    fn new(memory_bytes: usize) -> Self {
         // Places are kept in 32 bits.
         let most_names = (memory_bytes / (NAME_BYTES + KEY_BYTES)).clamp(64, 100_000_000);
         Self {
-            temporary: temporary.to_owned(),
             most_names,
             most_key_bytes: (most_names * KEY_BYTES).max(1 << 10),
             keys: Vec::new(),
             names: Vec::new(),
             origins: Vec::new(),
             slots: vec![Slot::default(); 64],
-            runs: Vec::new(),
+            order: Vec::new(),
         }
     }
 
-    /// Takes a name of a source.
-    pub(crate) fn add(&mut self, key: &[u8], flags: NameFlags, source: u8) -> io::Result<()> {
-        self.put(key, flags, source, 1)
-    }
-
-    /// Takes a name that no source need have.
-    pub(crate) fn add_forced(&mut self, key: &[u8], flags: NameFlags) -> io::Result<()> {
-        self.put(key, flags, NOBODY, 0)
-    }
-
-    fn put(&mut self, key: &[u8], flags: NameFlags, source: u8, count: u32) -> io::Result<()> {
-        let hash = hash_of(key);
-        let tag = (hash >> 32) as u32;
-        let mask = self.slots.len() - 1;
-        let mut at = hash as usize & mask;
-        loop {
-            let slot = self.slots[at];
-            if slot.name == 0 {
-                break;
+    /// Takes the records of a partition; when the table is full it is emptied as a run.
+    fn take(&mut self, mut records: &[u8], runs: &mut RunFile) -> io::Result<()> {
+        while let Some((&[bytes, source, low, high], rest)) = records.split_first_chunk::<4>() {
+            let (key, rest) = rest
+                .split_at_checked(usize::from(bytes))
+                .ok_or_else(cut_short)?;
+            if self.is_full(key.len()) {
+                self.empty_into(runs)?;
             }
-            if slot.tag == tag {
-                let place = slot.name as usize - 1;
-                if self.key(&self.names[place]) == key {
-                    self.join(place, flags, source, count);
-                    return Ok(());
-                }
-            }
-            at = (at + 1) & mask;
-        }
-        if self.is_full(key.len()) {
-            self.spill()?;
-            return self.put(key, flags, source, count);
-        }
-        self.names.push(Gathered {
-            key: narrow(self.keys.len()),
-            key_bytes: u8::try_from(key.len()).expect("a name has 253 bytes at most"),
-            source,
-            flags: flags.bits(),
-            count,
-            more: 0,
-        });
-        self.keys.extend_from_slice(key);
-        self.slots[at] = Slot {
-            tag,
-            name: narrow(self.names.len()),
-        };
-        if self.names.len() * 2 > self.slots.len() {
-            self.grow();
+            self.put(key, u16::from_le_bytes([low, high]), source);
+            records = rest;
         }
         Ok(())
     }
@@ -151,10 +214,48 @@ impl Gatherer {
                 || self.origins.len() >= self.most_names)
     }
 
+    fn put(&mut self, key: &[u8], flags: u16, source: u8) {
+        let count = u32::from(source != NOBODY);
+        let hash = hash_of(key);
+        let tag = (hash >> 24) as u32;
+        let mask = self.slots.len() - 1;
+        let mut at = hash as usize & mask;
+        loop {
+            let slot = self.slots[at];
+            if slot.name == 0 {
+                break;
+            }
+            if slot.tag == tag {
+                let place = slot.name as usize - 1;
+                if self.key(&self.names[place]) == key {
+                    self.join(place, flags, source, count);
+                    return;
+                }
+            }
+            at = (at + 1) & mask;
+        }
+        self.names.push(Gathered {
+            key: narrow(self.keys.len()),
+            key_bytes: u8::try_from(key.len()).expect("a name has 253 bytes at most"),
+            source,
+            flags,
+            count,
+            more: 0,
+        });
+        self.keys.extend_from_slice(key);
+        self.slots[at] = Slot {
+            tag,
+            name: narrow(self.names.len()),
+        };
+        if self.names.len() * 2 > self.slots.len() {
+            self.grow();
+        }
+    }
+
     /// Adds what another line says of a name that is there.
-    fn join(&mut self, place: usize, flags: NameFlags, source: u8, count: u32) {
+    fn join(&mut self, place: usize, flags: u16, source: u8, count: u32) {
         let name = &mut self.names[place];
-        name.flags |= flags.bits();
+        name.flags |= flags;
         if name.source == source || source == NOBODY {
             name.count = name.count.saturating_add(count);
             return;
@@ -185,11 +286,9 @@ impl Gatherer {
     }
 
     fn grow(&mut self) {
-        // A small table grows fast; a large one only as far as it must.
-        let slots = self.slots.len() * if self.slots.len() < 1 << 20 { 4 } else { 2 };
-        // The old one goes first: both at once would be too much.
-        self.slots = Vec::new();
-        self.slots = vec![Slot::default(); slots];
+        let slots = self.slots.len() * 2;
+        self.slots.clear();
+        self.slots.resize(slots, Slot::default());
         for place in 0..self.names.len() {
             let hash = hash_of(self.key(&self.names[place]));
             let mut at = hash as usize & (slots - 1);
@@ -197,61 +296,20 @@ impl Gatherer {
                 at = (at + 1) & (slots - 1);
             }
             self.slots[at] = Slot {
-                tag: (hash >> 32) as u32,
+                tag: (hash >> 24) as u32,
                 name: narrow(place + 1),
             };
         }
     }
 
-    /// Writes what is in memory as a run, and begins again.
-    fn spill(&mut self) -> io::Result<()> {
-        let file = tempfile::tempfile_in(&self.temporary)?;
-        let mut out = BufWriter::with_capacity(1 << 20, file);
-        self.each_in_order(&mut |name| write_record(&mut out, name))?;
-        let mut file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.rewind()?;
-        self.runs.push(file);
-        self.keys.clear();
-        self.names.clear();
-        self.origins.clear();
-        self.slots.fill(Slot::default());
-        if self.runs.len() == RUNS {
-            let runs = std::mem::take(&mut self.runs);
-            let file = tempfile::tempfile_in(&self.temporary)?;
-            let mut out = BufWriter::with_capacity(1 << 20, file);
-            merge(runs, &mut |name| write_record(&mut out, name))?;
-            let mut file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-            file.rewind()?;
-            self.runs.push(file);
+    /// Writes its names in order as a run, and begins again.
+    fn empty_into(&mut self, runs: &mut RunFile) -> io::Result<()> {
+        if self.names.is_empty() {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    /// Gives every name once, in order of its key.
-    pub(crate) fn finish(
-        mut self,
-        see: &mut dyn FnMut(&NameOrigins<'_>) -> io::Result<()>,
-    ) -> io::Result<()> {
-        if self.runs.is_empty() {
-            return self.each_in_order(see);
-        }
-        self.spill()?;
-        let runs = std::mem::take(&mut self.runs);
-        drop(self);
-        merge(runs, see)
-    }
-
-    fn each_in_order(
-        &mut self,
-        see: &mut dyn FnMut(&NameOrigins<'_>) -> io::Result<()>,
-    ) -> io::Result<()> {
-        // The table is of no use any more; the sort needs its room.
-        let slots = self.slots.len();
-        self.slots = Vec::new();
-        let mut order: Vec<SortEntry> = Vec::with_capacity(self.names.len());
-        for (place, name) in self.names.iter().enumerate() {
-            order.push(SortEntry::of(self.key(name), narrow(place)));
-        }
+        let mut order = std::mem::take(&mut self.order);
+        let entries = self.names.iter().enumerate();
+        order.extend(entries.map(|(place, name)| SortEntry::of(self.key(name), narrow(place))));
         let key = |entry: &SortEntry| self.key(&self.names[entry.name as usize]);
         order.sort_unstable_by(|left, right| {
             left.head()
@@ -272,13 +330,15 @@ impl Gatherer {
                 more = origin.more;
             }
             origins.sort_unstable();
-            see(&NameOrigins {
-                key: self.key(name),
-                flags: NameFlags::from_bits(name.flags),
-                origins: &origins,
-            })?;
+            runs.write(self.key(name), name.flags, &origins)?;
         }
-        self.slots = vec![Slot::default(); slots];
+        runs.end_run();
+        order.clear();
+        self.order = order;
+        self.keys.clear();
+        self.names.clear();
+        self.origins.clear();
+        self.slots.fill(Slot::default());
         Ok(())
     }
 }
@@ -347,22 +407,63 @@ fn narrow(place: usize) -> u32 {
     u32::try_from(place).expect("the limits keep every place below 4 G")
 }
 
-fn write_record(out: &mut impl Write, name: &NameOrigins<'_>) -> io::Result<()> {
-    let bytes = u8::try_from(name.key.len()).expect("a name has 253 bytes at most");
-    let origins = u8::try_from(name.origins.len()).expect("a run has 64 sources at most");
-    out.write_all(&[bytes, origins])?;
-    out.write_all(&name.flags.bits().to_le_bytes())?;
-    out.write_all(name.key)?;
-    for (source, count) in name.origins {
-        out.write_all(&[*source])?;
-        out.write_all(&count.to_le_bytes())?;
+/// A record of a run takes no more than this.
+const RECORD_BYTES: usize = 4 + 255 + 5 * SOURCES;
+
+/// Runs, one behind the other in a file without a name.
+struct RunFile {
+    out: BufWriter<File>,
+    written: u64,
+    begun: u64,
+    extents: Vec<Extent>,
+}
+
+impl RunFile {
+    fn new(temporary: &Path) -> io::Result<Self> {
+        let file = tempfile::tempfile_in(temporary)?;
+        Ok(Self {
+            out: BufWriter::with_capacity(256 << 10, file),
+            written: 0,
+            begun: 0,
+            extents: Vec::new(),
+        })
     }
-    Ok(())
+
+    fn write(&mut self, key: &[u8], flags: u16, origins: &[(u8, u32)]) -> io::Result<()> {
+        let bytes = u8::try_from(key.len()).expect("a name has 253 bytes at most");
+        let number = u8::try_from(origins.len()).expect("a run has 64 sources at most");
+        let [low, high] = flags.to_le_bytes();
+        self.out.write_all(&[bytes, number, low, high])?;
+        self.out.write_all(key)?;
+        for (source, count) in origins {
+            let [a, b, c, d] = count.to_le_bytes();
+            self.out.write_all(&[*source, a, b, c, d])?;
+        }
+        self.written += 4 + key.len() as u64 + 5 * origins.len() as u64;
+        Ok(())
+    }
+
+    fn end_run(&mut self) {
+        self.extents.push(Extent {
+            offset: self.begun,
+            bytes: self.written - self.begun,
+        });
+        self.begun = self.written;
+    }
+
+    fn finish(self) -> io::Result<(File, Vec<Extent>)> {
+        let file = self
+            .out
+            .into_inner()
+            .map_err(io::IntoInnerError::into_error)?;
+        Ok((file, self.extents))
+    }
 }
 
 /// A run being read, at one of its names.
-struct Run {
-    file: File,
+struct Run<'a> {
+    file: &'a File,
+    rest: Extent,
     block: Vec<u8>,
     start: usize,
     end: usize,
@@ -371,25 +472,23 @@ struct Run {
     origins: Vec<(u8, u32)>,
 }
 
-impl Run {
-    fn open(file: File) -> io::Result<Option<Self>> {
-        let mut run = Self {
+impl<'a> Run<'a> {
+    fn open(file: &'a File, rest: Extent, block_bytes: usize) -> Self {
+        Self {
             file,
-            block: vec![0; RUN_BYTES],
+            rest,
+            block: vec![0; block_bytes],
             start: 0,
             end: 0,
             key: Vec::new(),
             flags: 0,
             origins: Vec::new(),
-        };
-        Ok(run.advance()?.then_some(run))
+        }
     }
 
     /// Goes to the next name; tells whether there is one.
     fn advance(&mut self) -> io::Result<bool> {
-        // More than any record takes.
-        const RECORD_BYTES: usize = 4 + 255 + 5 * SOURCES;
-        if self.end - self.start < RECORD_BYTES {
+        if self.end - self.start < RECORD_BYTES && self.rest.bytes > 0 {
             self.fill()?;
         }
         let block = &self.block[self.start..self.end];
@@ -421,14 +520,13 @@ impl Run {
     fn fill(&mut self) -> io::Result<()> {
         self.block.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
-        while self.end < self.block.len() {
-            match self.file.read(&mut self.block[self.end..]) {
-                Ok(0) => break,
-                Ok(read) => self.end += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        let room = self.block.len() - self.end;
+        let bytes = usize::try_from(self.rest.bytes).map_or(room, |bytes| bytes.min(room));
+        let part = &mut self.block[self.end..self.end + bytes];
+        self.file.read_exact_at(part, self.rest.offset)?;
+        self.end += bytes;
+        self.rest.offset += bytes as u64;
+        self.rest.bytes -= bytes as u64;
         Ok(())
     }
 }
@@ -442,23 +540,49 @@ fn cut_short() -> io::Error {
 
 /// Merges runs; names that are in several become one.
 fn merge(
-    files: Vec<File>,
+    file: &File,
+    extents: &[Extent],
+    memory_bytes: usize,
     see: &mut dyn FnMut(&NameOrigins<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
+    let block_bytes = (memory_bytes / extents.len().max(1)).clamp(2 * RECORD_BYTES, 256 << 10);
     let mut runs = Vec::new();
-    for file in files {
-        runs.extend(Run::open(file)?);
+    let mut order: Vec<SortEntry> = Vec::new();
+    for extent in extents {
+        let mut run = Run::open(file, *extent, block_bytes);
+        if run.advance()? {
+            order.push(SortEntry::of(&run.key, narrow(runs.len())));
+            runs.push(run);
+        }
     }
+    let is_above = |runs: &[Run<'_>], left: &SortEntry, right: &SortEntry| {
+        let keys = || {
+            (
+                &runs[left.name as usize].key,
+                &runs[right.name as usize].key,
+            )
+        };
+        let heads = left.head().cmp(&right.head());
+        heads.then_with(|| keys().0.cmp(keys().1)).is_ge()
+    };
     // The run with the smallest key is the last.
-    let mut order: Vec<usize> = (0..runs.len()).collect();
-    order.sort_unstable_by(|left, right| runs[*right].key.cmp(&runs[*left].key));
+    order.sort_unstable_by(|left, right| {
+        let keys = || {
+            (
+                &runs[left.name as usize].key,
+                &runs[right.name as usize].key,
+            )
+        };
+        let heads = right.head().cmp(&left.head());
+        heads.then_with(|| keys().1.cmp(keys().0))
+    });
     let (mut key, mut origins): (Vec<u8>, Vec<(u8, u32)>) = Default::default();
     while let Some(first) = order.last() {
-        key.clone_from(&runs[*first].key);
+        key.clone_from(&runs[first.name as usize].key);
         origins.clear();
         let mut flags = 0;
-        while let Some(place) = order.pop_if(|place| runs[*place].key == key) {
-            let run = &mut runs[place];
+        while let Some(entry) = order.pop_if(|entry| runs[entry.name as usize].key == key) {
+            let run = &mut runs[entry.name as usize];
             flags |= run.flags;
             for origin in &run.origins {
                 match origins.iter_mut().find(|(source, _)| *source == origin.0) {
@@ -467,9 +591,9 @@ fn merge(
                 }
             }
             if run.advance()? {
-                let key = &runs[place].key;
-                let at = order.partition_point(|other| runs[*other].key >= *key);
-                order.insert(at, place);
+                let entry = SortEntry::of(&run.key, entry.name);
+                let at = order.partition_point(|other| is_above(&runs, other, &entry));
+                order.insert(at, entry);
             }
         }
         origins.sort_unstable();
@@ -529,7 +653,7 @@ mod tests {
                 ),
                 0..600,
             ),
-            memory_bytes in prop_oneof![Just(0usize), Just(40_000), Just(10_000_000)],
+            memory_bytes in prop_oneof![Just(0usize), Just(200_000), Just(10_000_000)],
         ) {
             let mut expected = Seen::new();
             for (key, source, flags) in &lines {
@@ -544,37 +668,54 @@ mod tests {
     }
 
     #[test]
-    fn memory_stays_under_the_limit_and_many_runs_become_one() {
-        let memory_bytes = 128 << 10;
+    fn memory_stays_under_the_limit_and_what_is_spilled_comes_back() {
+        let memory_bytes = 1 << 20;
         let mut gatherer = Gatherer::new(memory_bytes, &std::env::temp_dir());
         for number in 0..250_000u32 {
             let key = format!("fr,name-{:06x}", number.wrapping_mul(0x9e37_79b9) >> 8);
             gatherer
                 .add(key.as_bytes(), NameFlags::NONE, (number % 3) as u8)
                 .unwrap();
-            let held = gatherer.keys.capacity()
-                + gatherer.names.capacity() * size_of::<Gathered>()
-                + gatherer.slots.capacity() * size_of::<Slot>()
-                + gatherer.origins.capacity() * size_of::<Origin>();
-            assert!(
-                held <= 2 * memory_bytes,
-                "{held} bytes after {number} names"
-            );
-            assert!(gatherer.runs.len() < RUNS);
         }
+        let held = gatherer.partitions.iter();
+        let held: usize = held.map(|partition| partition.records.capacity()).sum();
+        assert!(held <= memory_bytes, "{held} bytes");
+        assert!(gatherer.spilled_bytes > 0);
         let (mut lines, mut last) = (0, Vec::new());
         gatherer
             .finish(&mut |name| {
-                lines += name
-                    .origins
-                    .iter()
-                    .map(|origin| u64::from(origin.1))
-                    .sum::<u64>();
+                let counts = name.origins.iter().map(|origin| u64::from(origin.1));
+                lines += counts.sum::<u64>();
                 assert!(last.as_slice() < name.key);
                 last = name.key.to_vec();
                 Ok(())
             })
             .unwrap();
         assert_eq!(lines, 250_000);
+    }
+
+    #[test]
+    fn a_table_that_is_full_goes_on_in_another_run() {
+        let temporary = std::env::temp_dir();
+        let mut runs = RunFile::new(&temporary).unwrap();
+        let mut table = NameTable::new(0);
+        let mut records = Vec::new();
+        for number in 0..1_000u32 {
+            let key = format!("fr,name-{:03}", number % 300);
+            records.extend_from_slice(&[key.len() as u8, (number % 2) as u8, 0, 0]);
+            records.extend_from_slice(key.as_bytes());
+        }
+        table.take(&records, &mut runs).unwrap();
+        table.empty_into(&mut runs).unwrap();
+        let (file, extents) = runs.finish().unwrap();
+        assert!(extents.len() > 3);
+        let (mut names, mut lines) = (0, 0);
+        merge(&file, &extents, 0, &mut |name| {
+            names += 1;
+            lines += name.origins.iter().map(|origin| origin.1).sum::<u32>();
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!((names, lines), (300, 1_000));
     }
 }

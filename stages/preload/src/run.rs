@@ -264,6 +264,7 @@ impl<'a> Run<'a> {
         given.map_err(RunError::Temporary)?;
         let mut figures = giving.figures;
         giving.sites.finish(&mut figures)?;
+        figures.settle();
         match figures.fault() {
             Some(fault) => Err(RunError::Sums(fault)),
             None => Ok(figures),

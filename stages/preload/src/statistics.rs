@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use ecluse_names::Reason;
 use serde_json::{Value, json};
 
+use crate::gather::SOURCES;
 use crate::source::SourceKind;
 
 /// How many sets of sources are told one by one; others are counted together.
@@ -22,12 +23,14 @@ pub(crate) struct Statistics {
     pub(crate) new_domains: u64,
     /// The generation of the register they were compared with.
     pub(crate) register: Option<u64>,
-    /// Domains that two sources share, by the places of both.
-    shared: BTreeMap<(u8, u8), u64>,
+    /// Domains that two sources share, by the places of both: 64 rows of 64.
+    shared: Vec<u64>,
     /// Domains by exactly which sources have them.
     sets: BTreeMap<u64, u64>,
     other_sets: u64,
     tlds: BTreeMap<String, TldFigures>,
+    /// The last label that is being counted: names come in its order.
+    open_tld: (String, TldFigures),
 }
 
 /// The figures of a source.
@@ -92,6 +95,7 @@ impl Statistics {
     pub(crate) fn of(sources: Vec<SourceFigures>) -> Self {
         Self {
             sources,
+            shared: vec![0; SOURCES * SOURCES],
             ..Self::default()
         }
     }
@@ -117,14 +121,18 @@ impl Statistics {
     pub(crate) fn domain(&mut self, tld: &str, sources: u64, is_new: bool) {
         self.domains += 1;
         self.new_domains += u64::from(is_new);
-        let places: Vec<u8> = (0..64).filter(|place| sources & 1 << place != 0).collect();
-        for (at, place) in places.iter().enumerate() {
-            let source = &mut self.sources[usize::from(*place)];
+        let mut left = sources;
+        while left != 0 {
+            let place = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let source = &mut self.sources[place];
             source.domains += 1;
-            source.exclusive += u64::from(places.len() == 1);
+            source.exclusive += u64::from(sources.is_power_of_two());
             source.new_domains += u64::from(is_new);
-            for other in &places[at + 1..] {
-                *self.shared.entry((*place, *other)).or_default() += 1;
+            let mut others = left;
+            while others != 0 {
+                self.shared[place * SOURCES + others.trailing_zeros() as usize] += 1;
+                others &= others - 1;
             }
         }
         if self.sets.len() < SETS || self.sets.contains_key(&sources) {
@@ -138,10 +146,33 @@ impl Statistics {
     }
 
     fn tld(&mut self, tld: &str) -> &mut TldFigures {
-        if !self.tlds.contains_key(tld) {
-            self.tlds.insert(tld.to_owned(), TldFigures::default());
+        if self.open_tld.0 != tld {
+            self.settle();
+            tld.clone_into(&mut self.open_tld.0);
         }
-        self.tlds.get_mut(tld).expect("it was put there just now")
+        &mut self.open_tld.1
+    }
+
+    /// Adds what is being counted to what was.
+    pub(crate) fn settle(&mut self) {
+        let figures = std::mem::take(&mut self.open_tld.1);
+        if figures.names + figures.domains > 0 {
+            let total = self.tlds.entry(self.open_tld.0.clone()).or_default();
+            total.names += figures.names;
+            total.domains += figures.domains;
+            total.new_domains += figures.new_domains;
+        }
+    }
+
+    /// The pairs of sources that share domains, with how many.
+    fn pairs(&self) -> impl Iterator<Item = (&str, &str, u64)> {
+        let counts = self.shared.iter().enumerate();
+        let counts = counts.filter(|(_, count)| **count > 0);
+        counts.map(|(at, count)| {
+            let [left, right] =
+                [at / SOURCES, at % SOURCES].map(|at| self.sources[at].name.as_str());
+            (left, right, *count)
+        })
     }
 
     /// Says which sum is wrong, if one is: then the program is, and nothing may be shown.
@@ -247,12 +278,11 @@ impl Statistics {
             }
         }
         say("\ndomains in both".to_owned());
-        for ((left, right), count) in &self.shared {
-            let [left, right] = [left, right].map(|place| &self.sources[usize::from(*place)].name);
+        for (left, right, count) in self.pairs() {
             say(format!(
                 "{:<48}{:>14}",
                 format!("{left} and {right}"),
-                grouped(*count)
+                grouped(count)
             ));
         }
         say("\nlast label, with names, domains and new domains".to_owned());
@@ -290,9 +320,8 @@ impl Statistics {
                 say("rejected", name, reason.word(), count);
             }
         }
-        for ((left, right), count) in &self.shared {
-            let [left, right] = [left, right].map(|place| &self.sources[usize::from(*place)].name);
-            say("shared-domains", left, right, *count);
+        for (left, right, count) in self.pairs() {
+            say("shared-domains", left, right, count);
         }
         for (set, count) in &self.sets {
             say(
@@ -336,8 +365,10 @@ impl Statistics {
                 told.into()
             })
             .collect();
-        let name = |place: &u8| self.sources[usize::from(*place)].name.as_str();
-        let shared: Vec<Value> = self.shared.iter().map(|((left, right), count)| json!({"sources": [name(left), name(right)], "domains": count})).collect();
+        let shared: Vec<Value> = self
+            .pairs()
+            .map(|(left, right, count)| json!({"sources": [left, right], "domains": count}))
+            .collect();
         let sets: Vec<Value> = self
             .sets
             .iter()
@@ -399,13 +430,10 @@ mod tests {
 
     #[test]
     fn the_librarians_stand_on_top_and_every_line_is_accounted_for() {
-        let mut figures = Statistics {
-            sources: vec![
-                SourceFigures::new("afnic", SourceKind::Registry),
-                SourceFigures::new("bcweb", SourceKind::Selection),
-            ],
-            ..Statistics::default()
-        };
+        let mut figures = Statistics::of(vec![
+            SourceFigures::new("afnic", SourceKind::Registry),
+            SourceFigures::new("bcweb", SourceKind::Selection),
+        ]);
         (figures.sources[0].lines, figures.sources[1].lines) = (3, 2);
         figures.sources[0].rejected[0] = 1;
         figures.name("fr", &[(0, 2), (1, 1)]);

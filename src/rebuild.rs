@@ -22,7 +22,7 @@ const TELLING: [&str; 8] = [
 ];
 
 /// Why nothing is removed after the old manifest could not be asked.
-const UNKNOWN: &str = "the manifest was rebuilt and the old one could not be read, so whether a copy was bad is not known: run `ecluse verify`, then release";
+pub(crate) const UNKNOWN: &str = "the manifest was rebuilt and the old one could not be read, so whether a copy was bad is not known: run `ecluse verify`, then release";
 
 pub(crate) fn rebuild(
     context: &DriverContext,

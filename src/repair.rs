@@ -89,6 +89,17 @@ fn lift(
         }
         return Ok(true);
     }
+    // That no copy is known to be bad says nothing when none was read since.
+    if frozen.why == crate::rebuild::UNKNOWN {
+        if !context.json {
+            context.say(&format!(
+                "delete and clean stay frozen: {}: `{}`",
+                frozen.why,
+                context.command("verify --release --why …")
+            ))?;
+        }
+        return Ok(true);
+    }
     manifest.thaw()?;
     let outcome = format!("released, nothing bad is left: {}", frozen.why);
     audit::write(

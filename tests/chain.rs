@@ -683,6 +683,10 @@ fn a_lost_manifest_is_made_again_from_receipts_and_stored_files() {
     assert_eq!(fs::read(old.unwrap()).unwrap(), garbage.as_bytes());
     // Nobody knows whether something was frozen: nothing is removed until a person says so.
     assert!(archive.status().contains("nothing is removed since"));
+    // That nothing bad is known is no reason: nothing was read.
+    let output = archive.ecluse(&["repair", "--all"]);
+    assert!(self::said(&output).contains("stay frozen"), "{output:?}");
+    assert!(archive.manifest().frozen().unwrap().is_some());
     let output = archive.ecluse(&["verify", "--release", "--why", "looked"]);
     assert_eq!(output.status.code(), Some(0), "{}", self::said(&output));
     let (code, said) = archive.once(&CHAIN[..7]);

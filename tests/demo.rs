@@ -82,7 +82,7 @@ impl Demo {
     fn urls(&self) -> BTreeSet<String> {
         let index = fs::read_to_string(self.path("index/current/index.cdxj")).unwrap();
         let port = format!(":{}", self.port);
-        let lines = index.lines().map(|line| {
+        let lines = index.lines().flat_map(|line| {
             let fields = line.splitn(3, ' ').nth(2).unwrap();
             let fields: Value = serde_json::from_str(fields).unwrap();
             fields["url"].as_str().unwrap().replace(&port, "")
@@ -94,17 +94,24 @@ impl Demo {
 }
 
 impl Demo {
-    /// The lines of the index about the web, without times and places: one for each capture.
+    /// The lines of the index about the web, without times and places: one for each capture, and one for each with its
+    /// payload and type. Which of two equal pages came first and is the whole one depends on when the crawl was killed.
     fn captures(&self) -> Vec<String> {
         let index = fs::read_to_string(self.path("index/current/index.cdxj")).unwrap();
-        let lines = index.lines().map(|line| {
+        let lines = index.lines().flat_map(|line| {
             let (key, rest) = line.split_once(' ').unwrap();
             let fields: Value = serde_json::from_str(&rest[15..]).unwrap();
             let field = |name: &str| fields[name].as_str().unwrap_or("-").to_owned();
             let (url, mime, status) = (field("url"), field("mime"), field("status"));
-            format!("{key} {url} {mime} {status} {}", field("digest"))
+            let digest = field("digest");
+            let of_web = url.starts_with("http");
+            let pair = [
+                format!("{key} {url} {status} {digest}"),
+                format!("{digest} {mime}"),
+            ];
+            of_web.then_some(pair).into_iter().flatten()
         });
-        let mut captures: Vec<String> = lines.filter(|line| line.contains(" http")).collect();
+        let mut captures: Vec<String> = lines.collect();
         captures.sort();
         captures
     }

@@ -172,6 +172,34 @@ fn a_harvest_that_waits_for_a_site_costs_next_to_nothing() {
 }
 
 #[test]
+fn a_line_that_is_no_seed_is_told() {
+    let site = Site::of(1);
+    let archive = Archive::new();
+    let seeds = archive.path("list.txt");
+    fs::write(&seeds, format!("{}\nexmaple .org\n", site.url("/"))).unwrap();
+    let seeds = seeds.to_str().unwrap();
+    let words = ["harvest", "--seeds", seeds, "--allow-private"];
+    let output = archive.ecluse(&[&words[..], &["--delay", "10ms"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("no seed: line 2: "), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+}
+
+#[test]
+fn a_harvest_tells_only_of_what_is_stored() {
+    let site = Site::of(1);
+    let archive = Archive::new();
+    let settings = QUICK.replacen("leave-free = \"0 B\"", "leave-free = \"900 TB\"", 1);
+    fs::write(archive.path("pipeline.toml"), settings).unwrap();
+    let words = ["harvest", &site.url("/"), "--allow-private", "--delay"];
+    let output = archive.ecluse(&[&words[..], &["10ms"]].concat());
+    assert_eq!(output.status.code(), Some(75), "{}", said(&output));
+    let text = said(&output);
+    assert!(text.contains("  stored    0 of 2, 0 B\n"), "{text}");
+}
+
+#[test]
 fn a_site_is_harvested_stored_and_found() {
     let site = Site::of(5);
     let archive = Archive::new();

@@ -17,6 +17,8 @@ pub(crate) const ORDER: &str = "order.toml";
 const LONGEST_DELAY: Span = Span::secs(5);
 /// No seed file is longer.
 const SEED_BYTES: u64 = 1 << 30;
+/// So many lines that are no seeds are shown.
+const FAULTS: usize = 5;
 /// A job's name is no longer.
 const LONGEST_JOB: usize = 40;
 
@@ -55,6 +57,15 @@ impl Draft {
                 fault.unwrap_or_else(|| "it is empty".into())
             )));
         };
+        for fault in list.faults.iter().take(FAULTS) {
+            eprintln!("ecluse: no seed: {fault}");
+        }
+        if list.faults.len() > FAULTS {
+            eprintln!(
+                "ecluse: and {} more lines that are no seeds",
+                list.faults.len() - FAULTS
+            );
+        }
         let draft = Self {
             job: job_of(first.url.host_str().unwrap_or_default()),
             rest: rest_of(options, contact_of(context, options).as_deref()),

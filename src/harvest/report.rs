@@ -300,7 +300,8 @@ impl Report {
     }
 
     fn stored(&self) -> String {
-        let bytes: u64 = self.files.iter().map(|file| file.bytes).sum();
+        let are_stored = self.files.iter().filter(|file| !file.stored.is_empty());
+        let bytes: u64 = are_stored.clone().map(|file| file.bytes).sum();
         let dirs = |places: &dyn Fn(&Stored) -> &Vec<String>| {
             let all = self.files.iter().flat_map(places);
             let parents = all.map(|place| parent_of(place));
@@ -309,14 +310,22 @@ impl Report {
         };
         let stored = dirs(&|file| &file.stored);
         let backups = dirs(&|file| &file.backups);
-        let count = self.files.len();
+        let count = are_stored.count();
         let files = show::count(count, "WARC file", "WARC files");
         let mut line = format!("{files}, {}", show::bytes(bytes));
+        if count < self.files.len() {
+            line = format!("{count} of {}, {}", self.files.len(), show::bytes(bytes));
+        }
         if !stored.is_empty() {
             line.push_str(&format!(", in {stored}"));
         }
         if !backups.is_empty() {
-            line.push_str(&format!(", copied to {backups}"));
+            let copied = self.files.iter().filter(|file| !file.backups.is_empty());
+            let copied = match copied.count() {
+                all if all == count => String::new(),
+                some => format!("{some} "),
+            };
+            line.push_str(&format!(", {copied}copied to {backups}"));
         }
         line
     }

@@ -82,7 +82,7 @@ impl Demo {
     fn urls(&self) -> BTreeSet<String> {
         let index = fs::read_to_string(self.path("index/current/index.cdxj")).unwrap();
         let port = format!(":{}", self.port);
-        let lines = index.lines().flat_map(|line| {
+        let lines = index.lines().map(|line| {
             let fields = line.splitn(3, ' ').nth(2).unwrap();
             let fields: Value = serde_json::from_str(fields).unwrap();
             fields["url"].as_str().unwrap().replace(&port, "")

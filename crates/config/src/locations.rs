@@ -12,6 +12,14 @@ use crate::problem::{Level, Problem};
 /// The work directories, below the root: no setting moves them.
 const WORK: &str = "work";
 
+/// What a stage keeps for itself.
+const STAGES_OWN: [(&str, &str); 4] = [
+    ("crawl", "jobs"),
+    ("preload", "sources"),
+    ("preload", "reports"),
+    ("preload", "forced"),
+];
+
 /// A directory that a setting names.
 struct NamedDirectory {
     key: String,
@@ -83,8 +91,10 @@ impl Pipeline {
         found.push(("archive.manifest".to_owned(), archive.manifest.clone()));
         found.push(("archive.packages".to_owned(), archive.packages.clone()));
         found.push(("archive.register".to_owned(), archive.register.clone()));
-        if let Some(jobs) = self.own_key("crawl", "jobs").and_then(text) {
-            found.push(("stage.crawl.jobs".to_owned(), jobs.into()));
+        for (stage, key) in STAGES_OWN {
+            if let Some(path) = self.own_key(stage, key).and_then(text) {
+                found.push((format!("stage.{stage}.{key}"), path.into()));
+            }
         }
         let targets = match self.own_key("backup", "targets").map(|node| &node.value) {
             Some(Value::Array(targets)) => targets.as_slice(),
@@ -193,6 +203,10 @@ mod tests {
             (
                 "[archive]\nmanifest = 'index/m.sqlite'\n".to_owned(),
                 "p.toml:2: 'archive.manifest': 'index/m.sqlite' lies in 'index' of 'archive.index'",
+            ),
+            (
+                "[stage.preload]\nreports = 'sources/reports'\n".to_owned(),
+                "p.toml:2: 'stage.preload.reports': 'sources/reports' lies in 'sources' of 'stage.preload.sources'",
             ),
             (
                 "[stage.crawl]\njobs = 'harvested'\n".to_owned(),

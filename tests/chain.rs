@@ -451,7 +451,9 @@ impl<'a> Fleet<'a> {
     fn stop(mut self) {
         for program in &mut self.programs {
             let code = program.stop();
-            assert_eq!(code, 0, "{}", program.log());
+            // One that was killed a moment ago may not listen yet, and has said nothing either.
+            let just_began = code == -15 && program.log().is_empty();
+            assert!(code == 0 || just_began, "{code}: {}", program.log());
         }
     }
 }

@@ -1,12 +1,13 @@
 //! What does a crawl cost, beside the programs that do it today?
 //!
-//! `cargo bench --bench crawl [-- [--dir DIR] [--hosts N] [--rounds N] [--no-memory] [--only NAME]]`
+//! `cargo bench --bench crawl [-- [--dir DIR] [--hosts N] [--rounds N] [--no-memory] [--only NAME] [--build PROGRAM]...]`
 //!
 //! A real nginx serves N hosts (200 by default) of 20 pages, 7 resources and a robots.txt each, 157 MB in all, in a network
 //! of its own: it needs root, nginx, wget, and `cargo xtask peers` for the spider crate. Each program crawls the same URLs
 //! without delay, by turns; CPU-seconds of user and system per 1,000 URLs, the best of the rounds. wget is given the list
 //! of URLs, and so extracts nothing. Worrying: more than 0.30 plain or 0.70 with gzip, more than 0.2 or 0.4 of wget; more
-//! than 256 MiB with 1,000 active queues and a million known URLs.
+//! than 256 MiB with 1,000 active queues and a million known URLs. With `--build`, once or more, nothing but these
+//! `ecluse-crawl` programs is measured, by turns: two builds side by side on a machine that has other things to do.
 
 #![expect(
     clippy::unwrap_used,
@@ -44,6 +45,9 @@ fn main() {
     let whole = {
         let root = web::make(&options.dir, options.hosts);
         let _served = web::serve(&options.dir, &root);
+        if !options.builds.is_empty() {
+            return builds(&options, &urls);
+        }
         speed(&mut page, &options, &urls)
     };
     if options.memory {
@@ -60,6 +64,7 @@ struct Options {
     rounds: usize,
     memory: bool,
     only: Option<String>,
+    builds: Vec<PathBuf>,
 }
 
 impl Options {
@@ -70,6 +75,7 @@ impl Options {
             rounds: 3,
             memory: true,
             only: None,
+            builds: Vec::new(),
         };
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
@@ -78,6 +84,7 @@ impl Options {
                 "--hosts" => options.hosts = words.next().unwrap().parse().unwrap(),
                 "--rounds" => options.rounds = words.next().unwrap().parse().unwrap(),
                 "--only" => options.only = words.next(),
+                "--build" => options.builds.push(words.next().unwrap().into()),
                 "--no-memory" => options.memory = false,
                 "--bench" => {}
                 other => panic!("unknown option {other}"),
@@ -165,6 +172,39 @@ fn speed(page: &mut Page, options: &Options, urls: &[String]) -> bool {
         ));
     }
     runners.len() == RUNNERS.len()
+}
+
+/// Sets builds of `ecluse-crawl` side by side: every round of each, the best first.
+fn builds(options: &Options, urls: &[String]) {
+    let packings = [("plain", "warc.compression = \"none\""), ("gzip", "")];
+    let mut costs = vec![[Vec::new(), Vec::new()]; options.builds.len()];
+    for round in 0..options.rounds {
+        for (number, (_, more)) in packings.iter().enumerate() {
+            for (program, costs) in options.builds.iter().zip(&mut costs) {
+                let dir = format!("build-{}-{round}", std::process::id());
+                let dir = options.dir.join(dir);
+                fs::create_dir_all(&dir).unwrap();
+                let root = give(&dir, &order(options.hosts, more));
+                let mut command = root.program(program);
+                let cost = measure(command.args(["--log", "error", "--once"]));
+                assert_eq!(captured(&dir.join("harvested")), urls.len());
+                fs::remove_dir_all(&dir).unwrap();
+                costs[number].push(cost.cpu.as_secs_f64() * 1000.0 / urls.len() as f64);
+            }
+        }
+    }
+    println!("| build | packing | CPU-s per 1,000 |\n|---|---|---|");
+    for (program, costs) in options.builds.iter().zip(&mut costs) {
+        for ((packing, _), costs) in packings.iter().zip(costs) {
+            costs.sort_by(f64::total_cmp);
+            let costs: Vec<String> = costs.iter().map(|cost| format!("{cost:.3}")).collect();
+            println!(
+                "| {} | {packing} | {} |",
+                program.display(),
+                costs.join(", ")
+            );
+        }
+    }
 }
 
 const WGET: &str = "wget 1.21 `--warc-file`, a list, gzip";

@@ -4,16 +4,20 @@
 //! refers to. Nothing from the web reaches a terminal raw.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, IsTerminal, Read, Seek, SeekFrom, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ecluse_cdx::{Capture, KeyRange, cdxj};
-use ecluse_http::{Decoded, DecodedEnd};
+use ecluse_access::{
+    IndexedCapture, RecordError, RecordFile, ResponseHead, body_of, decoded, head_of, open_whole,
+    read_record,
+};
+use ecluse_cdx::{KeyRange, cdxj};
+use ecluse_http::DecodedEnd;
 use ecluse_manifest::{CopyKind, Manifest};
 use ecluse_stage::Exit;
 use ecluse_telemetry::printable;
-use ecluse_warc::{HttpHead, ReaderLimits, Record, RecordKind, WarcReader};
+use ecluse_warc::{HttpHead, Record, RecordKind};
 use serde_json::json;
 
 use crate::cli::ShowOptions;
@@ -23,17 +27,6 @@ use crate::show;
 
 /// More of a body is not shown on a terminal.
 const ON_TERMINAL: u64 = 1 << 20;
-/// No line of a chunked body that says how long a chunk is, is longer.
-const CHUNK_LINE: u64 = 8 << 10;
-
-/// Where a record lies.
-struct Spot {
-    time: String,
-    file: String,
-    offset: u64,
-    mime: String,
-    digest: String,
-}
 
 pub(crate) fn show(context: &DriverContext, options: &ShowOptions) -> Result<ExitCode, Trouble> {
     let collection = options.collection.as_deref();
@@ -43,9 +36,8 @@ pub(crate) fn show(context: &DriverContext, options: &ShowOptions) -> Result<Exi
         lookup::tell_none(context, &options.url, collection)?;
         return Ok(lookup::NONE_FOUND.into());
     };
-    let file = open(context, spot)?;
-    let mut reader = WarcReader::new(file, ReaderLimits::default());
-    let mut record = record_at(&mut reader, spot)?;
+    let mut file = open(context, spot)?;
+    let mut record = read_record(&mut file, spot)?;
     let referred = match record.kind() == RecordKind::Revisit && !options.raw {
         true => referred(context, &record, &spots, spot, collection)?,
         false => None,
@@ -53,24 +45,25 @@ pub(crate) fn show(context: &DriverContext, options: &ShowOptions) -> Result<Exi
     if context.json {
         return describe(context, &record, spot, referred.as_ref());
     }
+    let mut whole = match &referred {
+        Some(spot) => Some((open(context, spot)?, spot)),
+        None => None,
+    };
     let mut out = Out::of(options)?;
     if options.raw {
         io::copy(&mut record, &mut out)?;
         return out.finish(context);
     }
     let head = head_of(&record);
-    if let Some(head) = &head
-        && options.output.is_none()
-    {
-        out.head(&head.bytes)?;
+    if !head.is_made && options.output.is_none() {
+        let bytes = record.block_start();
+        out.write_all(bytes.get(..head.head_bytes).unwrap_or_default())?;
     }
-    match &referred {
-        Some(spot) => {
-            let file = open(context, spot)?;
-            let mut reader = WarcReader::new(file, ReaderLimits::default());
-            let mut record = record_at(&mut reader, spot)?;
+    match &mut whole {
+        Some((file, spot)) => {
+            let mut record = read_record(file, spot)?;
             let head = head_of(&record);
-            out.body(&mut record, head.as_ref())?;
+            out.body(&mut record, &head)?;
         }
         None if record.kind() == RecordKind::Revisit => {
             return Err(Trouble::new(
@@ -78,7 +71,7 @@ pub(crate) fn show(context: &DriverContext, options: &ShowOptions) -> Result<Exi
                 "a capture that was unchanged, and what it refers to is not in the index",
             ));
         }
-        None => out.body(&mut record, head.as_ref())?,
+        None => out.body(&mut record, &head)?,
     }
     out.finish(context)
 }
@@ -88,28 +81,16 @@ fn spots(
     context: &DriverContext,
     url: &str,
     collection: Option<&str>,
-) -> Result<Vec<Spot>, Trouble> {
+) -> Result<Vec<IndexedCapture>, Trouble> {
     let range = KeyRange::exact(key_of(url)?.as_bytes());
     let mut spots = Vec::new();
     lookup::each_line(context, collection, range, &mut |line| {
         if let Ok(capture) = cdxj::parse(line) {
-            spots.extend(Spot::of(&capture));
+            spots.extend(IndexedCapture::of(&capture));
         }
         true
     })?;
     Ok(spots)
-}
-
-impl Spot {
-    fn of(capture: &Capture<'_>) -> Option<Self> {
-        Some(Self {
-            time: capture.time.as_str().to_owned(),
-            file: capture.filename.as_deref()?.to_owned(),
-            offset: capture.offset?,
-            mime: capture.mime.as_deref().unwrap_or_default().to_owned(),
-            digest: capture.digest.as_deref().unwrap_or_default().to_owned(),
-        })
-    }
 }
 
 /// Reads a date, or its beginning, as the last moment that it may mean: `2026-01` is the end of that January.
@@ -128,7 +109,7 @@ fn until(date: &str) -> Result<String, Trouble> {
 }
 
 /// Returns the last capture until then, else the first after it; the last of all without a date.
-fn chosen<'s>(spots: &'s [Spot], until: Option<&str>) -> Option<&'s Spot> {
+fn chosen<'s>(spots: &'s [IndexedCapture], until: Option<&str>) -> Option<&'s IndexedCapture> {
     let Some(until) = until else {
         return spots.last();
     };
@@ -136,52 +117,44 @@ fn chosen<'s>(spots: &'s [Spot], until: Option<&str>) -> Option<&'s Spot> {
     before.or_else(|| spots.first())
 }
 
-/// Opens the file of a capture: a stored copy, a backup on this machine, or the file as it was harvested.
-fn open(context: &DriverContext, spot: &Spot) -> Result<BufReader<File>, Trouble> {
+/// Opens the file of a capture at its record: a stored copy, a backup on this machine, or the file as it was harvested. The
+/// first is taken in which the record is whole and the one that the index means.
+fn open(context: &DriverContext, spot: &IndexedCapture) -> Result<RecordFile, Trouble> {
     let mut places = Vec::new();
     let manifest = crate::verify::manifest_path(context);
     if manifest.exists() {
-        let mut copies = Manifest::open_to_read(&manifest, &context.root)?.copies(&spot.file)?;
+        let manifest = Manifest::open_to_read(&manifest, &context.root)?;
+        let mut copies = manifest.copies(&spot.filename)?;
         copies.sort_by_key(|copy| copy.kind != CopyKind::Stored);
         places.extend(copies.into_iter().map(|copy| context.root.join(copy.place)));
     }
     let harvested = context.root.join(context.pipeline.archive.crawled());
-    places.push(harvested.join(&spot.file));
-    for place in &places {
-        let Ok(mut file) = File::open(place) else {
-            continue;
-        };
-        file.seek(SeekFrom::Start(spot.offset))?;
-        return Ok(BufReader::with_capacity(64 << 10, file));
-    }
-    Err(Trouble::new(
-        Exit::Machine,
-        format!("no copy of {} can be opened", spot.file),
-    ))
+    places.push(harvested.join(&spot.filename));
+    Ok(open_whole(&places, spot)?)
 }
 
-fn record_at<'r, Source: Read>(
-    reader: &'r mut WarcReader<Source>,
-    spot: &Spot,
-) -> Result<Record<'r, Source>, Trouble> {
-    let record = reader
-        .next()
-        .map_err(|error| Trouble::new(Exit::Machine, format!("{}: {error}", spot.file)))?;
-    record.ok_or_else(|| {
-        let line = format!("no record in {} at offset {}", spot.file, spot.offset);
-        Trouble::new(Exit::Held, line)
-    })
+impl From<RecordError> for Trouble {
+    fn from(error: RecordError) -> Self {
+        let exit = match &error {
+            RecordError::NoCopy(_) => Exit::Machine,
+            RecordError::Read { source, .. } if source.raw_os_error().is_some() => Exit::Machine,
+            // The disk is well: what lies there is no record.
+            _ => Exit::Held,
+        };
+        Self::new(exit, error)
+    }
 }
 
 /// Finds what a revisit refers to: by what it says, else the first capture of the URL with the same payload.
 fn referred<Source: Read>(
     context: &DriverContext,
     record: &Record<'_, Source>,
-    own: &[Spot],
-    spot: &Spot,
+    own: &[IndexedCapture],
+    spot: &IndexedCapture,
     collection: Option<&str>,
-) -> Result<Option<Spot>, Trouble> {
-    let is_whole = |other: &Spot| other.mime != "warc/revisit" && other.digest == spot.digest;
+) -> Result<Option<IndexedCapture>, Trouble> {
+    let is_whole =
+        |other: &IndexedCapture| other.mime != "warc/revisit" && other.digest == spot.digest;
     let uri = record.text("WARC-Refers-To-Target-URI");
     let uri = uri
         .as_deref()
@@ -204,46 +177,14 @@ fn referred<Source: Read>(
         return Ok(Some(others.swap_remove(at)));
     }
     let first = own.iter().find(|other| is_whole(other));
-    Ok(first.map(|other| Spot {
-        time: other.time.clone(),
-        file: other.file.clone(),
-        mime: other.mime.clone(),
-        digest: other.digest.clone(),
-        ..*other
-    }))
-}
-
-/// What is known of a body before it is read.
-struct Head {
-    bytes: Vec<u8>,
-    is_chunked: bool,
-    codings: Vec<String>,
-    mime: String,
-}
-
-fn head_of<Source: Read>(record: &Record<'_, Source>) -> Option<Head> {
-    let http: HttpHead<'_> = record.http()?;
-    let length = http.head_bytes()?;
-    let text = |name: &str| http.text(name).unwrap_or_default().into_owned();
-    Some(Head {
-        bytes: record.block_start().get(..length)?.to_vec(),
-        is_chunked: text("Transfer-Encoding")
-            .to_ascii_lowercase()
-            .contains("chunked"),
-        codings: text("Content-Encoding")
-            .split(',')
-            .map(|coding| coding.trim().to_ascii_lowercase())
-            .filter(|coding| !coding.is_empty() && coding != "identity")
-            .collect(),
-        mime: text("Content-Type"),
-    })
+    Ok(first.cloned())
 }
 
 fn describe<Source: Read>(
     context: &DriverContext,
     record: &Record<'_, Source>,
-    spot: &Spot,
-    referred: Option<&Spot>,
+    spot: &IndexedCapture,
+    referred: Option<&IndexedCapture>,
 ) -> Result<ExitCode, Trouble> {
     let http = record.http();
     let headers: Vec<_> = http
@@ -260,10 +201,10 @@ fn describe<Source: Read>(
         "status": http.as_ref().and_then(HttpHead::status),
         "headers": headers,
         "digest": spot.digest,
-        "file": spot.file,
+        "file": spot.filename,
         "offset": spot.offset,
         "refers_to": referred.map(|spot| json!({
-            "timestamp": spot.time, "file": spot.file, "offset": spot.offset,
+            "timestamp": spot.time, "file": spot.filename, "offset": spot.offset,
         })),
     }))?;
     Ok(Exit::Done.into())
@@ -297,29 +238,21 @@ impl Out {
         })
     }
 
-    fn head(&mut self, head: &[u8]) -> io::Result<()> {
-        self.write_all(head)
-    }
-
     fn body<Source: Read>(
         &mut self,
         record: &mut Record<'_, Source>,
-        head: Option<&Head>,
+        head: &ResponseHead,
     ) -> Result<(), Trouble> {
-        let Some(head) = head else {
+        if head.is_made {
             return Ok(io::copy(record, self).map(drop)?);
-        };
-        io::copy(&mut record.take(head.bytes.len() as u64), &mut io::sink())?;
-        if self.on_terminal && !is_text(&head.mime) {
-            let mime = printable(head.mime.as_bytes());
+        }
+        let mime = head.text("Content-Type").unwrap_or_default();
+        if self.on_terminal && !is_text(&mime) {
+            let mime = printable(mime.as_bytes());
             self.trouble = Some(format!("the body is {mime}: -o FILE saves it"));
             return Ok(());
         }
-        let body: Box<dyn Read + '_> = match head.is_chunked {
-            true => Box::new(Chunks::of(BufReader::new(record))),
-            false => Box::new(record),
-        };
-        let mut body = Decoded::new(body, &head.codings, u64::MAX);
+        let mut body = decoded(body_of(record, head)?, &head.codings(), u64::MAX);
         match self.on_terminal {
             true => {
                 let shown = io::copy(&mut body.by_ref().take(ON_TERMINAL), self)?;
@@ -391,85 +324,16 @@ fn is_text(mime: &str) -> bool {
             .any(|kind| mime.contains(kind))
 }
 
-/// A body without its chunks. What is no chunk ends it.
-struct Chunks<Source> {
-    source: Source,
-    left: u64,
-    is_begun: bool,
-}
-
-impl<Source: BufRead> Chunks<Source> {
-    fn of(source: Source) -> Self {
-        Self {
-            source,
-            left: 0,
-            is_begun: false,
-        }
-    }
-
-    /// Reads how long the next chunk is; zero is the end.
-    fn next(&mut self) -> io::Result<u64> {
-        let mut line = Vec::new();
-        let most = CHUNK_LINE + 2;
-        if self.is_begun {
-            // The line that ends the chunk before.
-            self.source
-                .by_ref()
-                .take(most)
-                .read_until(b'\n', &mut line)?;
-            line.clear();
-        }
-        self.is_begun = true;
-        self.source
-            .by_ref()
-            .take(most)
-            .read_until(b'\n', &mut line)?;
-        let text = String::from_utf8_lossy(&line);
-        let digits = text.split(';').next().unwrap_or_default().trim();
-        Ok(u64::from_str_radix(digits, 16).unwrap_or(0))
-    }
-}
-
-impl<Source: BufRead> Read for Chunks<Source> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.left == 0 {
-            self.left = self.next()?;
-        }
-        let read = self.source.by_ref().take(self.left).read(buffer)?;
-        self.left -= read as u64;
-        Ok(read)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn chunks_are_undone() {
-        let mut body = String::new();
-        let chunked = "5;x=y\r\nhello\r\n6\r\n world\r\n0\r\n\r\n";
-        Chunks::of(chunked.as_bytes())
-            .read_to_string(&mut body)
-            .unwrap();
-        assert_eq!(body, "hello world");
-        for broken in ["", "zz\r\nhello", "5\r\nhel"] {
-            let mut body = Vec::new();
-            Chunks::of(broken.as_bytes())
-                .read_to_end(&mut body)
-                .unwrap();
-            assert!(body.len() <= 3, "{broken}");
-        }
-    }
-
-    #[test]
     fn a_date_means_its_end() {
-        let spot = |time: &str| Spot {
-            time: time.into(),
-            file: String::new(),
-            offset: 0,
-            mime: String::new(),
-            digest: String::new(),
+        let spot = |time: &str| {
+            let line =
+                format!("org,example)/ {time} {{\"offset\": \"0\", \"filename\": \"a.warc.gz\"}}");
+            IndexedCapture::of(&cdxj::parse(line.as_bytes()).unwrap()).unwrap()
         };
         let spots = ["20250601000000", "20260101000000", "20260301000000"].map(spot);
         let at = |date: &str| {

@@ -1,16 +1,20 @@
 //! `ecluse check`: configuration and machine, told as a monitoring plugin does.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use ecluse_config::{Free, Level, Problem};
 use ecluse_crawl::Crawl;
-use ecluse_spool::{Depths, Room};
-use ecluse_stage::{Intake, ManifestSharing, Stage, hosts_at_work};
+use ecluse_deposit::Deposit;
+use ecluse_spool::{Depths, Fs, RealFs, Room, WorkerId};
+use ecluse_stage::{Intake, Stage};
 use ecluse_telemetry::printable_text;
 
 use crate::context::{DriverContext, Trouble};
+use crate::packages::BadPackage;
 use crate::show;
 use crate::survey::{Condition, StageView, Survey};
 
@@ -111,7 +115,7 @@ fn tell(text: &str, grade: Grade) -> Result<ExitCode, Trouble> {
 
 /// Returns a summary and the figures.
 fn look(context: &DriverContext, offline: bool, report: &mut Report) -> (String, String) {
-    configuration(context, report);
+    configuration(context, offline, report);
     if offline {
         let sound = match report.grade {
             Grade::Ok => "the configuration is sound",
@@ -137,13 +141,17 @@ fn look(context: &DriverContext, offline: bool, report: &mut Report) -> (String,
     }
 }
 
-fn configuration(context: &DriverContext, report: &mut Report) {
+fn configuration(context: &DriverContext, offline: bool, report: &mut Report) {
+    receipts(context, report);
     let mut problems = context.pipeline.check();
     let names = context.pipeline.stage_names();
     for entry in context.entries {
         // The built-in settings of a stage that this chain does not have are nobody's concern.
         if names.contains(&entry.name) {
             problems.extend((entry.check)(&context.pipeline, &context.root));
+            if !offline {
+                problems.extend((entry.try_out)(&context.pipeline, &context.root));
+            }
         }
     }
     // Several stages ask for the same directory.
@@ -252,24 +260,79 @@ fn machine(context: &DriverContext, survey: &Survey, report: &mut Report) {
             Condition::Stopped | Condition::Ok => {}
         }
     }
+    if let Err(failure) = ecluse_stage::must_have_files() {
+        report.add(Grade::Critical, failure.reason);
+    }
     file_system(context, report);
     sharing(context, report);
 }
 
-/// Several hosts may not write the manifest where each has caches of its own. The crawl never writes it.
+/// A stage that waits for receipts must get some.
+fn receipts(context: &DriverContext, report: &mut Report) {
+    let settings = &context.pipeline;
+    let (Ok(delete), Ok(clean), Ok(package), Ok(deposit)) = (
+        settings.stage_settings::<ecluse_delete::Settings>("delete"),
+        settings.stage_settings::<ecluse_clean::Settings>("clean"),
+        settings.stage_settings::<ecluse_package::Settings>("package"),
+        settings.stage_settings::<ecluse_deposit::Settings>(Deposit::NAME),
+    ) else {
+        return;
+    };
+    if delete.requires_deposit && package.when == ecluse_package::PackWhen::Published {
+        let line = "stage.delete.requires-deposit: delete would wait for ever, as a package is made after it: set stage.package.when = \"backed-up\"";
+        report.add(Grade::Critical, line);
+    }
+    let is_nobody = matches!(deposit.to, ecluse_deposit::ReceiverSettings::Nobody);
+    if is_nobody && (delete.requires_deposit || clean.requires_deposit) {
+        let line = "requires-deposit: nobody gives receipts, as stage.deposit.to is none";
+        report.add(Grade::Critical, line);
+    }
+}
+
+/// One host writes the manifest, wherever several machines may have it.
 fn sharing(context: &DriverContext, report: &mut Report) {
-    let stages = context.stages().unwrap_or_default();
-    let writers = stages.iter().map(String::as_str);
-    let writers = writers.filter(|stage| ecluse_config::base_of(stage) != Crawl::NAME);
-    let hosts = hosts_at_work(&context.tree, &context.pipeline, writers);
     let manifest = crate::verify::manifest_path(context);
     let directory = manifest.parent().unwrap_or(&context.root);
-    if let Some(trouble) = ManifestSharing::of(directory).judge(&hosts) {
-        let grade = match trouble.is_critical {
-            true => Grade::Critical,
-            false => Grade::Warning,
-        };
-        report.add(grade, trouble.what);
+    if RealFs.is_one_machines(directory) {
+        return;
+    }
+    let mut hosts = BTreeSet::new();
+    for stage in context.stages().unwrap_or_default() {
+        let base = ecluse_config::base_of(&stage);
+        let entry = context.entries.iter().find(|entry| entry.name == base);
+        let writes = entry.map(|entry| (entry.writes)(&context.pipeline, &context.root));
+        if writes.is_some_and(|writes| writes.iter().any(|path| path == directory)) {
+            hosts.extend(hosts_in(context, &stage));
+        }
+    }
+    let (grade, line) = judge_sharing(&manifest.display().to_string(), &hosts);
+    let problem = (context.pipeline).problem(Level::Warning, "archive.manifest", &line);
+    report.add(grade, problem.to_string());
+}
+
+/// Returns the hosts that have living workers in a stage.
+fn hosts_in(context: &DriverContext, stage: &str) -> Vec<String> {
+    let lease = context.pipeline.shell(stage).lease.0;
+    // A stage that cannot be looked at shows elsewhere.
+    let workers = context.tree.workers(stage, lease).unwrap_or_default();
+    let living = workers.into_iter().filter(|worker| worker.alive);
+    let ids = living.filter_map(|worker| WorkerId::parse(OsStr::new(&worker.id)));
+    ids.map(|id| id.host().to_owned()).collect()
+}
+
+/// Judges who writes a manifest that several machines may have.
+fn judge_sharing(manifest: &str, hosts: &BTreeSet<String>) -> (Grade, String) {
+    let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    let rule = "one host may write it: run ingest, and transfer and all stages after it, on one; see docs/file-systems.md";
+    match hosts.as_slice() {
+        [] | [_] => (
+            Grade::Ok,
+            format!("{manifest} lies on a network file system, and {rule}"),
+        ),
+        several => (
+            Grade::Critical,
+            format!("{manifest} is written by {}: {rule}", several.join(", ")),
+        ),
     }
 }
 
@@ -289,6 +352,9 @@ fn holdings(survey: &Survey, report: &mut Report) {
             bad => format!("{bad} copies of archived files are bad"),
         };
         report.add(Grade::Critical, line);
+    }
+    for BadPackage { package, what } in survey.holdings.packages.iter().take(NEEDS_TOLD) {
+        report.add(Grade::Critical, format!("package {package}: {what}"));
     }
 }
 
@@ -492,6 +558,24 @@ mod tests {
             let (found, words) = grade(line, journal);
             assert_eq!(found, expected, "{line}: {words}");
         }
+    }
+
+    #[test]
+    fn a_manifest_on_a_network_has_one_host_that_writes_it() {
+        let judge = |names: &[&str]| {
+            let hosts = names.iter().map(|name| (*name).to_owned()).collect();
+            judge_sharing("/a/manifest.sqlite", &hosts)
+        };
+        let (grade, line) = judge(&["alpha"]);
+        assert_eq!(grade, Grade::Ok);
+        assert!(
+            line.starts_with("/a/manifest.sqlite lies on a network"),
+            "{line}"
+        );
+        assert!(line.contains("one host may write it"), "{line}");
+        let (grade, line) = judge(&["alpha", "beta"]);
+        assert_eq!(grade, Grade::Critical);
+        assert!(line.contains("is written by alpha, beta"), "{line}");
     }
 
     #[test]

@@ -36,7 +36,7 @@ impl Cli {
     /// Returns where everything lies.
     pub(crate) fn root(&self) -> PathBuf {
         let (into, otherwise) = match &self.verb {
-            Verb::Harvest(options) => (options.into.as_ref(), "archive"),
+            Verb::Harvest(options) if options.verb.is_none() => (options.into.as_ref(), "archive"),
             Verb::Demo(options) => (options.into.as_ref(), "demo"),
             _ => (None, "."),
         };
@@ -69,6 +69,14 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  ecluse why 1                  the first line of NEEDS YOU\n  ecluse why BnF-145-412        the parcel whose name begins so\n  ecluse why https://example.org/a --job example.org"
     )]
     Why(WhyOptions),
+    /// Lists the harvest definitions with their last run and the next five
+    #[command(after_help = "Example:\n  ecluse harvests --json | jq '.harvests[].next[0]'")]
+    Harvests,
+    /// Shows what a run of a harvest would order now: jobs, how full they are, the largest domains, and how long it takes
+    #[command(
+        after_help = "Examples:\n  ecluse plan broad2027 --preview\n  ecluse plan press --simulate 30 --plot press.svg"
+    )]
+    Plan(PlanOptions),
     /// Lists the jobs of the crawl, running and finished, or tells of one with its reports
     #[command(
         after_help = "Examples:\n  ecluse jobs                   all, those at work first\n  ecluse jobs example.org       the newest of this job: its summary and its reports"
@@ -109,6 +117,11 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  ecluse show https://example.org/                 the last capture\n  ecluse show example.org --at 2026-01-31          the last until that day\n  ecluse show https://example.org/a.pdf -o a.pdf   its body into a file\n\nChunks and content encodings are undone, an unchanged capture is shown with the body it refers to; --raw\ngives the bytes as they were archived."
     )]
     Show(ShowOptions),
+    /// Serves the archive to browsers and programs
+    #[command(
+        after_help = "Examples:\n  ecluse --root my-archive serve                then open http://127.0.0.1:8080/\n  ecluse serve --listen 127.0.0.1:0             on a port that is free\n  ecluse serve --pywb pywb                      a configuration for pywb instead\n  curl 'http://127.0.0.1:8080/web/cdx?url=example.org&matchType=host'\n\nIt reads the index and the stored files, and writes nothing into the archive. [access] of pipeline.toml has its settings."
+    )]
+    Serve(ServeOptions),
     /// Gives files to a stage; the files stay where they are
     #[command(
         after_help = "Examples:\n  ecluse give crawl order.toml\n  ecluse give index a.warc.gz --again     does it over, as with a new version\n  ecluse give index --lost                files whose work directory was removed by hand\n\nNew (W)ARC files go into harvested/."
@@ -138,24 +151,34 @@ pub(crate) enum Verb {
     /// Lets a paused stage take work again
     #[command(after_help = "Example:\n  ecluse resume transfer")]
     Resume(StageChoice),
-    /// Checks packages: any BagIt bag, whoever made it
+    /// Writes the captures of a job or a collection for others to use
     #[command(
-        after_help = "Examples:\n  ecluse validate packages/*\n  ecluse validate --strict /mnt/received/bag-17\n\nEnds with 65 when one is not valid; the first line says what is wrong. Every file is read."
+        after_help = "Examples:\n  ecluse export 145-412 --as wacz\n  ecluse export elections --as warc --url example.org --match domain -o example.warc.gz\n  ecluse export 145 --as text | less\n\nWACZ and WARC go into a file, NAME.wacz or NAME.warc.gz unless -o names another; the others to standard output."
+    )]
+    Export(ExportOptions),
+    /// Checks packages, whoever made them: BagIt bags, WACZ files, OCFL objects and storage roots
+    #[command(
+        after_help = "Examples:\n  ecluse validate packages/*\n  ecluse validate 145.wacz /srv/ocfl\n  ecluse validate --strict /mnt/received/bag-17\n\nEnds with 65 when one is not valid; the first line says what is wrong. Every file is read."
     )]
     Validate(ValidateOptions),
-    /// Reads stored copies again, the oldest check first; a mismatch freezes every removal
+    /// Tells what was handed over to the preservation repository, by harvest and channel, and what waits
+    #[command(
+        after_help = "Examples:\n  ecluse deposits                     by harvest and channel\n  ecluse deposits --files             each file with its state and identifier\n  ecluse deposits --files --format csv > deposits.csv"
+    )]
+    Deposits(DepositsOptions),
+    /// Reads stored copies and packages again, the oldest check first; a mismatch freezes every removal
     #[command(
         after_help = "Examples:\n  ecluse verify --budget '500 GiB'     a night's share\n  ecluse verify --dry-run             which copies are next\n  ecluse verify --release --why '…'   lets delete and clean go on after a mismatch"
     )]
     Verify(VerifyOptions),
-    /// Puts a bad or missing copy back from a good one; the bad bytes are set aside
+    /// Puts a bad or missing copy or package right from a good copy; the bad bytes are set aside
     #[command(
-        after_help = "Examples:\n  ecluse repair BnF-145-412-00017.warc.gz\n  ecluse repair --all --why 'disk 3 replaced'\n  ecluse repair --all --dry-run       what would be put back, and from where\n\nEvery copy of a file is read first. When no bad copy is left, delete and clean go on."
+        after_help = "Examples:\n  ecluse repair BnF-145-412-00017.warc.gz\n  ecluse repair 145-412               a package that is bad or lost\n  ecluse repair --all --why 'disk 3 replaced'\n  ecluse repair --all --dry-run       what would be put back, and from where\n\nEvery copy of a file is read first. When no bad copy is left, delete and clean go on."
     )]
     Repair(RepairOptions),
-    /// Makes anew what can be made from receipts and stored files
+    /// Makes anew what can be made from receipts and stored files, or a lost archive from its packages
     #[command(
-        after_help = "Examples:\n  ecluse rebuild manifest --why 'disk 1 lost its database'\n  ecluse rebuild path --why 'moved to /srv/ecluse'\n  ecluse rebuild index --why 'disk 2 lost it'\n\nThe stages must be stopped. The old manifest stays beside the new one; nothing is removed from the archive."
+        after_help = "Examples:\n  ecluse rebuild manifest --why 'disk 1 lost its database'\n  ecluse rebuild path --why 'moved to /srv/ecluse'\n  ecluse rebuild index --why 'disk 2 lost it'\n  ecluse rebuild register --why 'disk 2 lost it'\n  ecluse --root /srv/new rebuild --from /mnt/packages\n\nThe stages must be stopped. The old manifest stays beside the new one; nothing is removed from the archive."
     )]
     Rebuild(RebuildOptions),
     /// Looks at configuration and machine; ends as Nagios expects: 0, 1, 2 or 3
@@ -200,6 +223,7 @@ impl Verb {
             Verb::Init => Some("init"),
             Verb::Units(_) => Some("units"),
             Verb::Config => Some("config"),
+            Verb::Serve(_) => Some("serve"),
             _ => None,
         }
     }
@@ -210,6 +234,7 @@ const HARVEST_HELP: &str =
   ecluse harvest https://example.org/ --into archive
   ecluse harvest example.org --scope host --depth 3 --limit 500 --contact me@example.net
   ecluse harvest --seeds seeds.txt --delay 3s
+  ecluse harvest check harvests/press.toml      a harvest definition
 
 Stopped or killed, the same command goes on where it was; when all is done, it adds another harvest. A command
 with other options asks what is to become of the one that is not finished.
@@ -224,7 +249,65 @@ const DEMO_HELP: &str = "Examples:
   ecluse demo --into /tmp/try --port 8471";
 
 #[derive(Debug, Args)]
+pub(crate) struct PlanOptions {
+    /// The harvest: the name of its file without .toml
+    pub(crate) harvest: String,
+    /// Shows it and starts nothing
+    #[arg(
+        long,
+        required_unless_present = "simulate",
+        conflicts_with = "simulate"
+    )]
+    pub(crate) preview: bool,
+    /// Replays the last DAYS days of the index: what each refresh policy would have caught with the same captures
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=i64::from(crate::simulate::MOST_DAYS)))]
+    pub(crate) simulate: Option<u32>,
+    #[command(flatten)]
+    pub(crate) simulation: SimulateOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SimulateOptions {
+    /// Captures a period; as many as were made if it is not said
+    #[arg(long, requires = "simulate", value_name = "N", value_parser = positive)]
+    pub(crate) budget: Option<usize>,
+    /// By the hour and not by the day: patterns of the day count
+    #[arg(long, requires = "simulate")]
+    pub(crate) hourly: bool,
+    /// Also draws completeness by budget into this file (SVG)
+    #[arg(long, requires = "simulate", value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+/// A number that is at least one.
+fn positive(text: &str) -> Result<usize, String> {
+    let number: usize = text.parse().map_err(|_| "not a number".to_owned())?;
+    match number {
+        0 => Err("at least 1".to_owned()),
+        number => Ok(number),
+    }
+}
+
+/// What can be done with harvest definitions.
+#[derive(Debug, Subcommand)]
+pub(crate) enum HarvestVerb {
+    /// Says what is wrong with harvest definitions, or when their next runs are
+    Check(HarvestCheckOptions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HarvestCheckOptions {
+    /// Definitions
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct HarvestOptions {
+    /// Or what is done with a definition
+    #[command(subcommand)]
+    pub(crate) verb: Option<HarvestVerb>,
     /// Where to begin: URLs or host names
     #[arg(required_unless_present = "seeds", value_name = "URL")]
     pub(crate) urls: Vec<String>,
@@ -261,6 +344,9 @@ pub(crate) struct HarvestOptions {
     /// Whom a site's owner can write to: a mail address or a page
     #[arg(long, value_name = "MAIL|URL")]
     pub(crate) contact: Option<String>,
+    /// Afterwards serves the archive on this machine and opens it in a browser, until Ctrl-C
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) open: bool,
 }
 
 /// What becomes of an earlier harvest of the site that is not finished.
@@ -437,6 +523,16 @@ pub(crate) struct ShowOptions {
     pub(crate) collection: Option<String>,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct ServeOptions {
+    /// The address to listen on, instead of that in [access]; port 0 chooses one
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<std::net::SocketAddr>,
+    /// Serves nothing, and writes into this directory how pywb serves the same archive
+    #[arg(long, value_name = "DIR", conflicts_with = "listen")]
+    pub(crate) pywb: Option<PathBuf>,
+}
+
 /// Which captures a URL stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Match {
@@ -513,13 +609,64 @@ pub(crate) struct Act {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ExportOptions {
+    /// A job, JOB or JOB-HARVEST, or a collection
+    #[arg(value_name = "JOB|COLLECTION")]
+    pub(crate) what: String,
+    /// As what
+    #[arg(long = "as", value_enum, value_name = "FORMAT")]
+    pub(crate) format: ExportAs,
+    /// Captures of this URL only
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// What is meant by it
+    #[arg(long = "match", value_enum, default_value_t = Match::Prefix, value_name = "HOW", requires = "url")]
+    pub(crate) matches: Match,
+    /// Writes there; never overwrites
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// What captures can be written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportAs {
+    /// WACZ 1.1.1: the WARC files with index and list of pages, for a viewer
+    Wacz,
+    /// One WARC file
+    Warc,
+    /// Lines of an index
+    Cdxj,
+    /// The words of texts and pages
+    Text,
+    /// Every capture, with the words of texts and pages
+    Xml,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ValidateOptions {
-    /// The directories of the packages
+    /// The packages: directories, or WACZ files
     #[arg(required = true, value_name = "PACKAGE")]
     pub(crate) packages: Vec<PathBuf>,
     /// What RFC 8493 only advises against counts as a fault; it does in every package of ours
     #[arg(long)]
     pub(crate) strict: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DepositsOptions {
+    /// Each file, instead of sums
+    #[arg(long)]
+    pub(crate) files: bool,
+    /// As a table for other programs
+    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with = "json")]
+    pub(crate) format: Option<TableFormat>,
+}
+
+/// What a table can be written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TableFormat {
+    /// Comma-separated values with a heading
+    Csv,
 }
 
 #[derive(Debug, Args)]
@@ -537,8 +684,14 @@ pub(crate) struct VerifyOptions {
 #[derive(Debug, Args)]
 pub(crate) struct RebuildOptions {
     /// What is made anew
-    #[arg(value_enum)]
-    pub(crate) what: Rebuilt,
+    #[arg(value_enum, required_unless_present = "from", conflicts_with = "from")]
+    pub(crate) what: Option<Rebuilt>,
+    /// The archive is lost: its files, manifest, jobs and index are made from the packages in this directory
+    #[arg(long, value_name = "PACKAGES")]
+    pub(crate) from: Option<PathBuf>,
+    /// Packages that are not valid are left out for good; without this nothing is begun when there is one
+    #[arg(long, requires = "from")]
+    pub(crate) leave_out_bad: bool,
     #[command(flatten)]
     pub(crate) act: Act,
 }
@@ -552,18 +705,20 @@ pub(crate) enum Rebuilt {
     Path,
     /// An index that was lost, from the archive's files
     Index,
+    /// The register of domains, from what came into it
+    Register,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RepairOptions {
-    /// Names of archive files
+    /// Names of archive files, or of packages
     #[arg(
         required_unless_present = "all",
         conflicts_with = "all",
         value_name = "FILE"
     )]
     pub(crate) files: Vec<String>,
-    /// Every file with a copy that was not good when it was last read
+    /// Every file with a copy, and every package, that was not good when it was last read, or is lost
     #[arg(long)]
     pub(crate) all: bool,
     /// A location or backup that holds nothing is a new disk, not one that is not mounted

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use ecluse_manifest::{JobName, Manifest};
+use ecluse_manifest::{FileState, JobName, Manifest};
 use ecluse_package::{FILE, FinishedJob, JobClosing, KIND, Package};
 use ecluse_spool::ParcelState;
 use ecluse_stage::{Exit, Stage};
@@ -15,31 +15,33 @@ use crate::cli::JobChoice;
 use crate::context::{DriverContext, Trouble};
 
 pub(crate) fn close(context: &DriverContext, choice: &JobChoice) -> Result<ExitCode, Trouble> {
-    let Some(why) = choice.act.why.clone() else {
-        return Err(Trouble::usage("job close needs --why \"…\""));
+    let why = match &choice.act.why {
+        Some(why) => why.clone(),
+        None if choice.act.dry_run => String::new(),
+        None => return Err(Trouble::usage("job close needs --why \"…\"")),
     };
     context.known_stage(Package::NAME)?;
     let manifest = crate::verify::open(context)?;
     let name = find(&manifest, &choice.job)?;
     let shown = shown(&name);
-    let harvest = name.harvest.as_deref().unwrap_or_default();
-    let packages = manifest.packages()?;
-    let mut packages = packages.iter();
-    if let Some(package) = packages.find(|row| row.job == name.job && row.harvest == harvest) {
+    let packages = manifest.packages_of_job(&name)?;
+    let mut finished = FinishedJob::next_of(&name, &packages);
+    if let Some(package) = packages.first()
+        && !has_late_files(&manifest, &name)?
+    {
         let name = &package.package;
-        return Err(Trouble::usage(format!("job {shown} has a package: {name}")));
+        return Err(Trouble::usage(format!(
+            "job {shown} has a package, {name}, and no file that is not in it; where that is lost: {}",
+            context.command(&format!("repair {}", crate::show::word(name)))
+        )));
     }
-    let finished = FinishedJob {
-        job: name.job.clone(),
-        harvest: name.harvest.clone(),
-        closed: Some(JobClosing {
-            by: audit::who(),
-            why: why.clone(),
-            at: jiff::Timestamp::now()
-                .strftime("%Y-%m-%dT%H:%M:%SZ")
-                .to_string(),
-        }),
-    };
+    finished.closed = Some(JobClosing {
+        by: audit::who(),
+        why: why.clone(),
+        at: jiff::Timestamp::now()
+            .strftime("%Y-%m-%dT%H:%M:%SZ")
+            .to_string(),
+    });
     if choice.act.dry_run {
         let value = serde_json::json!({ "job": shown, "verb": "close", "outcome": "dry run" });
         context.tell(&format!("would close job {shown}"), value)?;
@@ -78,7 +80,13 @@ pub(crate) fn close(context: &DriverContext, choice: &JobChoice) -> Result<ExitC
     Ok(Exit::Done.into())
 }
 
-fn shown(name: &JobName) -> String {
+/// Tells whether a job that was packed has files in the index that are in no package.
+fn has_late_files(manifest: &Manifest, name: &JobName) -> Result<bool, Trouble> {
+    let late = manifest.late_jobs(FileState::BackedUp, "", usize::MAX)?;
+    Ok(late.iter().any(|(late, _)| late == name))
+}
+
+pub(crate) fn shown(name: &JobName) -> String {
     match &name.harvest {
         Some(harvest) => format!("{}-{harvest}", name.job),
         None => name.job.clone(),
@@ -86,7 +94,7 @@ fn shown(name: &JobName) -> String {
 }
 
 /// Finds the job that a word means: a job of one harvest, or JOB-HARVEST.
-fn find(manifest: &Manifest, word: &str) -> Result<JobName, Trouble> {
+pub(crate) fn find(manifest: &Manifest, word: &str) -> Result<JobName, Trouble> {
     let harvests_of = |job: &str| -> Result<BTreeSet<Option<String>>, Trouble> {
         let all = JobName {
             job: job.to_owned(),

@@ -114,9 +114,14 @@ impl DriverContext {
 
     /// Tells what was done, unless asked to be quiet.
     pub(crate) fn say(&self, line: &str) -> Result<(), Trouble> {
-        if self.quiet {
-            return Ok(());
+        match self.quiet {
+            true => Ok(()),
+            false => self.say_to_all(line),
         }
+    }
+
+    /// Tells what is wrong, to the quiet too.
+    pub(crate) fn say_to_all(&self, line: &str) -> Result<(), Trouble> {
         self.print(&format!("{}\n", printable_text(line)))
     }
 

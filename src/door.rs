@@ -28,6 +28,14 @@ pub(crate) fn must_fit(
     if base == ecluse_ingest::Ingest::NAME {
         return Err(refused(file, &new_files(context)));
     }
+    if base == ecluse_deposit::Deposit::NAME {
+        let why = "deposit takes packages from the manifest, not files";
+        return Err(refused(file, why));
+    }
+    if base == ecluse_package::Package::NAME {
+        let why = "package takes finished jobs, not files; `ecluse job close JOB --why …` lets a job be packed";
+        return Err(refused(file, why));
+    }
     let chain = [
         ecluse_index::Index::NAME,
         ecluse_transfer::Transfer::NAME,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ecluse_crawl::Explanation;
 use ecluse_stage::Exit;
-use ecluse_telemetry::printable;
+use ecluse_telemetry::{printable, printable_text};
 
 use crate::context::{DriverContext, Trouble};
 
@@ -48,13 +48,13 @@ fn part(text: &mut String, title: &str, lines: &[String]) {
         text.push_str("    nothing is known\n");
     }
     for one in lines.iter().filter(|one| !one.is_empty()) {
-        text.push_str(&format!("    {}\n", printable(one.as_bytes())));
+        text.push_str(&format!("    {}\n", printable_text(one)));
     }
 }
 
 fn line(text: &mut String, line: &str) {
     if !line.is_empty() {
-        text.push_str(&format!("  {}\n", printable(line.as_bytes())));
+        text.push_str(&format!("  {}\n", printable_text(line)));
     }
 }
 
@@ -71,9 +71,10 @@ mod tests {
             verdict: "accept".into(),
             robots: "allowed".into(),
             frontier: vec!["done".into()],
-            log: vec!["200 \x1b[31m".into()],
+            log: vec!["200 \x1b[31m \"a\\tb\"".into()],
         });
         assert!(!text.contains('\x1b') && !text.contains('\u{202e}'));
+        assert!(text.contains(r#""a\tb""#), "escaped once: {text}");
         let parts = [
             "a.example",
             "LL from",

@@ -19,11 +19,13 @@ use std::time::{Duration, Instant};
 
 use ecluse_config::Pipeline;
 use ecluse_stage::{
-    Control, Ended, Entry, Exit, Plan, Progress, Stage, WorkerPool, start_log, supervise,
+    Control, Ended, Entry, Exit, Plan, Progress, Stage, WorkerPool, must_have_files, start_log,
+    supervise,
 };
 
 use crate::cli::HarvestOptions;
 use crate::context::{DriverContext, Trouble, underscored};
+use crate::open;
 use crate::paint::Paint;
 
 use self::display::Display;
@@ -52,12 +54,18 @@ pub(crate) fn harvest(
             &format!("every request says to write to {contact}; --contact names somebody else"),
         );
     }
-    carry_out(context, &draft).map(|(exit, _)| exit.into())
+    let (exit, is_whole) = carry_out(context, &draft)?;
+    // Where nothing came of it there is nothing to see.
+    if options.open && is_whole {
+        open::open(context, &draft.first)?;
+    }
+    Ok(exit.into())
 }
 
 /// Carries out an order and tells what came of it; says whether all of it is done.
 pub(crate) fn carry_out(context: &DriverContext, draft: &Draft) -> Result<(Exit, bool), Trouble> {
     let entries = entries(context)?;
+    must_have_files()?;
     // A directory that is there when the pools start rings their bell.
     let harvested = context.root.join(context.pipeline.archive.crawled());
     std::fs::create_dir_all(&harvested).map_err(|error| {

@@ -3,13 +3,15 @@
 use ecluse_generation::IndexDirectory;
 use ecluse_index::Index;
 use ecluse_manifest::{
-    ArchiveHealth, CopyKind, CopyRow, Finding, HarvestedFile, Manifest, ManifestError,
+    ArchiveHealth, AwaitedReceipts, CopyKind, CopyRow, Finding, HarvestedFile, Manifest,
+    ManifestError,
 };
 use ecluse_stage::Stage;
 use serde::Serialize;
 
 use crate::context::DriverContext;
 use crate::needs::Need;
+use crate::packages::BadPackage;
 
 /// The archive's files at one moment.
 #[derive(Debug, Default, Serialize)]
@@ -29,6 +31,10 @@ pub(crate) struct Holdings {
     pub(crate) lost: Vec<String>,
     /// A place of before the archive was moved or copied, which a list still names.
     pub(crate) moved: Option<String>,
+    /// What was sent to the preservation repository and has no receipt.
+    pub(crate) awaited: AwaitedReceipts,
+    /// Packages that are lost, or were not good when they were last read.
+    pub(crate) packages: Vec<BadPackage>,
     /// The first copies that were not found good.
     #[serde(skip)]
     failing: Vec<CopyRow>,
@@ -62,11 +68,20 @@ impl DriverContext {
                 health: manifest.health()?,
                 unaccounted: manifest.harvested_count(Finding::Unaccounted)?.files,
                 first_unaccounted: manifest.first_harvested(Finding::Unaccounted)?,
+                packages: self.bad_packages(&manifest),
+                // A manifest that no stage of this version has opened has no such table.
+                awaited: manifest.awaited_receipts().unwrap_or_default(),
                 on_no_stage: self.stray_files(&manifest).unwrap_or_default().len(),
                 failing,
             })
         };
         ask().unwrap_or_default()
+    }
+
+    /// Says what to do when the `manifest` or an `index` is lost.
+    pub(crate) fn help_for_lost(&self, what: &str) -> String {
+        let rebuild = self.command(&format!("rebuild {what}"));
+        format!("stop the stages and put it back, or make it anew:   {rebuild}")
     }
 
     /// Says what is wrong with the current generation of an index, by a look at its files.
@@ -94,27 +109,29 @@ impl DriverContext {
 }
 
 impl Holdings {
-    /// What to do when the manifest or an index is lost.
-    pub(crate) const LOST: &str = "stop the stages and put it back, or make it anew (`ecluse rebuild manifest`, `ecluse rebuild index`); see docs/formats/index-generation.md";
-
     /// Returns what a person has to look at.
     pub(crate) fn needs(&self, context: &DriverContext) -> Vec<Need> {
         let mut needs = Vec::new();
         for lost in &self.lost {
-            let advice = Holdings::LOST.to_owned();
-            needs.push(Need::of_stage("bigmerge", lost.clone(), advice));
+            let what = match lost.starts_with("the manifest ") {
+                true => "manifest",
+                false => "index",
+            };
+            let help = context.help_for_lost(what);
+            needs.push(Need::of_stage("bigmerge", lost.clone(), help));
         }
         if let Some(frozen) = &self.health.frozen {
             needs.push(Need::of_stage(
                 "delete",
                 format!("nothing is removed since {}: {}", frozen.since, frozen.why),
-                match self.health.bad {
+                match self.health.bad + self.health.bad_packages {
                     0 => context.command("verify --release --why \"…\""),
-                    _ => "it is lifted when every bad copy is mended".into(),
+                    _ => "it is lifted when every bad copy and package is mended".into(),
                 },
             ));
         }
         needs.extend(self.need(context, self.health.bad, "bad", CopyRow::is_bad));
+        needs.extend(self.need_of_packages(context));
         if let Some(place) = &self.moved {
             needs.push(Need::of_stage(
                 "transfer",
@@ -127,6 +144,20 @@ impl Holdings {
         let unread = |copy: &CopyRow| !copy.is_bad();
         needs.extend(self.need(context, self.health.unread, "missing or unreadable", unread));
         needs
+    }
+
+    fn need_of_packages(&self, context: &DriverContext) -> Option<Need> {
+        let BadPackage { package, what } = self.packages.first()?;
+        let (told, word) = match self.packages.len() {
+            1 => (String::new(), crate::show::word(package)),
+            count => (
+                format!("{count} packages are bad or lost, such as "),
+                "--all".to_owned(),
+            ),
+        };
+        let told = format!("{told}package {package}: {what}");
+        let command = context.command(&format!("repair {word}"));
+        Some(Need::of_stage("package", told, command))
     }
 
     fn need_of_stray(&self, context: &DriverContext) -> Option<Need> {
@@ -188,6 +219,17 @@ impl Holdings {
             _ => format!("mount its disk, or {}", context.command(&command)),
         };
         Some(Need::of_stage(stage, what, command))
+    }
+
+    /// Returns the line of `status` that tells what waits for a receipt; nothing where nothing does.
+    pub(crate) fn awaited_line(&self) -> String {
+        match &self.awaited.since {
+            Some(since) => {
+                let line = crate::deposits::awaited_line(self.awaited.files, since);
+                format!("  {line}: ecluse deposits\n\n")
+            }
+            None => String::new(),
+        }
     }
 
     /// Returns the line of `status` that tells of damaged files; nothing where there are none.

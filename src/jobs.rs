@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use ecluse_crawl::{Crawl, JobState, JobStatus, PAUSE_FILE, STATUS_FILE, Settings, by_whom, told};
 use ecluse_spool::WorkerId;
 use ecluse_stage::{Exit, Stage};
-use ecluse_telemetry::printable;
+use ecluse_telemetry::{printable, printable_text};
 use serde::Serialize;
 
 use crate::cli::JobsOptions;
@@ -116,7 +116,7 @@ fn overview(jobs: &[Job], paint: Paint) -> String {
             &show::bytes(status.bytes),
         ));
         if let Some(why) = &status.why {
-            let why = show::cut(&printable(why.as_bytes()), 74);
+            let why = show::cut(&printable_text(why), 74);
             text.push_str(&paint.dim(&format!("    {why}\n")));
         }
     }
@@ -139,7 +139,7 @@ fn whole(job: &Job) -> String {
     let status = &job.status;
     let mut text = format!("{}\n", printable(job.name.as_bytes()));
     let mut row = |what: &str, value: String| {
-        text.push_str(&format!("  {what:<9} {}\n", printable(value.as_bytes())));
+        text.push_str(&format!("  {what:<9} {}\n", printable_text(&value)));
     };
     let why = status.why.as_ref().map(|why| format!(", {why}"));
     row(

@@ -12,27 +12,38 @@ mod cli;
 mod close;
 mod context;
 mod demo;
+mod deposits;
 mod door;
 mod explain;
+mod export;
 mod find;
 mod harvest;
+mod harvests;
 mod holdings;
 mod init;
 mod job;
+mod job_papers;
 mod jobs;
 mod life;
 mod lookup;
 mod needs;
 mod numbers;
+mod open;
+mod packages;
 mod paint;
 mod processes;
+mod pywb_config;
 mod rebuild;
+mod rebuild_from;
 mod rebuild_index;
 mod rebuild_path;
+mod rebuild_register;
 mod register;
 mod repair;
 mod run;
+mod serve;
 mod show;
+mod simulate;
 pub mod stages;
 mod status;
 mod stray;
@@ -41,6 +52,7 @@ pub mod units;
 mod units_verb;
 mod validate;
 mod verify;
+mod wacz;
 mod why;
 
 use std::process::ExitCode;
@@ -48,7 +60,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use ecluse_stage::{Entry, Exit};
 
-use crate::cli::{Cli, Verb};
+use crate::cli::{Cli, HarvestVerb, Verb};
 use crate::context::{DriverContext, Trouble};
 
 /// Runs the driver with these stages.
@@ -113,7 +125,12 @@ fn dispatch(context: &DriverContext, verb: &Verb) -> Result<ExitCode, Trouble> {
     match verb {
         Verb::Run(options) => run::run(context, options),
         Verb::Status(options) => status::status(context, options),
-        Verb::Harvest(options) => harvest::harvest(context, options),
+        Verb::Harvest(options) => match &options.verb {
+            Some(HarvestVerb::Check(options)) => harvests::check(context, options),
+            None => harvest::harvest(context, options),
+        },
+        Verb::Harvests => harvests::harvests(context),
+        Verb::Plan(options) => harvests::plan(context, options),
         Verb::Demo(options) => demo::demo(context, options),
         Verb::Why(options) => match &options.job {
             Some(job) => explain::explain(context, &options.what, job),
@@ -126,6 +143,7 @@ fn dispatch(context: &DriverContext, verb: &Verb) -> Result<ExitCode, Trouble> {
         Verb::Lookup(options) => lookup::lookup(context, options),
         Verb::Register(options) => register::register(context, options),
         Verb::Show(options) => capture::show(context, options),
+        Verb::Serve(options) => serve::serve(context, options),
         Verb::Give(options) => act::give(context, options),
         Verb::Retry(choice) => act::each(context, act::Deed::Retry, choice),
         Verb::Hold(choice) => act::each(context, act::Deed::Hold, choice),
@@ -133,12 +151,19 @@ fn dispatch(context: &DriverContext, verb: &Verb) -> Result<ExitCode, Trouble> {
         Verb::Discard(choice) => act::each(context, act::Deed::Discard, choice),
         Verb::Pause(options) => act::pause(context, options),
         Verb::Resume(options) => act::resume(context, options),
+        Verb::Deposits(options) => deposits::deposits(context, options),
+        Verb::Export(options) => export::export(context, options),
         Verb::Validate(options) => validate::validate(context, options),
         Verb::Verify(options) => verify::verify(context, options),
-        Verb::Rebuild(options) => match options.what {
-            cli::Rebuilt::Manifest => rebuild::rebuild(context, options),
-            cli::Rebuilt::Path => rebuild_path::rebuild(context, options),
-            cli::Rebuilt::Index => rebuild_index::rebuild(context, options),
+        Verb::Rebuild(options) => match (&options.what, &options.from) {
+            (Some(cli::Rebuilt::Manifest), _) => rebuild::rebuild(context, options),
+            (Some(cli::Rebuilt::Path), _) => rebuild_path::rebuild(context, options),
+            (Some(cli::Rebuilt::Index), _) => rebuild_index::rebuild(context, options),
+            (Some(cli::Rebuilt::Register), _) => rebuild_register::rebuild(context, options),
+            (None, Some(from)) => rebuild_from::rebuild(context, options, from),
+            (None, None) => Err(Trouble::usage(
+                "rebuild what? manifest, path, index, or --from PACKAGES",
+            )),
         },
         Verb::Repair(options) => repair::repair(context, options),
         Verb::Units(options) => units_verb::units(context, options),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use ecluse_spool::{Fate, Filed, ParcelId, Receipt, was_given};
+use ecluse_spool::{Fate, Filed, ParcelId, Receipt, maker_of};
 
 use crate::context::{DriverContext, Trouble};
 
@@ -13,22 +13,19 @@ const ANCESTORS: usize = 1000;
 impl DriverContext {
     /// Collects the receipts of a parcel and of its ancestors, oldest first.
     ///
-    /// A parcel carries its history with it; what it has left behind is found in `receipts/`, and
-    /// the parcel it was made from in the receipt that names it as an output.
+    /// A parcel carries its history with it; what it has left behind is found in `receipts/` under its name, and the
+    /// work that made it there too, or under the name that its birth mark says. Nothing is searched for.
     pub(crate) fn life(&self, id: &ParcelId) -> Result<Vec<Filed>, Trouble> {
         let stages = self.stages()?;
         let mut life: Vec<Filed> = Vec::new();
         let mut wanted = BTreeSet::from([id.clone()]);
         let mut seen = BTreeSet::new();
-        let mut given = BTreeSet::new();
+        let mut marks = BTreeSet::new();
         for place in self.tree.locate(&stages, id)? {
             life.extend(self.tree.history(&place)?);
             let manifest = self.tree.manifest(&place);
-            if manifest.is_ok_and(|manifest| was_given(&manifest.born)) {
-                given.insert(id.clone());
-            }
+            marks.extend(manifest.map(|manifest| manifest.born));
         }
-        // One generation after the other, so that the receipts are read once for all of one.
         while !wanted.is_empty() && seen.len() < ANCESTORS {
             for wanted in &wanted {
                 for stage in &stages {
@@ -36,7 +33,16 @@ impl DriverContext {
                 }
             }
             seen.extend(wanted.iter().cloned());
-            self.add_makers(&wanted, &mut given, &stages, &mut life)?;
+            let inputs = life.iter().flat_map(|filed| &filed.receipt.inputs);
+            let inputs = inputs.filter(|input| wanted.contains(&input.parcel));
+            marks.extend(inputs.map(|input| input.born.clone()));
+            for mark in std::mem::take(&mut marks) {
+                if let Some((stage, work)) = maker_of(&mark)
+                    && stages.iter().any(|known| known == stage)
+                {
+                    life.extend(self.tree.receipt(stage, &work)?);
+                }
+            }
             let makers = life
                 .iter()
                 .filter(|filed| makes_any(&filed.receipt, &wanted));
@@ -53,49 +59,6 @@ impl DriverContext {
         let mut told = BTreeSet::new();
         life.retain(|filed| told.insert(filed.digest.clone()));
         Ok(life)
-    }
-
-    /// Adds the receipts of the work that made these parcels. Most have a maker of the same name, have
-    /// it in their history, or were given: only for the others all receipts are read.
-    fn add_makers(
-        &self,
-        wanted: &BTreeSet<ParcelId>,
-        given: &mut BTreeSet<ParcelId>,
-        stages: &[String],
-        life: &mut Vec<Filed>,
-    ) -> Result<(), Trouble> {
-        let mut known = BTreeSet::new();
-        for Filed { receipt, .. } in life.iter() {
-            known.extend(receipt.outputs.iter().map(|output| &output.parcel));
-            let inputs = receipt.inputs.iter();
-            let inputs = inputs.filter(|input| was_given(&input.born));
-            given.extend(inputs.map(|input| input.parcel.clone()));
-        }
-        let unknown = wanted
-            .iter()
-            .filter(|id| !known.contains(id) && !given.contains(id));
-        let unknown: BTreeSet<ParcelId> = unknown.cloned().collect();
-        if !unknown.is_empty() {
-            life.extend(self.made_from(&unknown, stages)?);
-        }
-        Ok(())
-    }
-
-    /// Finds the receipts that name one of these parcels as an output.
-    fn made_from(
-        &self,
-        ids: &BTreeSet<ParcelId>,
-        stages: &[String],
-    ) -> Result<Vec<Filed>, Trouble> {
-        let mut parents = Vec::new();
-        for stage in stages {
-            self.tree.each_maker(stage, &mut |filed| {
-                if makes_any(&filed.receipt, ids) {
-                    parents.push(filed);
-                }
-            })?;
-        }
-        Ok(parents)
     }
 }
 

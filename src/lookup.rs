@@ -14,7 +14,6 @@ use ecluse_telemetry::printable;
 
 use crate::cli::{LookupOptions, Match};
 use crate::context::{DriverContext, Trouble};
-use crate::holdings::Holdings;
 use crate::show;
 
 /// What the program ends with when nothing was found.
@@ -204,7 +203,7 @@ pub(crate) fn key_of(url: &str) -> Result<ecluse_surt::Surt, Trouble> {
 
 /// Returns a URL that begins with a host and its port with a scheme before it: `canal.example:8080/` has none, though it
 /// could be read so.
-fn with_scheme(url: &str) -> Cow<'_, str> {
+pub(crate) fn with_scheme(url: &str) -> Cow<'_, str> {
     let host = url.split(['/', '?', '#']).next().unwrap_or_default();
     match host.split_once(':') {
         Some((_, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => {
@@ -214,7 +213,7 @@ fn with_scheme(url: &str) -> Cow<'_, str> {
     }
 }
 
-fn range_of(url: &str, matches: Match) -> Result<KeyRange, Trouble> {
+pub(crate) fn range_of(url: &str, matches: Match) -> Result<KeyRange, Trouble> {
     let key = key_of(url)?;
     let key = key.as_bytes();
     Ok(match matches {
@@ -244,14 +243,14 @@ fn list_of(
     index: &IndexDirectory,
 ) -> Result<PathBuf, Trouble> {
     let current = index.current().map_err(|error| {
-        let line = format!("{error}; {}", Holdings::LOST);
+        let line = format!("{error}; {}", context.help_for_lost("index"));
         Trouble::new(Exit::Machine, line)
     })?;
     let Some(current) = current else {
         if let Some(lost) = context.lost_index(collection) {
             return Err(Trouble::new(
                 Exit::Machine,
-                format!("{lost}; {}", Holdings::LOST),
+                format!("{lost}; {}", context.help_for_lost("index")),
             ));
         }
         return Err(Trouble::usage(format!(
@@ -265,7 +264,7 @@ fn list_of(
         let line = format!(
             "no {FLAT} and no {SUMMARY} in {}; {}",
             current.display(),
-            Holdings::LOST
+            context.help_for_lost("index")
         );
         Trouble::new(Exit::Machine, line)
     })

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use ecluse_stage::{Ended, Entry, Exit, Intake, say_blocked};
+use ecluse_stage::{Ended, Entry, Exit, Intake, deferred_for, say_blocked};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -220,7 +220,7 @@ fn since(before: &Ended, after: Ended, once: bool) -> Ended {
 /// Counts what the stages hold and have done so far.
 fn ended(context: &DriverContext, entries: &[Entry]) -> Result<Ended, Trouble> {
     let mut sums: HashMap<&str, u64> = HashMap::new();
-    let mut blocked = None;
+    let (mut blocked, mut waits_for) = (None, None);
     for entry in entries {
         let next = context.pipeline.next_of(entry.name);
         let next: Vec<String> = next.into_iter().map(str::to_owned).collect();
@@ -230,6 +230,7 @@ fn ended(context: &DriverContext, entries: &[Entry]) -> Result<Ended, Trouble> {
         let depths = context.tree.depths(entry.name)?;
         *sums.entry("held").or_default() += depths.held as u64;
         *sums.entry("deferred").or_default() += depths.deferred as u64;
+        waits_for = waits_for.or_else(|| deferred_for(&context.tree, entry.name));
         let done = context
             .tree
             .throughput(entry.name, Duration::from_secs(u32::MAX.into()))?;
@@ -240,6 +241,7 @@ fn ended(context: &DriverContext, entries: &[Entry]) -> Result<Ended, Trouble> {
         done: sum("done"),
         held: sum("held"),
         deferred: sum("deferred"),
+        deferred_for: waits_for,
         blocked,
         ..Ended::default()
     })

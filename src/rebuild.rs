@@ -1,4 +1,4 @@
-//! `ecluse rebuild manifest`: the database of archive files made anew from what is true: receipts and stored files.
+//! `ecluse rebuild manifest`: the database of archive files made anew from what is true: receipts, packages and stored files.
 //!
 //! The new one is written beside the old and takes its name in one step when it is whole; the old one stays beside it.
 
@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ecluse_holding::{Proof, open_plain, read_afresh};
-use ecluse_manifest::{Copy, CopyKind, Damage, ManifestError, NewFile, PackageRow, Rebuild};
+use ecluse_manifest::{
+    Copy, CopyKind, DepositFile, IndexFacts, ManifestError, NewFile, PackageRow, Rebuild,
+};
+use ecluse_package::{PackageHeading, PackageRows, ROWS};
 use ecluse_spool::{Fate, Receipt};
 use ecluse_stage::Exit;
 use serde_json::{Value, json};
@@ -15,10 +18,11 @@ use serde_json::{Value, json};
 use crate::audit::{self, Line};
 use crate::cli::RebuildOptions;
 use crate::context::{DriverContext, Trouble};
+use crate::rebuild_from::{SEAL, packages_in, restore_package, sha512_of};
 
 /// The stages whose receipts tell of files, in the order of the chain.
-const TELLING: [&str; 8] = [
-    "ingest", "index", "transfer", "backup", "delete", "merge", "bigmerge", "package",
+const TELLING: [&str; 9] = [
+    "ingest", "index", "transfer", "backup", "delete", "merge", "bigmerge", "package", "deposit",
 ];
 
 /// Why nothing is removed after the old manifest could not be asked.
@@ -100,7 +104,7 @@ pub(crate) fn must_be_stopped(context: &DriverContext) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
+pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     name.into()
@@ -131,8 +135,75 @@ fn replay(context: &DriverContext, rebuild: &mut Rebuild) -> Result<u64, Trouble
             })?;
             told?;
         }
+        match telling {
+            "ingest" => each_package(context, rebuild, take_files)?,
+            "package" => each_package(context, rebuild, take_package)?,
+            _ => {}
+        }
     }
     Ok(count)
+}
+
+/// Calls `take` for each package of the archive. An archive that came back from its packages has no receipts of what was before:
+/// its packages tell what they would.
+fn each_package(
+    context: &DriverContext,
+    rebuild: &mut Rebuild,
+    take: fn(&Path, PackageRows, PackageHeading, &mut Rebuild) -> Result<(), Trouble>,
+) -> Result<(), Trouble> {
+    let directory = context.packages();
+    if !directory.is_dir() {
+        return Ok(());
+    }
+    for package in packages_in(&directory)? {
+        // A bag that somebody put there has no such lines, and a bad one is not believed: `verify` tells of it.
+        if !package.join(ROWS).is_file() || !has_its_rows(&package) {
+            continue;
+        }
+        let opened = PackageRows::open(&package);
+        let (heading, rows) = opened.map_err(|error| unread(&package, &error))?;
+        take(&package, rows, heading, rebuild)?;
+    }
+    Ok(())
+}
+
+/// Tells whether the rows of a package are those that its tag manifest lists.
+fn has_its_rows(package: &Path) -> bool {
+    let listed = std::fs::read_to_string(package.join(SEAL)).unwrap_or_default();
+    let line = sha512_of(&package.join(ROWS)).map(|sha512| format!("{sha512}  {ROWS}"));
+    line.is_ok_and(|line| listed.lines().any(|listed| listed == line))
+}
+
+fn unread(package: &Path, error: &dyn std::fmt::Display) -> Trouble {
+    Trouble::new(Exit::Held, format!("{}: {error}", package.display()))
+}
+
+/// Takes up the files of a package that no receipt of ingest tells of.
+fn take_files(
+    package: &Path,
+    mut rows: PackageRows,
+    _heading: PackageHeading,
+    rebuild: &mut Rebuild,
+) -> Result<(), Trouble> {
+    while let Some(packed) = rows.next_file().map_err(|error| unread(package, &error))? {
+        let history = packed.history.map(|history| history.to_string());
+        rebuild.restore(&packed.row, history.as_deref())?;
+    }
+    Ok(())
+}
+
+/// Takes up a package that no receipt tells of.
+fn take_package(
+    package: &Path,
+    mut rows: PackageRows,
+    heading: PackageHeading,
+    rebuild: &mut Rebuild,
+) -> Result<(), Trouble> {
+    let mut names = Vec::new();
+    while let Some(packed) = rows.next_file().map_err(|error| unread(package, &error))? {
+        names.push(packed.row.name);
+    }
+    restore_package(rebuild, package, heading, &names)
 }
 
 fn tell(stage: &str, receipt: &Receipt, rebuild: &mut Rebuild) -> Result<(), ManifestError> {
@@ -162,6 +233,7 @@ fn tell(stage: &str, receipt: &Receipt, rebuild: &mut Rebuild) -> Result<(), Man
             })
         }
         "package" => tell_packaged(receipt, at, rebuild),
+        "deposit" => tell_handed_over(receipt, at, rebuild),
         _ => tell_published(receipt, at, rebuild),
     }
 }
@@ -180,15 +252,33 @@ fn tell_packaged(receipt: &Receipt, at: &str, rebuild: &mut Rebuild) -> Result<(
             harvest: text(&facts, "harvest").unwrap_or_default(),
             part: number("part"),
             parts: number("parts"),
+            supplement: number("supplement"),
             ark: text(part, "ark").unwrap_or_default(),
             package,
             files: number("files"),
             bytes: number("bytes"),
             sha512: text(part, "sha512").unwrap_or_default(),
         };
-        rebuild.packaged(&row, at)?;
+        let names = part.get("names").and_then(Value::as_array);
+        let names = names.into_iter().flatten().filter_map(Value::as_str);
+        let names: Vec<String> = names.map(str::to_owned).collect();
+        rebuild.packaged(&row, &names, at)?;
     }
     Ok(())
+}
+
+fn tell_handed_over(
+    receipt: &Receipt,
+    at: &str,
+    rebuild: &mut Rebuild,
+) -> Result<(), ManifestError> {
+    let text = |key: &str| receipt.facts.get(key).and_then(Value::as_str);
+    let files = receipt.facts.get("files").cloned().unwrap_or_default();
+    let files: Vec<DepositFile> = serde_json::from_value(files).unwrap_or_default();
+    match (text("package"), text("sha512")) {
+        (Some(package), Some(sha512)) => rebuild.handed_over((package, sha512), &files, at),
+        _ => Ok(()),
+    }
 }
 
 fn tell_ingested(receipt: &Receipt, at: &str, rebuild: &mut Rebuild) -> Result<(), ManifestError> {
@@ -224,11 +314,8 @@ fn tell_indexed(receipt: &Receipt, at: &str, rebuild: &mut Rebuild) -> Result<()
     let Some(name) = attached(receipt, ".cdxj") else {
         return Ok(());
     };
-    let number = |key: &str| receipt.facts.get(key).and_then(Value::as_u64).unwrap_or(0);
-    let told = receipt.facts.get("damage").cloned().unwrap_or_default();
-    let told: Vec<Damage> = serde_json::from_value(told).unwrap_or_default();
-    let counts = (number("captures"), number("damages"));
-    rebuild.indexed(receipt.work.as_str(), name, counts, &told, at)
+    let found = IndexFacts::of(&receipt.facts);
+    rebuild.indexed(receipt.work.as_str(), name, &found, at)
 }
 
 fn tell_copies(

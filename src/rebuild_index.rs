@@ -1,6 +1,6 @@
 //! `ecluse rebuild index`: an index that was lost, made anew from the archive's files.
 //!
-//! Every file that the manifest has as published is read from a copy and indexed as the stage does it; lines are sorted within
+//! Every file that the manifest has as published is read from a copy that is what ingest took, and indexed as the stage does it; lines are sorted within
 //! the memory that `stage.index.sort-memory` allows. What is left of the lost index is put aside, never removed.
 
 use std::collections::BTreeSet;
@@ -20,7 +20,6 @@ use crate::audit::{self, Line};
 use crate::cli::RebuildOptions;
 use crate::context::{DriverContext, Trouble};
 use crate::rebuild::must_be_stopped;
-use crate::stray;
 
 /// So many files are asked of the manifest at a time.
 const PAGE: usize = 1000;
@@ -54,8 +53,8 @@ pub(crate) fn rebuild(
         }
         let rebuilt = Rebuilt::new(context, &manifest, collection)?.publish(&index)?;
         let outcome = format!(
-            "{} lines of {} files; {} lines are missing",
-            rebuilt.lines, rebuilt.files, rebuilt.missing
+            "{} lines of {} files; {} lines are missing, {} files have no good copy",
+            rebuilt.lines, rebuilt.files, rebuilt.missing, rebuilt.unread
         );
         let line = Line {
             verb: "rebuild index",
@@ -67,7 +66,7 @@ pub(crate) fn rebuild(
         audit::write(context, &line)?;
         let told = json!({
             "index": shown, "generation": rebuilt.number, "lines": rebuilt.lines,
-            "files": rebuilt.files, "missing": rebuilt.missing,
+            "files": rebuilt.files, "missing": rebuilt.missing, "unread": rebuilt.unread,
         });
         context.tell(
             &format!(
@@ -76,7 +75,7 @@ pub(crate) fn rebuild(
             ),
             told,
         )?;
-        if rebuilt.missing > 0 {
+        if rebuilt.missing > 0 || rebuilt.unread > 0 {
             exit = Exit::Held;
         }
     }
@@ -88,7 +87,7 @@ fn is_whole(index: &IndexDirectory) -> bool {
 }
 
 /// Calls `see` for each file that is said to be in an index.
-fn each_published(
+pub(crate) fn each_published(
     manifest: &Manifest,
     mut see: impl FnMut(FileRow) -> Result<(), Trouble>,
 ) -> Result<(), Trouble> {
@@ -117,6 +116,8 @@ struct Rebuilt<'a> {
     lines: u64,
     /// Lines that the manifest counted and that no copy gave.
     missing: u64,
+    /// Files of which there is no good copy.
+    unread: u64,
 }
 
 impl<'a> Rebuilt<'a> {
@@ -139,6 +140,7 @@ impl<'a> Rebuilt<'a> {
             files: 0,
             lines: 0,
             missing: 0,
+            unread: 0,
         })
     }
 
@@ -179,9 +181,13 @@ impl<'a> Rebuilt<'a> {
             self.files += 1;
             let wanted = row.captures.unwrap_or(0);
             let before = lines.count;
-            match stray::copy_of(manifest, &row.name)? {
-                Some(copy) => self.index(copy, &mut lines)?,
-                None => self.tell(&format!("{}: no copy of it is there", row.name))?,
+            match self.context.good_copy(manifest, &row) {
+                Ok(copy) => self.index(copy, &mut lines)?,
+                Err(trouble) => {
+                    // Of a file without lines nothing would be missing, and still nobody has read it.
+                    self.unread += 1;
+                    self.tell(&format!("{}: {}", row.name, trouble.line))?;
+                }
             }
             let found = lines.count - before;
             if found < wanted {

@@ -7,8 +7,9 @@ use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 use ecluse_names::{Normaliser, Registered};
+use ecluse_plan::{Perimeter, PerimeterScore, RecordView};
 use ecluse_register::{DomainState, Register, RegisterError, RegisterReader, RegisterRecord};
-use ecluse_stage::Exit;
+use ecluse_stage::{Exit, Stage};
 use ecluse_telemetry::printable;
 use serde_json::{Value, json};
 
@@ -49,12 +50,59 @@ fn one(context: &DriverContext, register: &Register, asked: &str) -> Result<Exit
         eprintln!("{site} is not in the register");
         return Ok(NONE_FOUND.into());
     };
+    let score = score(context, &record)?;
     if context.json {
-        println!("{}", as_json(&record));
+        let mut told = as_json(&record);
+        told["perimeter"] = json!(score);
+        println!("{told}");
     } else {
-        print!("{}", as_text(&record));
+        print!(
+            "{}{}",
+            as_text(&record),
+            score.map_or(String::new(), |score| score_text(&score))
+        );
     }
     Ok(Exit::Done.into())
+}
+
+/// Returns what the criteria of the perimeter come to, where there is one.
+fn score(
+    context: &DriverContext,
+    record: &RegisterRecord,
+) -> Result<Option<PerimeterScore>, Trouble> {
+    let config = |error: String| Trouble::new(Exit::Config, error);
+    let settings: ecluse_plan::Settings = context
+        .pipeline
+        .stage_settings(ecluse_plan::Plan::NAME)
+        .map_err(|error| config(error.to_string()))?;
+    if settings.perimeter.threshold == 0 {
+        return Ok(None);
+    }
+    let perimeter = Perimeter::open(&settings.perimeter, &context.root).map_err(config)?;
+    let mut line = Vec::new();
+    record
+        .write(&mut line)
+        .map_err(|fault| Trouble::new(Exit::Machine, fault))?;
+    let line = String::from_utf8_lossy(&line);
+    Ok(RecordView::read(line.trim_end()).map(|record| perimeter.score(&record)))
+}
+
+fn score_text(score: &PerimeterScore) -> String {
+    let verdict = if score.is_inside() {
+        "inside"
+    } else {
+        "outside"
+    };
+    let mut text = format!(
+        "perimeter    {verdict}: {} points, {} needed\n",
+        score.points, score.threshold
+    );
+    for criterion in &score.criteria {
+        let evidence = printable(criterion.evidence.as_bytes());
+        let (name, points, of) = (criterion.criterion, criterion.points, criterion.of);
+        text += &format!("  {name:<10} {points:>3} of {of:>3}  {evidence}\n");
+    }
+    text
 }
 
 fn as_json(record: &RegisterRecord) -> Value {
@@ -90,7 +138,15 @@ fn as_text(record: &RegisterRecord) -> String {
         ),
         ("answering".to_owned(), record.forms.join(", ")),
     ];
-    let more = record.more.iter();
+    for result in record.harvests() {
+        let (objects, bytes, stop) = (result.objects, result.bytes, result.stop.word());
+        let told = format!(
+            "{} on {}: {objects} objects, {bytes} bytes, {stop}, job {}",
+            result.harvest, result.day, result.job
+        );
+        rows.push(("harvested".to_owned(), told));
+    }
+    let more = record.more.iter().filter(|(key, _)| *key != "harvests");
     rows.extend(more.map(|(key, value)| (key.clone(), value.to_string())));
     let mut text = String::new();
     for (key, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {

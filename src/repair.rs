@@ -1,8 +1,10 @@
 //! `ecluse repair`: puts a bad or missing copy back from a good one.
 //!
 //! A copy is good when it was read just now and has the digest taken at ingest. What is put back is read back before it
-//! counts, and the bad bytes are set aside, never removed. When no bad copy is left, removals go on.
+//! counts, and the bad bytes are set aside, never removed. When no bad copy is left, removals go on. A package that has the
+//! file, or that is bad itself, is put right too, or made again.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,13 +12,14 @@ use std::process::ExitCode;
 use ecluse_backup::{BackupService, ServiceCopy, ServiceFinding, Target};
 use ecluse_config::Free;
 use ecluse_holding::{CopyDirectory, CopyFault, Fixity, open_plain};
-use ecluse_manifest::{CheckOutcome, Copy, CopyKind, CopyRow, Manifest};
+use ecluse_manifest::{CheckOutcome, Copy, CopyKind, CopyRow, Manifest, PackageRow};
 use ecluse_stage::Exit;
 use serde_json::json;
 
 use crate::audit::{self, Line};
 use crate::cli::RepairOptions;
 use crate::context::{DriverContext, Trouble};
+use crate::packages::{self, PackageRepair};
 use crate::verify;
 
 pub(crate) fn repair(
@@ -24,14 +27,7 @@ pub(crate) fn repair(
     options: &RepairOptions,
 ) -> Result<ExitCode, Trouble> {
     let mut manifest = verify::open(context)?;
-    let mut names: Vec<String> = match options.all {
-        true => {
-            let failing = manifest.failing(usize::MAX)?;
-            failing.into_iter().map(|copy| copy.file).collect()
-        }
-        false => options.files.iter().map(|word| file_name(word)).collect(),
-    };
-    names.dedup();
+    let (names, mut packages) = meant(context, &manifest, options)?;
     let homes = homes(context)?;
     let services = services(context)?;
     let mut exit = Exit::Done;
@@ -52,7 +48,7 @@ pub(crate) fn repair(
                     "file": name, "mended": mender.mended, "trouble": trouble.line,
                 }));
                 if !context.json {
-                    context.say(&trouble.line)?;
+                    context.say_to_all(&trouble.line)?;
                 }
                 // That nothing good is left of a file is the worst there is.
                 if exit != Exit::Held {
@@ -61,13 +57,105 @@ pub(crate) fn repair(
             }
         }
     }
+    // A package has links to the stored copies: where one was put back, the package still has the bad bytes.
+    for name in &names {
+        packages.extend(manifest.packages_with(name)?);
+    }
+    packages.sort_by(|one, other| one.package.cmp(&other.package));
+    packages.dedup();
+    let mut awaited = Vec::new();
+    for row in &packages {
+        let package = &row.package;
+        match packages::repair(context, &mut manifest, row, options.act.dry_run) {
+            Ok(None) => {}
+            Ok(Some(PackageRepair { line, is_awaited })) => {
+                if is_awaited {
+                    awaited.push(package.as_str());
+                }
+                told.push(json!({ "package": package, "outcome": line }));
+                if !options.act.dry_run {
+                    note(context, options, row, &line)?;
+                }
+                if !context.json {
+                    context.say(&line)?;
+                }
+            }
+            Err(trouble) => {
+                told.push(json!({ "package": package, "trouble": trouble.line }));
+                if !context.json {
+                    context.say(&trouble.line)?;
+                }
+                if exit != Exit::Held {
+                    exit = trouble.exit;
+                }
+            }
+        }
+    }
+    if !awaited.is_empty() && exit == Exit::Done {
+        exit = Exit::Deferred;
+    }
     let frozen = lift(context, &mut manifest, options)?;
+    if !awaited.is_empty() && !context.json {
+        let make = context.command("run --once package");
+        let read = context.command(&format!("repair {}", awaited.join(" ")));
+        context.say(&format!(
+            "until what is made again is there and good: `{make}`, then `{read}`"
+        ))?;
+    }
     if context.json {
         context.print_json(json!({ "files": told, "frozen": frozen }))?;
-    } else if names.is_empty() {
-        context.say("no copy is known to be bad; `ecluse verify` reads them")?;
+    } else if names.is_empty() && packages.is_empty() {
+        context.say("no copy and no package is known to be bad; `ecluse verify` reads them")?;
     }
     Ok(exit.into())
+}
+
+/// Returns the files and the packages that are to be mended.
+fn meant(
+    context: &DriverContext,
+    manifest: &Manifest,
+    options: &RepairOptions,
+) -> Result<(Vec<String>, Vec<PackageRow>), Trouble> {
+    let known = manifest.packages()?;
+    if options.all {
+        let failing = manifest.failing(usize::MAX)?;
+        let mut names: Vec<String> = failing.into_iter().map(|copy| copy.file).collect();
+        names.dedup();
+        let failing = manifest.failing_packages()?.into_iter();
+        let mut bad: BTreeSet<String> = failing.map(|check| check.row.package).collect();
+        let lost = context.lost_packages(manifest).into_iter();
+        bad.extend(lost.map(|(package, _)| package));
+        let packages = known.into_iter().filter(|row| bad.contains(&row.package));
+        return Ok((names, packages.collect()));
+    }
+    let (mut names, mut packages) = (Vec::new(), Vec::new());
+    for word in &options.files {
+        let name = file_name(word);
+        match known.iter().find(|row| row.package == name) {
+            Some(row) => packages.push(row.clone()),
+            None => names.push(name),
+        }
+    }
+    names.dedup();
+    Ok((names, packages))
+}
+
+fn note(
+    context: &DriverContext,
+    options: &RepairOptions,
+    row: &PackageRow,
+    outcome: &str,
+) -> Result<(), Trouble> {
+    audit::write(
+        context,
+        &Line {
+            verb: "repair",
+            stage: "package",
+            parcel: Some(&row.package),
+            why: options.act.why.as_deref(),
+            outcome,
+        },
+    )
 }
 
 /// Lets removals go on when nothing bad is left; tells whether they are still frozen.
@@ -80,11 +168,11 @@ fn lift(
     let Some(frozen) = health.frozen else {
         return Ok(false);
     };
-    if options.act.dry_run || health.bad > 0 {
+    let bad = health.bad + health.bad_packages;
+    if options.act.dry_run || bad > 0 {
         if !context.json {
-            context.say(&format!(
-                "delete and clean stay frozen: {} bad copies are left",
-                health.bad
+            context.say_to_all(&format!(
+                "delete and clean stay frozen: {bad} bad copies or packages are left"
             ))?;
         }
         return Ok(true);
@@ -92,7 +180,7 @@ fn lift(
     // That no copy is known to be bad says nothing when none was read since.
     if frozen.why == crate::rebuild::UNKNOWN {
         if !context.json {
-            context.say(&format!(
+            context.say_to_all(&format!(
                 "delete and clean stay frozen: {}: `{}`",
                 frozen.why,
                 context.command("verify --release --why …")
@@ -120,6 +208,7 @@ fn lift(
 
 /// Whoever types a path means its file.
 fn file_name(word: &str) -> String {
+    let word = word.trim_end_matches('/');
     word.rsplit('/').next().unwrap_or(word).to_owned()
 }
 
@@ -321,6 +410,10 @@ impl Mender<'_> {
             )
         })?;
         self.must_be_mounted(home)?;
+        if self.options.new_disk {
+            // Who says so knows that nothing is there yet.
+            std::fs::create_dir_all(&home.path)?;
+        }
         let copies = CopyDirectory::open(&home.path, "repair").map_err(trouble)?;
         let leave = home.leave.bytes_of(copies.room().map_err(trouble)?.total);
         let wanted = fixity_of(copy);

@@ -146,6 +146,7 @@ pub(crate) fn tell(context: &DriverContext, ended: &Ended) -> Result<(), Trouble
             "done": ended.done,
             "held": ended.held,
             "deferred": ended.deferred,
+            "deferred_for": ended.deferred_for,
             "halted": ended.halted,
             "blocked": ended.blocked,
         }));
@@ -157,6 +158,8 @@ pub(crate) fn tell(context: &DriverContext, ended: &Ended) -> Result<(), Trouble
     );
     if let Some(why) = ended.halted.as_ref().or(ended.blocked.as_ref()) {
         line.push_str(&format!("; stopped: {why}"));
+    } else if let Some(why) = &ended.deferred_for {
+        line.push_str(&format!("; tried again later: {why}"));
     } else if ended.held > 0 {
         line.push_str(&format!("; see `{}`", context.command("status")));
     }

@@ -5,6 +5,8 @@ use ecluse_stage::Entry;
 /// Every shipped stage, in the order of the chain.
 pub const ALL: &[Entry] = &[
     Entry::of::<ecluse_preload::Preload>(),
+    Entry::of::<ecluse_dns_filter::DnsFilter>(),
+    Entry::of::<ecluse_plan::Plan>(),
     Entry::of::<ecluse_crawl::Crawl>(),
     Entry::of::<ecluse_ingest::Ingest>(),
     Entry::of::<ecluse_index::Index>(),
@@ -15,6 +17,7 @@ pub const ALL: &[Entry] = &[
     Entry::of::<ecluse_bigmerge::Bigmerge>(),
     Entry::of::<ecluse_clean::Clean>(),
     Entry::of::<ecluse_package::Package>(),
+    Entry::of::<ecluse_deposit::Deposit>(),
 ];
 
 #[cfg(test)]

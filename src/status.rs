@@ -205,6 +205,10 @@ fn screen(context: &DriverContext, survey: &Survey, height: usize) -> String {
             depths.deferred,
             depths.oldest_ready.map_or_else(|| "-".into(), show::age),
         ));
+        if stage.state == Condition::Ok && !stage.why.is_empty() {
+            let said = printable(stage.why.as_bytes());
+            text.push_str(&format!("  │    {said}\n"));
+        }
         let after = survey.stages.get(at + 1).map(|stage| stage.name.as_str());
         let straight = stage.next.len() == 1 && stage.next.first().map(String::as_str) == after;
         if !straight && !stage.next.is_empty() {
@@ -212,12 +216,16 @@ fn screen(context: &DriverContext, survey: &Survey, height: usize) -> String {
         }
     }
     text.push('\n');
+    let said = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|said| said.parse().ok());
     let width = match io::stdout().is_terminal() {
         true => show::columns(io::stdout()),
-        false => usize::MAX,
+        false => said.unwrap_or(usize::MAX),
     };
     text.push_str(&jobs::table(&survey.jobs, paint, width));
     text.push_str(&survey.holdings.damage_line(context));
+    text.push_str(&survey.holdings.awaited_line());
     let room = height.saturating_sub(text.lines().count() + 2);
     needs(context, &mut text, survey, &paint, width, room);
     text
@@ -336,7 +344,12 @@ fn entry(need: &Need, number: usize, width: usize, most: usize) -> Vec<(String, 
         let room = width.saturating_sub(more.chars().count());
         lines.push((format!("{}{more}", show::cut(&name, room)), true));
     }
-    lines.push((printable_text(&need.command_for(number)), true));
+    let command = printable_text(&need.command_for(number));
+    // A command is never cut, but two of them need not stand in one line.
+    match command.chars().count() > width {
+        true => lines.extend(command.split("   ").map(|part| (part.to_owned(), true))),
+        false => lines.push((command, true)),
+    }
     lines
 }
 
@@ -372,6 +385,19 @@ mod tests {
             lines.last().unwrap().0,
             "ecluse why 3   or  discard --stage index"
         );
+    }
+
+    #[test]
+    fn two_commands_that_do_not_fit_stand_in_two_lines() {
+        let command = format!("ecluse --root /{} why 1   ecluse discard 1", "x".repeat(60));
+        let need = Need::of_stage("index", "no record".into(), command);
+        let lines: Vec<String> = entry(&need, 1, 80, 3)
+            .into_iter()
+            .map(|line| line.0)
+            .collect();
+        assert_eq!(lines[2], "ecluse discard 1", "{lines:?}");
+        assert!(lines[1].ends_with(" why 1"), "{lines:?}");
+        assert_eq!(entry(&need, 1, usize::MAX, 3).len(), 2);
     }
 
     #[test]

@@ -1,17 +1,18 @@
 //! Files on no stage: the manifest has them as not yet in the index, and no parcel carries them. Somebody removed a work
-//! directory by hand.
+//! directory by hand. And where a file can be read, wherever it is.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use ecluse_bigmerge::Bigmerge;
-use ecluse_holding::archive_file_of;
-use ecluse_manifest::{FileState, Manifest, ManifestError, UnfinishedFile};
+use ecluse_holding::{ReadFault, archive_file_of, open_plain, read_afresh};
+use ecluse_manifest::{FileRow, FileState, Manifest, ManifestError, UnfinishedFile};
 use ecluse_spool::{ParcelId, ParcelPlace};
-use ecluse_stage::Stage;
+use ecluse_stage::{Exit, Stage};
 
 use crate::context::{DriverContext, Trouble};
+use crate::packages;
 
 /// So many unfinished files are looked for; with more of them on their way the rest has its turn later.
 const LOOKED_FOR: usize = 100_000;
@@ -108,12 +109,61 @@ fn first_round(parcel: &str) -> &str {
 
 /// Returns where a file can be read: a stored copy, a backup, or where it was found.
 pub(crate) fn copy_of(manifest: &Manifest, name: &str) -> Result<Option<PathBuf>, ManifestError> {
+    Ok(copies_of(manifest, name)?.into_iter().next())
+}
+
+/// Returns all the places where a file can be read, in the order in which they are to be tried.
+fn copies_of(manifest: &Manifest, name: &str) -> Result<Vec<PathBuf>, ManifestError> {
     let copies = manifest.copies(name)?;
     let source = manifest.file(name)?.and_then(|row| row.source);
-    let mut places = copies.into_iter().map(|copy| copy.place).chain(source);
-    let is_it = |place: &String| {
-        let place = Path::new(place);
+    let places = copies.into_iter().map(|copy| copy.place).chain(source);
+    let is_it = |place: &PathBuf| {
         place.is_absolute() && place.is_file() && place.file_name() == Some(OsStr::new(name))
     };
-    Ok(places.find(is_it).map(PathBuf::from))
+    Ok(places.map(PathBuf::from).filter(is_it).collect())
+}
+
+impl DriverContext {
+    /// Returns the first copy of a file that is still what ingest took, in a package if there is no other; the bad ones before it
+    /// are told.
+    pub(crate) fn good_copy(&self, manifest: &Manifest, row: &FileRow) -> Result<PathBuf, Trouble> {
+        let mut bad = Vec::new();
+        let mut paths = copies_of(manifest, &row.name)?;
+        for package in manifest.packages_with(&row.name).unwrap_or_default() {
+            let package = self.packages().join(package.package);
+            paths.extend(packages::files_in(&package).remove(&row.name));
+        }
+        for path in paths {
+            let Some(why) = what_is_wrong(&path, row) else {
+                for line in &bad {
+                    eprintln!("ecluse: {line}; {} is taken", path.display());
+                }
+                return Ok(path);
+            };
+            bad.push(format!("the copy {} {why}", path.display()));
+        }
+        Err(match bad.is_empty() {
+            true => Trouble::new(
+                Exit::Machine,
+                format!("no copy of {} can be read", row.name),
+            ),
+            false => Trouble::new(Exit::Held, bad.join("; ")),
+        })
+    }
+}
+
+/// Reads a copy, and says how it differs from what ingest took.
+fn what_is_wrong(path: &Path, row: &FileRow) -> Option<String> {
+    let read = open_plain(path).map_err(ReadFault::Io);
+    let found = match read.and_then(|mut file| read_afresh(&mut file, &|| true)) {
+        Ok(found) => found,
+        Err(fault) => return Some(format!("cannot be read: {fault}")),
+    };
+    let is_other = row.sha256.as_ref().is_some_and(|it| *it != found.sha256)
+        || row.bytes.is_some_and(|bytes| bytes != found.bytes);
+    is_other.then(|| {
+        let taken = row.sha256.as_deref().unwrap_or("none");
+        let bytes = row.bytes.map_or_else(|| "?".into(), |n| n.to_string());
+        format!("has {found}, ingest took sha256 {taken} ({bytes} bytes)")
+    })
 }

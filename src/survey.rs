@@ -8,10 +8,14 @@ use ecluse_stage::{Exit, Stage, marks_of, say_blocked};
 use serde::Serialize;
 
 use crate::context::{DriverContext, Trouble};
+use crate::harvests::HarvestOverview;
 use crate::holdings::Holdings;
 use crate::jobs::Job;
 use crate::needs::{Need, one_for_all};
 use crate::show;
+
+/// What helps where a file of settings or rules makes no sense.
+const MEND_FILE: &str = "mend that file; the stage goes on by itself";
 
 /// The whole chain at one moment.
 #[derive(Debug, Serialize)]
@@ -43,6 +47,9 @@ pub(crate) struct StageView {
     /// It is blocked by a full disk.
     #[serde(skip)]
     pub(crate) is_short_of_room: bool,
+    /// It halted for what people wrote into a file.
+    #[serde(skip)]
+    pub(crate) is_misconfigured: bool,
     /// Nobody waits for what it would do.
     pub(crate) is_optional: bool,
     /// Only a place where results go: no stage of this chain takes from it.
@@ -108,6 +115,24 @@ impl DriverContext {
             survey.needs_you.append(&mut needs);
         }
         let mut waiting = Vec::new();
+        if names.iter().any(|name| name == ecluse_plan::Plan::NAME) {
+            // A file of librarians that makes no sense is something to mend, and no end of the screen.
+            match HarvestOverview::open(self) {
+                Ok(overview) => {
+                    let (mut needs, mut waits) = overview.needs()?;
+                    survey.needs_you.append(&mut needs);
+                    waiting.append(&mut waits);
+                }
+                Err(trouble) if trouble.exit == Exit::Config => {
+                    let plan = ecluse_plan::Plan::NAME;
+                    let what = format!("refused: {}", trouble.line);
+                    survey
+                        .needs_you
+                        .push(Need::of_stage(plan, what, MEND_FILE.to_owned()));
+                }
+                Err(trouble) => return Err(trouble),
+            }
+        }
         for name in names {
             self.needs_of_parcels(&name, &mut survey.needs_you, &mut waiting)?;
         }
@@ -144,7 +169,8 @@ impl DriverContext {
         let living = workers.iter().filter(|worker| worker.alive).count();
         let halted = workers
             .iter()
-            .find(|worker| worker.alive && worker.note.state == "halted");
+            .find(|worker| worker.alive && ["halted", "refusing"].contains(&&*worker.note.state));
+        let is_misconfigured = halted.is_some_and(|worker| worker.note.state == "refusing");
         let base = ecluse_config::base_of(name);
         let is_end = !self.entries.iter().any(|entry| entry.name == base);
         let silent = workers
@@ -168,7 +194,12 @@ impl DriverContext {
         } else if living == 0 && !is_end {
             (Condition::Stopped, String::new())
         } else {
-            (Condition::Ok, String::new())
+            let said = workers
+                .iter()
+                .filter(|worker| worker.alive && worker.note.state == "working")
+                .map(|worker| worker.note.why.as_str());
+            let said: Vec<&str> = said.filter(|why| !why.is_empty()).collect();
+            (Condition::Ok, said.join("; "))
         };
         Ok(StageView {
             last_hour: self.tree.throughput(name, Duration::from_secs(3600))?,
@@ -179,6 +210,7 @@ impl DriverContext {
             why,
             living_workers: living,
             is_short_of_room,
+            is_misconfigured,
             is_optional: living == 0 && base == Clean::NAME && self.is_dry_run()?,
             is_end,
         })
@@ -229,7 +261,11 @@ impl DriverContext {
             ),
             Condition::Halted => need(
                 format!("halted: {}", view.why),
-                "mend the machine; it goes on by itself".into(),
+                match view.is_misconfigured {
+                    true => MEND_FILE,
+                    false => "mend the machine; it goes on by itself",
+                }
+                .into(),
             ),
             Condition::Blocked if view.is_short_of_room => need(
                 format!("claims nothing: {}", view.why),

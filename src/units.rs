@@ -20,9 +20,11 @@ pub const PROGRAMS: &str = "/usr/bin";
 
 const SERVICE: &str = include_str!("../ops/systemd/ecluse@.service");
 const PATH: &str = include_str!("../ops/systemd/ecluse@.path");
+const SERVE: &str = include_str!("../ops/systemd/ecluse-serve.service");
 const TARGET: &str = include_str!("../ops/systemd/ecluse.target");
 const NETWORK: &str = include_str!("../ops/systemd/drop-in/network.conf");
 const LOOPBACK: &str = include_str!("../ops/systemd/drop-in/loopback.conf");
+const SERVE_WORLD: &str = include_str!("../ops/systemd/drop-in/serve-world.conf");
 const SYSUSERS: &str = include_str!("../ops/sysusers.d/ecluse.conf");
 const TMPFILES: &str = include_str!("../ops/tmpfiles.d/ecluse.conf");
 
@@ -235,6 +237,26 @@ pub fn render(stages: &[UnitStage], options: &Options) -> Vec<(String, String)> 
     files
 }
 
+/// Writes the unit of `ecluse serve`, which no stage waits for, and what it needs when it listens to other machines.
+pub fn render_serve(
+    listens_to_world: bool,
+    wanted: Option<&UnitPath>,
+    options: &Options,
+) -> Vec<(String, String)> {
+    let mut files = vec![("ecluse-serve.service".to_owned(), fill(SERVE, options))];
+    if listens_to_world {
+        let name = "ecluse-serve.service.d/50-ecluse.conf".to_owned();
+        files.push((name, SERVE_WORLD.to_owned()));
+    }
+    if let Some(wanted) = wanted {
+        let name = "ecluse-serve.service.d/60-wanted.conf".to_owned();
+        let why = "# The list of access.wanted lies here.";
+        let text = format!("{why}\n\n[Service]\nReadWritePaths={wanted}\n");
+        files.push((name, text));
+    }
+    files
+}
+
 /// Writes the `sysusers.d` file: the user and group of the stages.
 pub fn render_sysusers(options: &Options) -> String {
     fill(SYSUSERS, options)
@@ -261,11 +283,14 @@ fn fill(shipped: &str, options: &Options) -> String {
     // Line by line and each line once: what was put in is never searched again.
     let mut text = String::with_capacity(shipped.len());
     for line in shipped.split_inclusive('\n') {
-        let program = format!("={PROGRAMS}/ecluse-%i --root {ROOT}");
-        match line.split_once(&program) {
-            Some((key, rest)) => {
+        let of_program = |program: &'static str| {
+            let (key, rest) = line.split_once(&format!("={PROGRAMS}/{program} --root {ROOT}"))?;
+            Some((key, program, rest))
+        };
+        match of_program("ecluse-%i").or_else(|| of_program("ecluse")) {
+            Some((key, program, rest)) => {
                 let programs = &options.programs;
-                write!(text, "{key}={programs}/ecluse-%i {root_option}{rest}")
+                write!(text, "{key}={programs}/{program} {root_option}{rest}")
                     .expect("a string takes what is written");
             }
             // The comments speak of the shipped file.
@@ -423,6 +448,13 @@ mod tests {
             file(&files, "ecluse@crawl.service.d/50-ecluse.conf"),
             NETWORK
         );
+        let serve = render_serve(true, None, &options);
+        assert_eq!(file(&serve, "ecluse-serve.service"), SERVE);
+        assert_eq!(render_serve(false, None, &options).len(), 1);
+        let wanted = UnitPath::new(Path::new("/srv/ecluse/sources/selection")).unwrap();
+        let serve = render_serve(false, Some(&wanted), &options);
+        let text = file(&serve, "ecluse-serve.service.d/60-wanted.conf");
+        assert!(text.ends_with("ReadWritePaths=/srv/ecluse/sources/selection\n"));
         assert_eq!(render_sysusers(&options), SYSUSERS);
         assert_eq!(render_tmpfiles(&[], &options), TMPFILES);
     }
@@ -446,6 +478,7 @@ mod tests {
             names(&shipped),
             [
                 "drop-in",
+                "ecluse-serve.service",
                 "ecluse.target",
                 "ecluse@.path",
                 "ecluse@.service"
@@ -453,13 +486,14 @@ mod tests {
         );
         assert_eq!(
             names(&shipped.join("drop-in")),
-            ["loopback.conf", "network.conf"]
+            ["loopback.conf", "network.conf", "serve-world.conf"]
         );
     }
 
     #[test]
     fn another_root_leaves_nothing_of_the_shipped_one() {
-        let files = render(&[stage("index")], &elsewhere());
+        let mut files = render(&[stage("index")], &elsewhere());
+        files.extend(render_serve(true, None, &elsewhere()));
         for (name, text) in &files {
             let rest = live(text).replace("/data/srv/ecluse/one", "");
             assert!(!rest.contains(ROOT), "{name}: {rest}");

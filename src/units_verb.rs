@@ -33,7 +33,15 @@ pub(crate) fn units(context: &DriverContext, asked: &UnitsOptions) -> Result<Exi
             ),
         ));
     }
-    for (name, content) in units::render(&stages, &options) {
+    let access = &context.pipeline.access;
+    let doors = [Some(access.listen), access.proxy];
+    let mut doors = doors.into_iter().flatten();
+    let listens_to_world = doors.any(|door| !door.ip().is_loopback());
+    let wanted = access.wanted.as_ref().map(|path| root.join(path));
+    let wanted = wanted.as_deref().and_then(Path::parent);
+    let wanted = wanted.map(unit_path).transpose()?;
+    let serve = units::render_serve(listens_to_world, wanted.as_ref(), &options);
+    for (name, content) in units::render(&stages, &options).into_iter().chain(serve) {
         write(context, &asked.out.join(&name), &content, "")?;
     }
     for (kind, content) in [
@@ -48,6 +56,7 @@ pub(crate) fn units(context: &DriverContext, asked: &UnitsOptions) -> Result<Exi
             &format!("; it belongs into /etc/{kind}"),
         )?;
     }
+    context.say("for readers: systemctl enable --now ecluse-serve")?;
     for name in stages.iter().map(UnitStage::name) {
         if name.contains('@') {
             context.say(&format!(
@@ -165,117 +174,42 @@ mod tests {
 
     #[test]
     fn as_shipped_a_unit_writes_what_its_stage_writes() {
-        let read_only = |places: &[&str]| -> Vec<String> {
-            let places = places.iter();
-            places
-                .map(|place| format!("ReadOnlyPaths=-/srv/ecluse/{place}"))
-                .collect()
-        };
-        let mut crawl = vec!["PrivateNetwork=no".to_owned()];
-        crawl.extend(read_only(&[
+        const PLACES: [&str; 12] = [
             "backup",
+            "harvested",
             "index",
+            "jobs",
+            "news",
             "packages",
+            "receipts",
+            "register",
+            "reports/dns-filter",
             "reports/preload",
             "repository",
-        ]));
-        for (stage, expected) in [
-            (
-                "preload",
-                read_only(&[
-                    "backup",
-                    "harvested",
-                    "index",
-                    "jobs",
-                    "packages",
-                    "repository",
-                ]),
-            ),
-            ("crawl", crawl),
-            (
-                "ingest",
-                read_only(&[
-                    "backup",
-                    "index",
-                    "jobs",
-                    "packages",
-                    "reports/preload",
-                    "repository",
-                ]),
-            ),
-            (
-                "index",
-                read_only(&[
-                    "backup",
-                    "harvested",
-                    "index",
-                    "jobs",
-                    "packages",
-                    "reports/preload",
-                    "repository",
-                ]),
-            ),
-            (
-                "transfer",
-                read_only(&[
-                    "backup",
-                    "harvested",
-                    "index",
-                    "jobs",
-                    "packages",
-                    "reports/preload",
-                ]),
-            ),
-            (
-                "backup",
-                read_only(&[
-                    "harvested",
-                    "index",
-                    "jobs",
-                    "packages",
-                    "reports/preload",
-                    "repository",
-                ]),
-            ),
-            (
-                "delete",
-                read_only(&[
-                    "backup",
-                    "harvested",
-                    "index",
-                    "jobs",
-                    "packages",
-                    "reports/preload",
-                    "repository",
-                ]),
-            ),
-            (
-                "bigmerge",
-                read_only(&[
-                    "backup",
-                    "harvested",
-                    "jobs",
-                    "packages",
-                    "reports/preload",
-                    "repository",
-                ]),
-            ),
-            (
-                "clean",
-                read_only(&[
-                    "backup",
-                    "index",
-                    "jobs",
-                    "packages",
-                    "reports/preload",
-                    "repository",
-                ]),
-            ),
-            (
-                "package",
-                read_only(&["backup", "harvested", "index", "jobs", "reports/preload"]),
-            ),
+            "runs",
+        ];
+        for (stage, writes) in [
+            ("preload", &["reports/preload"][..]),
+            ("dns-filter", &["reports/dns-filter"]),
+            ("plan", &["news", "register", "runs"]),
+            ("crawl", &["harvested", "jobs"]),
+            ("ingest", &["harvested"]),
+            ("index", &[]),
+            ("transfer", &["repository"]),
+            ("backup", &["backup"]),
+            ("delete", &[]),
+            ("merge", &[]),
+            ("bigmerge", &["index"]),
+            ("clean", &["harvested"]),
+            ("package", &["packages", "repository"]),
+            ("deposit", &["receipts"]),
         ] {
+            let mut expected = Vec::new();
+            if ["crawl", "dns-filter"].contains(&stage) {
+                expected.push("PrivateNetwork=no".to_owned());
+            }
+            let closed = PLACES.iter().filter(|place| !writes.contains(place));
+            expected.extend(closed.map(|place| format!("ReadOnlyPaths=-/srv/ecluse/{place}")));
             assert_eq!(drop_in("", stage), expected, "{stage}");
         }
     }
@@ -289,8 +223,20 @@ mod tests {
             index = "/big/index"
             manifest = "/db/manifest.sqlite"
             packages = "/boxes"
+            register = "/domains"
+            [site]
+            contact = "https://example.org/"
             [stage.preload]
             reports = "/told"
+            [stage.dns-filter]
+            reports = "/checked"
+            redirects = true
+            paces = "/fast/jobs/.paces"
+            [stage.plan]
+            runs = "/past"
+            news = "/news"
+            [stage.deposit]
+            receipts = "/kept"
             [stage.crawl]
             jobs = "/fast/jobs"
             digests = "/shared/digests.sqlite"
@@ -314,12 +260,18 @@ mod tests {
         for (stage, places, more) in [
             ("preload", &["/told"][..], vec![&closed]),
             (
+                "dns-filter",
+                &["/checked", "/fast/jobs/.paces"],
+                vec![&network, &closed],
+            ),
+            ("plan", &["/domains", "/news", "/past"], vec![&closed]),
+            (
                 "crawl",
                 &["/fast/jobs", "/in/one", "/shared"],
                 vec![&network, &closed],
             ),
             ("ingest", &["/db", "/in/one", "/in/two"], vec![&closed]),
-            ("index", &["/db"], vec![&closed]),
+            ("index", &[], vec![&closed]),
             ("transfer", &["/db", "/disk/a"], vec![]),
             ("backup", &["/copies", "/db"], vec![&network, &closed]),
             ("delete", &["/db"], vec![&closed]),
@@ -327,6 +279,7 @@ mod tests {
             ("bigmerge", &["/big/index", "/db"], vec![&closed]),
             ("clean", &["/db", "/in/one", "/in/two"], vec![&closed]),
             ("package", &["/boxes", "/db", "/disk/a"], vec![]),
+            ("deposit", &["/db", "/kept"], vec![&closed]),
         ] {
             let expected: Vec<String> = more.into_iter().cloned().chain(writes(places)).collect();
             assert_eq!(drop_in(settings, stage), expected, "{stage}");

@@ -1,4 +1,4 @@
-//! `ecluse verify`: reads stored copies again, the one whose last check is oldest first.
+//! `ecluse verify`: reads stored copies and packages again, the one whose last check is oldest first.
 //!
 //! The first mismatch freezes `delete` and `clean` until a person lifts that: what is wrong with one
 //! copy may be wrong with many, and the last good one must not go meanwhile.
@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ecluse_holding::{ReadFault, open_plain, read_afresh};
-use ecluse_manifest::{CheckOutcome, Due, Manifest, ManifestError};
+use ecluse_manifest::{CheckOutcome, Due, Manifest, ManifestError, PackageCheck};
 use ecluse_stage::Exit;
 
 use crate::audit::{self, Line};
 use crate::cli::VerifyOptions;
 use crate::context::{DriverContext, Trouble};
+use crate::packages;
 
 pub(crate) fn verify(
     context: &DriverContext,
@@ -22,17 +23,26 @@ pub(crate) fn verify(
     if options.release {
         return release(context, &mut manifest, options);
     }
-    let due = manifest.due(options.budget.0)?;
     if options.act.dry_run {
-        return tell_due(context, &due);
+        return tell_due(context, &manifest, &manifest.due(options.budget.0)?);
     }
     let mut sums = Sums::default();
+    // Packages have half of the budget at most; linked as they mostly are, they cost little.
+    let packages = packages::verify(context, &mut manifest, options.budget.0 / 2)?;
+    for (package, found, bytes) in &packages {
+        sums.count(*bytes, found);
+        if !matches!(found, CheckOutcome::Good) && !context.json {
+            let name = &package.row.package;
+            context.say(&format!("package {name}: {}", words(found)))?;
+        }
+    }
+    let due = manifest.due(options.budget.0.saturating_sub(sums.bytes))?;
     for copy in &due {
         let found = check(copy);
         manifest.checked(copy, &found)?;
-        sums.count(copy, &found);
+        sums.count(copy.bytes, &found);
         if !matches!(found, CheckOutcome::Good) && !context.json {
-            context.say(&format!("{}: {}", copy.place, words(&found)))?;
+            context.say_to_all(&format!("{}: {}", copy.place, words(&found)))?;
         }
     }
     let frozen = manifest.frozen()?;
@@ -42,19 +52,24 @@ pub(crate) fn verify(
             "bad": sums.bad,
             "unread": sums.unread,
             "bytes": sums.bytes,
+            "packages": packages.len(),
             "frozen": frozen,
         }))?;
     } else {
         context.say(&format!(
-            "{} read again: {} good, {} bad, {} could not be read; {} bytes",
+            "{}{} read again: {} good, {} bad, {} could not be read; {} bytes",
             crate::show::count(due.len(), "copy", "copies"),
+            match packages.len() {
+                0 => String::new(),
+                count => format!(" and {}", crate::show::count(count, "package", "packages")),
+            },
             sums.good,
             sums.bad,
             sums.unread,
             sums.bytes
         ))?;
         if let Some(frozen) = &frozen {
-            context.say(&format!(
+            context.say_to_all(&format!(
                 "delete and clean are frozen since {}: {}",
                 frozen.since, frozen.why
             ))?;
@@ -80,13 +95,13 @@ struct Sums {
 }
 
 impl Sums {
-    fn count(&mut self, copy: &Due, found: &CheckOutcome) {
+    fn count(&mut self, bytes: u64, found: &CheckOutcome) {
         match found {
             CheckOutcome::Good => self.good += 1,
             CheckOutcome::Bad(_) => self.bad += 1,
             CheckOutcome::Unread(_) => self.unread += 1,
         }
-        self.bytes += copy.bytes;
+        self.bytes += bytes;
     }
 }
 
@@ -125,10 +140,22 @@ pub(crate) fn words(found: &CheckOutcome) -> String {
     }
 }
 
-fn tell_due(context: &DriverContext, due: &[Due]) -> Result<ExitCode, Trouble> {
+fn tell_due(
+    context: &DriverContext,
+    manifest: &Manifest,
+    due: &[Due],
+) -> Result<ExitCode, Trouble> {
+    let packages = manifest.packages_to_check()?;
     if context.json {
-        context.print_json(serde_json::json!({ "due": due }))?;
+        context.print_json(serde_json::json!({ "due": due, "packages": packages }))?;
         return Ok(Exit::Done.into());
+    }
+    for PackageCheck { row, checked, .. } in packages {
+        let last = checked.as_deref().unwrap_or("never");
+        context.say(&format!(
+            "would read package {} (last: {last})",
+            row.package
+        ))?;
     }
     for copy in due {
         let last = copy.checked.as_deref().unwrap_or("never");
@@ -175,6 +202,18 @@ pub(crate) fn manifest_path(context: &DriverContext) -> PathBuf {
 }
 
 pub(crate) fn open(context: &DriverContext) -> Result<Manifest, Trouble> {
+    let path = there(context)?;
+    Ok(Manifest::open(&path, &context.root)?)
+}
+
+/// Opens it for somebody who may only read.
+pub(crate) fn open_to_read(context: &DriverContext) -> Result<Manifest, Trouble> {
+    let path = there(context)?;
+    Ok(Manifest::open_to_read(&path, &context.root)?)
+}
+
+/// Returns where the manifest is that must be there.
+fn there(context: &DriverContext) -> Result<PathBuf, Trouble> {
     let path = manifest_path(context);
     if let Some(lost) = Manifest::lost(&path) {
         return Err(lost.into());
@@ -185,7 +224,7 @@ pub(crate) fn open(context: &DriverContext) -> Result<Manifest, Trouble> {
             path.display()
         )));
     }
-    Ok(Manifest::open(&path, &context.root)?)
+    Ok(path)
 }
 
 impl From<ManifestError> for Trouble {

@@ -117,6 +117,34 @@ impl Demo {
     }
 }
 
+impl Demo {
+    /// The files of all packages, with a sign for every number: times, serials and ports differ from run to run.
+    fn packed(&self) -> BTreeSet<String> {
+        let top = self.path("packages");
+        let files = ecluse_testkit::root::contents(&top).into_keys();
+        let names = files.map(|path| path.to_string_lossy().into_owned());
+        let shown = |name: String| {
+            let mut shown = String::new();
+            for character in name.chars() {
+                match character.is_ascii_digit() {
+                    true if shown.ends_with('#') => {}
+                    true => shown.push('#'),
+                    false => shown.push(character),
+                }
+            }
+            shown
+        };
+        names.map(shown).collect()
+    }
+
+    /// The archive files in all packages, by name.
+    fn packed_archives(&self) -> BTreeSet<String> {
+        let files = ecluse_testkit::root::contents(&self.path("packages")).into_keys();
+        let names = files.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()));
+        names.filter(|name| name.contains(".warc")).collect()
+    }
+}
+
 fn count(report: &Value, key: &str) -> u64 {
     report[key]
         .as_u64()
@@ -169,6 +197,7 @@ fn a_demo_goes_to_its_end_and_finds_little_new_the_second_time() {
     let stored = names_in(&demo.path("repository"));
     assert_eq!(stored, names_in(&demo.path("backup")));
     assert_eq!(stored.len(), first["files"].as_array().unwrap().len());
+    assert_eq!(demo.packed_archives(), stored, "it ends with a package");
 
     let second = demo.finish();
     assert_ne!(first["harvest"], second["harvest"]);
@@ -178,7 +207,7 @@ fn a_demo_goes_to_its_end_and_finds_little_new_the_second_time() {
     assert_eq!(demo.urls(), urls);
 }
 
-/// How often a demo is killed, unless it is done before.
+/// How often a demo is killed; one that is done before is begun once more, from nothing.
 const KILLS: u32 = 50;
 
 #[test]
@@ -186,41 +215,54 @@ fn a_demo_that_is_killed_ends_with_the_same_captures() {
     let whole = Demo::new();
     whole.finish();
     let reference = whole.captures();
-    // On the same port: it stands in the links of the pages, and so in their digests.
-    let killed = Demo::at(whole.port);
-    let mut kills = 0;
     let mut dice = 0x2545_f491_4f6c_dd1d_u64;
-    for _ in 0..KILLS {
-        let mut child = killed
-            .command()
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        dice ^= dice << 13;
-        dice ^= dice >> 7;
-        dice ^= dice << 17;
-        let deadline = Instant::now() + Duration::from_millis(20 + dice % 400);
-        while Instant::now() < deadline && child.try_wait().unwrap().is_none() {
-            std::thread::sleep(Duration::from_millis(5));
+    let mut kills = 0;
+    while kills < KILLS {
+        // On the same port: it stands in the links of the pages, and so in their digests.
+        let killed = Demo::at(whole.port);
+        let before = kills;
+        while kills < KILLS && kill_once(&killed, &mut dice) {
+            kills += 1;
         }
-        if child.try_wait().unwrap().is_some() {
-            break;
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
-        kills += 1;
+        let report = killed.finish();
+        assert!(kills > before, "it was done before it could be killed");
+        assert_eq!(
+            killed.captures(),
+            reference,
+            "after {kills} kills: {report}"
+        );
+        assert_eq!(killed.packed(), whole.packed());
+        assert_eq!(
+            killed.packed_archives(),
+            names_in(&killed.path("repository"))
+        );
+        let jobs = names_in(&killed.path("jobs"));
+        let jobs = jobs.iter().filter(|name| name.starts_with("demo-"));
+        assert_eq!(jobs.count(), 1, "one harvest, however often it died");
     }
-    let report = killed.finish();
-    assert!(kills > 10, "it was killed {kills} times only");
-    assert_eq!(
-        killed.captures(),
-        reference,
-        "after {kills} kills: {report}"
-    );
-    let jobs = names_in(&killed.path("jobs"));
-    let jobs = jobs.iter().filter(|name| name.starts_with("demo-"));
-    assert_eq!(jobs.count(), 1, "one harvest, however often it died");
+}
+
+/// Starts a demo and kills it after a while; tells whether it was still at work.
+fn kill_once(demo: &Demo, dice: &mut u64) -> bool {
+    let mut child = demo
+        .command()
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    *dice ^= *dice << 13;
+    *dice ^= *dice >> 7;
+    *dice ^= *dice << 17;
+    let deadline = Instant::now() + Duration::from_millis(20 + *dice % 400);
+    while Instant::now() < deadline && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    if child.try_wait().unwrap().is_some() {
+        return false;
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    true
 }
 
 #[test]

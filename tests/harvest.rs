@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -187,6 +187,54 @@ fn a_line_that_is_no_seed_is_told() {
 }
 
 #[test]
+fn too_few_open_files_are_told_before_anything_begins() {
+    let archive = Archive::new();
+    let limited = |words: &[&str]| {
+        let mut command = Command::new("sh");
+        settle_environment(&mut command);
+        let script = "ulimit -n 64; exec \"$0\" \"$@\"";
+        command.args(["-c", script, ECLUSE, "--root"]);
+        let output = command.arg(archive.dir.path()).args(words).output();
+        output.unwrap()
+    };
+    let output = limited(&["harvest", "http://127.0.0.1:9/", "--allow-private"]);
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(78), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.contains("64 files may be open at once"), "{text}");
+    assert!(!archive.path("work").exists());
+    archive.ecluse(&["init"]);
+    let output = limited(&["check"]);
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("and 256 are needed"), "{text}");
+    assert!(
+        text.contains("'stage.merge.open-files': 64 files"),
+        "{text}"
+    );
+}
+
+#[test]
+fn two_harvests_of_one_moment_do_not_refuse_each_other() {
+    let site = Site::of(2);
+    let archive = Archive::new();
+    archive.ecluse(&["init"]);
+    let url = site.url("/");
+    let words = ["harvest", &url, "--allow-private", "--delay", "10ms"];
+    let start = || {
+        let mut command = archive.command(&words);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    for child in [start(), start()] {
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    }
+    let captures = archive.ecluse(&["lookup", &url]);
+    assert_eq!(captures.status.code(), Some(0), "{}", said(&captures));
+}
+
+#[test]
 fn a_harvest_tells_only_of_what_is_stored() {
     let site = Site::of(1);
     let archive = Archive::new();
@@ -197,6 +245,10 @@ fn a_harvest_tells_only_of_what_is_stored() {
     assert_eq!(output.status.code(), Some(75), "{}", said(&output));
     let text = said(&output);
     assert!(text.contains("  stored    0 of 2, 0 B\n"), "{text}");
+    assert!(
+        text.contains("  deferred  2 for later: transfer: "),
+        "{text}"
+    );
 }
 
 #[test]
@@ -219,6 +271,12 @@ fn a_site_is_harvested_stored_and_found() {
     }
     assert!(!text.contains('\x1b'), "no colours in a pipe");
     assert!(output.stderr.is_empty(), "{}", said(&output));
+    // It ends with a package that is sound.
+    let packages: Vec<_> = fs::read_dir(archive.path("packages")).unwrap().collect();
+    assert_eq!(packages.len(), 1, "{packages:?}");
+    let package = packages[0].as_ref().unwrap().path();
+    let valid = archive.ecluse(&["validate", package.to_str().unwrap()]);
+    assert_eq!(valid.status.code(), Some(0), "{}", said(&valid));
 
     let found = archive.ecluse(&["lookup", &site.url("/page/3")]);
     assert_eq!(found.status.code(), Some(0), "{}", said(&found));

@@ -1,4 +1,4 @@
-//! `ecluse lookup`, on indexes made by hand.
+//! `ecluse lookup` and `ecluse plan --simulate`, on indexes made by hand.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -251,6 +251,64 @@ fn a_capture_is_shown_as_a_browser_had_it() {
     assert!(none.contains("no capture of a.example/b"), "{none}");
 }
 
+/// What is shown is what the index means, whole; else nothing is.
+#[test]
+fn a_damaged_capture_is_not_shown() {
+    let root = TempDir::new().unwrap();
+    fs::create_dir(root.path().join("harvested")).unwrap();
+    let file = root.path().join("harvested/x.warc.gz");
+    let packed = |uri: &str, date: &str, body: &str| {
+        let block = format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n{body}");
+        let text = format!(
+            "WARC/1.1\r\nWARC-Type: response\r\nWARC-Target-URI: {uri}\r\nWARC-Date: {date}\r\nContent-Type: application/http;msgtype=response\r\nContent-Length: {}\r\n\r\n{block}\r\n\r\n",
+            block.len()
+        );
+        gzipped(&text)
+    };
+    let (uri, date) = ("http://a.example/", "2026-01-01T00:00:01Z");
+    // One that is held in memory, one that is read piece by piece.
+    let long: String = (0..400_000_u32).map(|n| n.to_string()).collect();
+    for body in ["short", &long] {
+        let good = packed(uri, date, body);
+        let before = packed("http://a.example/before", date, "before");
+        let line = format!(
+            "example,a)/ 20260101000001 {{\"url\": \"{uri}\", \"mime\": \"text/plain\", \"status\": \"200\", \"digest\": \"sha1:X\", \"length\": \"{}\", \"offset\": \"{}\", \"filename\": \"x.warc.gz\"}}\n",
+            good.len(),
+            before.len()
+        );
+        let _ = fs::remove_dir_all(root.path().join("index"));
+        put(root.path(), "index", &line, false);
+        let show = |record: &[u8]| {
+            fs::write(&file, [&before, record].concat()).unwrap();
+            ask("show", root.path(), &["a.example"])
+        };
+        let (code, out, said) = show(&good);
+        assert_eq!(code, 0, "{said}");
+        assert!(out.ends_with(body));
+        let flipped = |at: usize| {
+            let mut bytes = good.clone();
+            bytes[at] ^= 1;
+            bytes
+        };
+        for (what, bad) in [
+            ("cut", good[..good.len() / 2].to_vec()),
+            ("without its end", good[..good.len() - 4].to_vec()),
+            ("gone", Vec::new()),
+            ("changed", flipped(good.len() / 2)),
+            ("its CRC changed", flipped(good.len() - 6)),
+            ("no record", vec![b'x'; good.len()]),
+            ("of another URL", packed("http://b.example/", date, body)),
+            ("of another time", packed(uri, "2026-01-02T00:00:01Z", body)),
+            ("shorter", packed(uri, date, "")),
+        ] {
+            let (code, out, said) = show(&bad);
+            assert_eq!((code, out.as_str()), (65, ""), "{what}: {said}");
+            let place = format!("x.warc.gz at offset {}", before.len());
+            assert!(said.contains(&place), "{what}: {said}");
+        }
+    }
+}
+
 #[test]
 fn a_lost_index_is_told_with_what_to_do() {
     let root = TempDir::new().unwrap();
@@ -269,15 +327,15 @@ fn a_lost_index_is_told_with_what_to_do() {
     };
     manifest.ingest(&file).unwrap();
     manifest.published(None, 1, &["a.warc".to_owned()]).unwrap();
-    let must_be_told = |what: &str| {
+    let must_be_told = |what: &str, advice: &str| {
         for verb in ["lookup", "show"] {
             let (code, _, said) = ask(verb, root.path(), &["http://example.org/"]);
             assert_eq!(code, 74, "{said}");
             assert!(said.contains(what), "{said}");
-            assert!(said.contains("docs/formats/index-generation.md"), "{said}");
+            assert!(said.contains(advice), "{said}");
         }
     };
-    must_be_told("there is no index in ");
+    must_be_told("there is no index in ", " rebuild index");
     let (_, screen, said) = ask("status", root.path(), &[]);
     assert!(
         screen.contains("bigmerge: there is no index"),
@@ -285,5 +343,78 @@ fn a_lost_index_is_told_with_what_to_do() {
     );
     put(root.path(), "index", "", false);
     fs::remove_file(root.path().join("index/generations/1/index.cdxj")).unwrap();
-    must_be_told("no index.cdxj");
+    must_be_told("no index.cdxj", " rebuild index");
+}
+
+/// Sixty days of a site: ten pages change every day, ninety never do, and all were captured every day.
+fn sixty_days() -> String {
+    let mut lines = Vec::new();
+    for page in 0..100 {
+        for day in 0..60 {
+            let version = if page < 10 { day } else { 0 };
+            let (month, day) = (1 + day / 28, 1 + day % 28);
+            lines.push(format!(
+                "org,example)/{page:03} 2026{month:02}{day:02}080000 {{\"url\": \"https://example.org/{page:03}\", \"mime\": \"text/html\", \"status\": \"200\", \"digest\": \"{page}-{version}\", \"length\": \"9\", \"offset\": \"0\", \"filename\": \"a.warc.gz\"}}\n"
+            ));
+        }
+    }
+    lines.sort();
+    lines.concat()
+}
+
+#[test]
+fn a_harvests_history_is_replayed_with_every_policy() {
+    let root = TempDir::new().unwrap();
+    fs::create_dir(root.path().join("harvests")).unwrap();
+    let definition = "kind = \"selective\"\nfrom = \"2030-01-01\"\nuntil = \"2031-01-01\"\nschedule = \"daily\"\nbudget = { urls = 200 }\n\n[[domains]]\nnames = [\"example.org\"]\n";
+    fs::write(root.path().join("harvests/press.toml"), definition).unwrap();
+    let contact = "[site]\ncontact = \"mailto:web@library.example\"\n";
+    fs::write(root.path().join("pipeline.toml"), contact).unwrap();
+    let simulate = |arguments: &[&str]| {
+        let arguments = [&["press", "--simulate", "20"], arguments].concat();
+        ask("plan", root.path(), &arguments)
+    };
+    let (code, _, said) = simulate(&[]);
+    assert_eq!(code, 64, "{said}");
+    assert!(said.contains("no index"), "{said}");
+
+    put(root.path(), "index", &sixty_days(), false);
+    let plot = root.path().join("press.svg");
+    let (code, out, said) =
+        simulate(&["--json", "--budget", "10", "--plot", plot.to_str().unwrap()]);
+    assert_eq!(code, 0, "{said}");
+    let told: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (&told["pages"], &told["changes"]),
+        (&100.into(), &200.into())
+    );
+    let caught = |name: &str| {
+        let policies = told["policies"].as_array().unwrap();
+        let policy = policies.iter().find(|policy| policy["policy"] == name);
+        assert_eq!(policy.unwrap()["captures"], 200, "{name} spends the same");
+        policy.unwrap()["completeness"].as_f64().unwrap()
+    };
+    // Ten captures a day: who knows what changes catches all of it, who does not a tenth of it.
+    assert!(caught("uniform") < 0.2, "{out}");
+    assert!(caught("belief") > 0.99, "{out}");
+    assert!(caught("Lagrange") > 0.99, "{out}");
+    assert!(caught("mixed") > caught("uniform"), "{out}");
+    let svg = fs::read_to_string(&plot).unwrap();
+    assert_eq!(svg.matches("<polyline").count(), 7, "{svg}");
+
+    let (code, out, _) = simulate(&[]);
+    assert_eq!(code, 0);
+    assert!(
+        out.starts_with(
+            "harvest press: 100 pages with 200 changes in the last 20 days, 100 captures a day\n"
+        ),
+        "{out}"
+    );
+    // A plot that cannot be written is told with its path.
+    let (code, _, said) = simulate(&["--plot", "/nowhere/press.svg"]);
+    assert_eq!(code, 74, "{said}");
+    assert!(said.contains("/nowhere/press.svg"), "{said}");
+    let (code, _, said) = ask("plan", root.path(), &["press", "--simulate", "90"]);
+    assert_eq!(code, 64, "{said}");
+    assert!(said.contains("nothing can be learned"), "{said}");
 }

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use ecluse_register::{DnsClass, DomainState, Register, RegisterDay, RegisterRecord};
+use ecluse_register::{DnsAnswer, DomainState, Register, RegisterDay, RegisterRecord};
 use ecluse_testkit::root::settle_environment;
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ fn a_domain_the_figures_and_all_of_it() {
     gone.state = DomainState::Inactive;
     let mut known = RegisterRecord::new("exemple.fr", day);
     known.sources.insert("afnic".into(), day);
-    known.dns = Some(DnsClass {
+    known.dns = Some(DnsAnswer {
         class: "OK_BOTH".into(),
         day,
     });

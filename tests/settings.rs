@@ -1,7 +1,8 @@
 //! Every setting turned away from its shipped value, and files taken through the whole chain with it.
 //!
-//! A key of pipeline.toml that no run below turns is a failure, so that a new one comes with its run. What can be seen of a
-//! setting from outside is looked for; the others must at least leave the chain as good as it was.
+//! A key of pipeline.toml that no run below turns is a failure, so that a new one comes with its run. What a setting does is
+//! looked for in its run; where it shows only at another level (memory, times, faults), [`SEEN_BELOW`] names the test that
+//! sees it, and that test must be there.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -11,12 +12,15 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use ecluse_register::{Register, RegisterDay, RegisterRecord};
+use ecluse_manifest::Manifest;
+use ecluse_register::{HarvestResult, Register, RegisterDay, RegisterRecord, StopReason};
+use ecluse_testkit::dns::{Named, Names};
 use ecluse_testkit::root::{Program, settle_environment, until_so};
+use ecluse_testkit::web::{Web, html};
 
 const ECLUSE: &str = env!("CARGO_BIN_EXE_ecluse");
 
@@ -41,10 +45,10 @@ min-free = "0 B"
 keep-receipts = "1d"
 grace = "10s"
 retry = { first = "100ms", factor = 1.5, max = "500ms", limit = "1d" }
-group = { parcels = 2, wait = "1ms" }
+group = { parcels = 2, wait = "1m" }
 batch = { parcels = 50, wait = "300ms" }
 [chain]
-stages = ["ingest", "index", "transfer", "backup", "delete", "merge", "bigmerge", "clean", "package"]
+stages = ["ingest", "index", "transfer", "backup", "delete", "merge", "bigmerge", "clean", "package", "deposit"]
 [stage.ingest]
 ignore = [".draft.warc.gz"]
 names = ['^(?<job>\d+)_(?<harvest>\d+)\.warc\.gz$']
@@ -64,6 +68,8 @@ header = "64 KiB"
 header-lines = 100
 sort-memory = "1 B"
 damages = 1
+back = []
+evidence-pages = 0
 [stage.transfer]
 choose = "round-robin"
 leave-free = "0 B"
@@ -87,7 +93,7 @@ memory = "2 MiB"
 recheck = true
 zipnum = true
 zipnum-lines = 2
-zipnum-shard = "1 KiB"
+zipnum-shard = "1 B"
 [stage.clean]
 batch = { parcels = 50, wait = "300ms" }
 next = ["package"]
@@ -95,6 +101,7 @@ remove = true
 backups = 2
 every = "0s"
 [stage.package]
+when = "backed-up"
 profile = "profile"
 part-bytes = "1 B"
 part-files = 1
@@ -103,6 +110,12 @@ channel = "elsewhere"
 naan = "12148"
 shoulder = "bc6p0"
 check-zone = "name"
+ocfl = "objects"
+[stage.deposit]
+to = { kind = "directory", path = "taken", leave-free = "0 B" }
+files-an-hour = 1000
+ask-again = "1s"
+receipts = "kept"
 [alert]
 oldest = { warn = "1h", crit = "2h" }
 held = { warn = 0, crit = 1 }
@@ -146,6 +159,37 @@ spare = "0 B"
 remove = true
 "#;
 
+/// Nothing is removed before the preservation repository has given receipts.
+const RECEIPTED: &str = r#"
+[defaults]
+settle = "100ms"
+min-free = "0 B"
+[[archive.repository]]
+name = "repository"
+path = "repository"
+leave-free = "0 B"
+[[stage.backup.targets]]
+name = "backup"
+kind = "directory"
+path = "backup"
+leave-free = "0 B"
+[stage.delete]
+requires-deposit = true
+retry = { first = "1s", max = "1s" }
+[stage.bigmerge]
+spare = "0 B"
+[stage.clean]
+remove = true
+requires-deposit = true
+[stage.package]
+when = "backed-up"
+next = ["deposit"]
+[stage.deposit]
+next = ["clean"]
+retry = { limit = "2d" }
+to = { kind = "directory", path = "taken", leave-free = "0 B" }
+"#;
+
 /// The crawl.
 const CRAWLED: &str = r#"
 [site]
@@ -159,10 +203,12 @@ settle = "100ms"
 min-free = "0 B"
 [stage.crawl]
 next = ["ingest"]
+back = []
 workers = 1
 attempts = 10
 jobs = "orders"
 digests = "seen.sqlite"
+forced = "rules.toml"
 pack-threads = 1
 commit = "500ms"
 active-queues = 10
@@ -193,8 +239,355 @@ line = "32 B"
 memory = "1 MiB"
 "#;
 
+/// The archive served, bounded more narrowly.
+const SERVED: &str = r#"
+[access]
+listen = "127.0.0.1:0"
+public = "https://archive.lock.example"
+title = "The lock keeper's web"
+main = "lock"
+policy = "before"
+rules = ["rules.aclj"]
+default-rule = "block"
+embargo = "before 20260101000001"
+user-header = "X-Reader"
+proxies = ["127.0.0.1"]
+places = ["guest 127.0.0.1"]
+tokens = "tokens"
+staff = ["chief"]
+download = "staff"
+proxy = "127.0.0.1:0"
+proxy-ca = "terminals"
+proxy-date = "20260101000001"
+wanted = "sources/selection/met.txt"
+wanted-lines = 1
+wabac = "worker"
+readers = 1
+connections = 1
+patience = "2s"
+scan-lines = 3
+page-lines = 1
+answer = "10 KiB"
+rewrite = "1 KiB"
+[defaults]
+settle = "100ms"
+min-free = "0 B"
+[chain]
+stages = ["preload", "checked"]
+[stage.preload]
+next = ["checked"]
+batch = { parcels = 9, wait = "300ms" }
+"#;
+
+/// Waiting work, little room and nothing finished: each is more than these settings bear.
+const ALERTED: &str = r#"
+[defaults]
+min-free = "0 B"
+[chain]
+stages = ["index", "transfer", "backup", "delete", "merge", "bigmerge", "clean"]
+[alert]
+oldest = { warn = "0s", crit = "0s" }
+free = { warn = "100%", crit = "100%" }
+silent = { warn = "0s", crit = "0s" }
+"#;
+
+/// Names that are asked of others, and followed.
+const NAMED: &str = r#"
+[site]
+contact = "https://example.org/names"
+[defaults]
+settle = "100ms"
+min-free = "0 B"
+[chain]
+stages = ["dns-filter", "taken"]
+[stage.dns-filter]
+next = ["taken"]
+back = []
+attempts = 3
+retry = { first = "2s", factor = 1.0, max = "3s", limit = "1h" }
+resolvers = ["192.0.2.1", "192.0.2.2"]
+rate = 100
+in-flight = 7
+timeout = "400ms"
+tries = 2
+later = 0
+allow-private = true
+wildcards = false
+name-servers = true
+hints = "ours.txt"
+redirects = true
+connections = 2
+ports = [65001, 65002]
+paces = "turns"
+reports = "answers"
+"#;
+
+/// Harvests with small jobs, sizes by the other formula, and a perimeter.
+const PLANNED: &str = r#"
+[defaults]
+min-free = "0 B"
+[chain]
+stages = ["plan", "orders"]
+[stage.plan]
+batch = { parcels = 9, wait = "300ms" }
+harvests = "definitions"
+forced = "rules.toml"
+traps = "left-out.toml"
+runs = "past"
+news = "told"
+keep = 1
+history = 1
+memory = "1 MiB"
+[stage.plan.sizes]
+method = "netarchivesuite"
+quantile = 0.5
+unknown = 70
+object-bytes = 1000
+complete-factor = 2
+cut-factor = 4
+[stage.plan.jobs]
+domains = 2
+objects = 400
+ratio = 3
+difference = 5
+[stage.plan.perimeter]
+threshold = 60
+tlds = ["fr"]
+tld = 10
+countries = ["FR"]
+country-file = "countries.mmdb"
+address = 20
+languages = ["fr"]
+language = 20
+links = 3
+linked = 10
+lists = ["librarians"]
+list = 20
+media-types = ["text/*"]
+media = 10
+"#;
+
 /// Keys that have one value only.
 const FIXED: [&str; 1] = ["version"];
+
+/// Settings whose effect a run cannot see from outside, with the file and the test that sees it; `*` stands for the rest of a key.
+const SEEN_BELOW: &[(&str, &str, &str)] = &[
+    (
+        "defaults.scan",
+        "crates/testkit/tests/faults.rs",
+        "without_a_bell_the_directory_is_read_more_often",
+    ),
+    (
+        "defaults.settle",
+        "stages/ingest/tests/cli.rs",
+        "a_file_that_came_before_is_taken_after_the_settle_time",
+    ),
+    (
+        "defaults.high-mark",
+        "stages/ingest/tests/cli.rs",
+        "a_machine_over_its_limit_gets_nothing_while_another_has_room",
+    ),
+    (
+        "defaults.low-mark",
+        "crates/config/tests/pipeline.rs",
+        "settings_that_contradict_each_other_are_refused",
+    ),
+    (
+        "defaults.min-free",
+        "crates/testkit/tests/faults.rs",
+        "too_little_room_blocks_until_there_is_more",
+    ),
+    (
+        "defaults.grace",
+        "crates/testkit/tests/signals.rs",
+        "work_that_outlasts_the_grace_is_given_back_untouched",
+    ),
+    (
+        "defaults.retry.*",
+        "crates/testkit/tests/contract.rs",
+        "a_deferred_parcel_waits_longer_each_time_and_its_attempts_do_not_count",
+    ),
+    (
+        "defaults.retry.limit",
+        "crates/testkit/tests/contract.rs",
+        "a_parcel_deferred_past_the_limit_is_held",
+    ),
+    (
+        "defaults.batch.*",
+        "stages/merge/tests/cli.rs",
+        "as_many_as_make_a_batch_are_taken_though_none_has_waited",
+    ),
+    (
+        "stage.crawl.attempts",
+        "stages/crawl/tests/resume.rs",
+        "killed_twenty_times_it_captures_the_same",
+    ),
+    (
+        "stage.crawl.forced",
+        "stages/crawl/tests/cli.rs",
+        "what_was_forced_out_after_the_order_was_made_is_not_crawled",
+    ),
+    (
+        "stage.crawl.commit",
+        "stages/crawl/tests/resume.rs",
+        "killed_twenty_times_it_captures_the_same",
+    ),
+    (
+        "stage.crawl.active-queues",
+        "crates/frontier/tests/frontier.rs",
+        "queues_take_turns_and_sessions_give_everyone_a_place",
+    ),
+    (
+        "stage.crawl.frontier-memory",
+        "crates/frontier/src/store.rs",
+        "filters_share_little_memory_and_small_runs_keep_theirs",
+    ),
+    (
+        "stage.dns-filter.attempts",
+        "stages/dns-filter/tests/kill.rs",
+        "killed_two_hundred_times_it_gives_the_same_bytes",
+    ),
+    (
+        "stage.dns-filter.retry.*",
+        "stages/dns-filter/tests/cli.rs",
+        "names_without_an_answer_are_asked_again_later_and_kept_in_the_end",
+    ),
+    (
+        "stage.dns-filter.later",
+        "stages/dns-filter/tests/cli.rs",
+        "names_without_an_answer_are_asked_again_later_and_kept_in_the_end",
+    ),
+    (
+        "stage.dns-filter.rate",
+        "stages/dns-filter/src/resolver.rs",
+        "no_more_is_asked_than_the_rate_allows",
+    ),
+    (
+        "stage.dns-filter.back",
+        "stages/dns-filter/tests/cli.rs",
+        "where_names_lead_is_found_out_and_new_sites_go_back_to_preload",
+    ),
+    (
+        "stage.dns-filter.reports",
+        "stages/dns-filter/tests/cli.rs",
+        "without_a_stage_after_it_the_results_lie_with_the_reports",
+    ),
+    (
+        "stage.index.back",
+        "stages/index/tests/cli.rs",
+        "what_pages_tell_of_their_sites_goes_back",
+    ),
+    (
+        "stage.index.evidence-pages",
+        "stages/index/tests/cli.rs",
+        "what_pages_tell_of_their_sites_goes_back",
+    ),
+    (
+        "stage.plan.news",
+        "stages/plan/tests/cli.rs",
+        "what_comes_into_the_register_is_kept",
+    ),
+    (
+        "stage.index.member",
+        "stages/index/src/settings.rs",
+        "every_limit_is_the_readers_or_the_sorters",
+    ),
+    (
+        "stage.index.header",
+        "stages/index/src/settings.rs",
+        "every_limit_is_the_readers_or_the_sorters",
+    ),
+    (
+        "stage.index.header-lines",
+        "stages/index/tests/cli.rs",
+        "ten_thousand_header_lines_are_damage",
+    ),
+    (
+        "stage.index.damages",
+        "stages/index/src/settings.rs",
+        "every_limit_is_the_readers_or_the_sorters",
+    ),
+    (
+        "stage.index.bomb",
+        "stages/index/tests/cli.rs",
+        "a_well_formed_bomb_is_held_with_its_place",
+    ),
+    (
+        "stage.index.sort-memory",
+        "stages/index/src/settings.rs",
+        "every_limit_is_the_readers_or_the_sorters",
+    ),
+    (
+        "stage.transfer.leave-free",
+        "stages/transfer/tests/cli.rs",
+        "a_full_location_waits_and_says_so",
+    ),
+    (
+        "stage.delete.backups",
+        "stages/delete/tests/cli.rs",
+        "a_proof_that_differs_or_is_missing_is_held",
+    ),
+    (
+        "stage.merge.memory",
+        "stages/merge/src/lib.rs",
+        "the_limits_are_those_of_the_merge",
+    ),
+    (
+        "stage.merge.open-files",
+        "stages/merge/tests/cli.rs",
+        "a_day_is_the_sorted_sum_of_its_pieces_whatever_their_number",
+    ),
+    (
+        "stage.bigmerge.memory",
+        "stages/bigmerge/src/lib.rs",
+        "the_limits_are_those_of_the_merge",
+    ),
+    (
+        "stage.bigmerge.spare",
+        "stages/bigmerge/tests/cli.rs",
+        "without_room_it_waits_and_says_both_figures",
+    ),
+    (
+        "stage.bigmerge.recheck",
+        "stages/bigmerge/tests/cli.rs",
+        "many_days_are_merged_in_rounds_and_rechecked",
+    ),
+    (
+        "stage.clean.backups",
+        "stages/clean/tests/cli.rs",
+        "no_setting_lets_a_file_go_without_a_backup",
+    ),
+    (
+        "stage.clean.every",
+        "stages/clean/tests/cli.rs",
+        "a_file_that_no_row_accounts_for_is_counted_at_the_second_sight",
+    ),
+    (
+        "stage.package.part-*",
+        "stages/package/tests/cli.rs",
+        "a_large_job_has_parts",
+    ),
+    (
+        "stage.package.fresh",
+        "stages/package/tests/cli.rs",
+        "only_what_is_safe_is_packed",
+    ),
+    (
+        "stage.preload.memory",
+        "stages/preload/src/lib.rs",
+        "the_limits_are_those_of_the_run",
+    ),
+    (
+        "stage.backup.targets (s3)",
+        "stages/backup/tests/s3.rs",
+        "files_of_every_size_are_put_and_read_back",
+    ),
+    (
+        "stage.backup.targets (command)",
+        "stages/backup/tests/cli.rs",
+        "every_target_gets_a_copy_and_gives_a_proof",
+    ),
+];
 
 /// The values of a document by their whole keys; an array is one value.
 fn leaves(text: &str) -> BTreeMap<String, toml::Value> {
@@ -218,7 +611,10 @@ fn leaves(text: &str) -> BTreeMap<String, toml::Value> {
 
 #[test]
 fn every_documented_setting_is_turned_in_a_run_below() {
-    let runs = [ELSEWHERE, KEPT, CRAWLED, LISTED].map(leaves);
+    let runs = [
+        ELSEWHERE, KEPT, RECEIPTED, CRAWLED, LISTED, SERVED, ALERTED, NAMED, PLANNED,
+    ]
+    .map(leaves);
     let is_turned = |key: &String, shipped: &toml::Value| {
         let mut values = runs.iter().filter_map(|run| run.get(key));
         values.any(|value| value != shipped)
@@ -230,6 +626,25 @@ fn every_documented_setting_is_turned_in_a_run_below() {
         .collect();
     forgotten.retain(|key| !FIXED.contains(&key.as_str()));
     assert_eq!(forgotten, [""; 0], "no run turns these");
+}
+
+#[test]
+fn what_no_run_can_see_is_seen_by_a_test_that_there_is() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let shipped = leaves(ecluse_config::SHIPPED);
+    for (key, file, test) in SEEN_BELOW {
+        let key = key.split(' ').next().unwrap_or(key);
+        let is_it = |known: &String| match key.strip_suffix('*') {
+            Some(beginning) => known.starts_with(beginning),
+            None => known == key,
+        };
+        assert!(shipped.keys().any(is_it), "{key} is no setting");
+        let text = text_of(&root.join(file));
+        assert!(
+            text.contains(&format!("fn {test}(")),
+            "{key}: no {test} in {file}"
+        );
+    }
 }
 
 struct Archive {
@@ -381,6 +796,49 @@ fn cdx_lists(archive: &Archive) -> Vec<String> {
 }
 
 #[test]
+fn receipts_come_before_removals() {
+    let archive = Archive::new(RECEIPTED);
+    let name = "8-9-metadata-1.warc.gz";
+    archive.harvest(&format!("harvested/{name}"), &job_metadata());
+    let first = archive.ecluse(&[
+        "run", "--once", "ingest", "index", "transfer", "backup", "delete",
+    ]);
+    assert_eq!(first.status.code(), Some(75), "{}", said(&first));
+    let status = said(&archive.ecluse(&["status"]));
+    assert!(status.contains("has given no receipt for 8-9"), "{status}");
+    until_so("the file is handed over, then removed", || {
+        let run = archive.ecluse(&["run", "--once"]);
+        assert!(matches!(run.status.code(), Some(0 | 75)), "{}", said(&run));
+        !archive.path("harvested").join(name).exists()
+    });
+    assert_eq!(
+        below(&archive.path("taken")),
+        below(&archive.path("packages"))
+    );
+    let manifest = Manifest::open(&archive.path("manifest.sqlite"), archive.dir.path()).unwrap();
+    let mut receipted = None;
+    manifest
+        .each_deposit(&mut |file| {
+            if file.key.file == name {
+                receipted = file.receipted;
+            }
+        })
+        .unwrap();
+    let record = manifest.record(name).unwrap().unwrap();
+    assert!(record.times.deleted >= receipted && receipted.is_some());
+
+    // Where nobody gives receipts, or none can come, that is said.
+    let settings = RECEIPTED.replace("when = \"backed-up\"", "");
+    fs::write(archive.path("pipeline.toml"), settings).unwrap();
+    let check = said(&archive.ecluse(&["check"]));
+    assert!(check.contains("delete would wait for ever"), "{check}");
+    let settings = RECEIPTED.replace("to = {", "# to = {");
+    fs::write(archive.path("pipeline.toml"), settings).unwrap();
+    let check = said(&archive.ecluse(&["check"]));
+    assert!(check.contains("nobody gives receipts"), "{check}");
+}
+
+#[test]
 fn everything_elsewhere() {
     let archive = Archive::new(ELSEWHERE);
     fs::create_dir(archive.path("figures")).unwrap();
@@ -389,7 +847,7 @@ fn everything_elsewhere() {
     let template = "{{ job.name }} by {{ job.channel }}: {{ package.id }}\n";
     fs::write(archive.path("profile/note.txt"), template).unwrap();
     let chain = [
-        "transfer", "backup", "delete", "merge", "bigmerge", "clean", "package",
+        "transfer", "backup", "delete", "merge", "bigmerge", "clean", "package", "deposit",
     ];
     for number in 0..4 {
         archive.harvest(
@@ -429,9 +887,12 @@ fn everything_elsewhere() {
         assert_eq!(fields, [11, 11], "{list}");
         assert!(list.lines().is_sorted(), "in pieces of one line: {list}");
     }
+    groups(&archive);
     for stage in chain {
         archive.stage(stage, 0);
     }
+    assert_eq!(below(&archive.path("taken")), below(&archive.path("boxes")));
+    assert!(!below(&archive.path("kept")).is_empty());
     let stored: Vec<Vec<String>> = ["shelf/a", "shelf/b"]
         .iter()
         .map(|place| below(&archive.path(place)))
@@ -474,7 +935,12 @@ fn everything_elsewhere() {
     let current = below(&archive.path("big/current").canonicalize().unwrap());
     assert!(current.contains(&"index.idx".to_owned()), "{current:?}");
     let summary = text_of(&archive.path("big/current/index.idx"));
-    assert_eq!(summary.lines().count(), 4, "two lines a member: {summary}");
+    assert!(
+        summary.lines().count() >= 4,
+        "two lines a member: {summary}"
+    );
+    let shards = current.iter().filter(|name| name.starts_with("index-"));
+    assert!(shards.count() > 1, "zipnum-shard: {current:?}");
     assert!(archive.path("files.sqlite").is_file() && !archive.path("manifest.sqlite").exists());
     assert_eq!(
         below(&archive.path("in")),
@@ -495,8 +961,10 @@ fn everything_elsewhere() {
         below(&archive.path("boxes/8-9/data/files")),
         ["8_9_meta.warc.gz"]
     );
-    let valid = archive.ecluse(&["validate", archive.path("boxes/8-9").to_str().unwrap()]);
-    assert_eq!(valid.status.code(), Some(0), "{}", said(&valid));
+    for package in ["boxes/8-9", "objects"] {
+        let valid = archive.ecluse(&["validate", archive.path(package).to_str().unwrap()]);
+        assert_eq!(valid.status.code(), Some(0), "{}", said(&valid));
+    }
 
     archive.harvest("in/one/4_3.warc.gz", &warc("late.example"));
     for stage in ["ingest", "index"].iter().chain(&chain) {
@@ -522,6 +990,98 @@ fn everything_elsewhere() {
     let waiting = fs::read_dir(archive.path("work/index/ready")).unwrap();
     assert_eq!(waiting.count(), 0);
     heartbeat_and_lease(&archive);
+    keep_receipts(&archive, "transfer");
+}
+
+#[test]
+fn alerts_of_another_kind() {
+    let archive = Archive::new(ALERTED);
+    fs::create_dir_all(archive.path("given")).unwrap();
+    let file = archive.path("given/a.warc.gz");
+    fs::write(&file, warc("a.example")).unwrap();
+    for name in ["index", "transfer"] {
+        fs::create_dir_all(archive.path("work").join(name)).unwrap();
+    }
+    let tree = ecluse_spool::WorkTree::open(&archive.path("work"));
+    tree.init("index").unwrap();
+    let gift = ecluse_spool::Gift::default();
+    tree.give("index", &file, &gift).unwrap();
+    archive.stage("index", 0);
+    fs::rename(&file, archive.path("given/b.warc.gz")).unwrap();
+    tree.give("index", &archive.path("given/b.warc.gz"), &gift)
+        .unwrap();
+    let check = archive.ecluse(&["check"]);
+    let said = said(&check);
+    assert_eq!(check.status.code(), Some(2), "{said}");
+    for words in [
+        " free\n",
+        "index: the oldest has waited",
+        "index: finished nothing for",
+    ] {
+        let told = said
+            .lines()
+            .any(|line| line.starts_with("critical: ") && format!("{line}\n").contains(words));
+        assert!(told, "{words}: {said}");
+    }
+}
+
+/// Two receipts a commit: those of six parcels of one worker were one commit as shipped.
+fn groups(archive: &Archive) {
+    let output = archive.ecluse(&["run", "--once", "--workers", "1", "transfer"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let receipts = archive.path("work/transfer/receipts");
+    let together = below(&receipts)
+        .into_iter()
+        .map(|name| text_of(&receipts.join(name)).lines().count());
+    let together: Vec<usize> = together.collect();
+    assert_eq!(together, [2; 6], "receipts on a sheet");
+}
+
+/// Old receipts are found in the ledger after a while: a day, not the 90 as shipped.
+fn keep_receipts(archive: &Archive, stage: &str) {
+    let work = archive.path("work").join(stage);
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(2 * 86_400);
+    let names = below(&work.join("receipts"));
+    for name in &names {
+        let file = fs::File::open(work.join("receipts").join(name)).unwrap();
+        file.set_modified(old).unwrap();
+    }
+    assert!(!names.is_empty());
+    let mut command = Command::new(ECLUSE);
+    settle_environment(&mut command);
+    command.arg("--root").arg(archive.dir.path());
+    command.args(["run", stage]);
+    let mut program = Program::start(command);
+    until_so("the first receipts are in the ledger", || {
+        program.must_live();
+        below(&work.join("receipts")).len() < names.len()
+    });
+    assert_eq!(program.stop(), 0, "{}", program.log());
+    let ledger = below(&work.join("ledger"));
+    assert!(
+        ledger.iter().any(|name| name.ends_with(".index")),
+        "{ledger:?}"
+    );
+}
+
+/// Puts two parcels where a dead worker left them, which was the sixth to die with the first and the seventh with the second.
+fn in_hand_of_the_dead(archive: &Archive, worker: &Path) -> [String; 2] {
+    ["20", "21"].map(|job| {
+        archive.harvest(
+            &format!("in/one/{job}_3.warc.gz"),
+            &warc(&format!("h{job}.example")),
+        );
+        archive.stage("ingest", 0);
+        archive.stage("index", 0);
+        let ready = archive.path("work/transfer/ready");
+        let entry = fs::read_dir(&ready).unwrap().next().unwrap().unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let stem = name.strip_suffix("~0").unwrap().to_owned();
+        let attempts = if job == "20" { 6 } else { 7 };
+        let hand = worker.join("in").join(format!("{stem}~{attempts}"));
+        fs::rename(entry.path(), hand).unwrap();
+        stem
+    })
 }
 
 /// With the shipped values neither would be seen while a test waits.
@@ -552,11 +1112,23 @@ fn heartbeat_and_lease(archive: &Archive) {
     until_so("a heartbeat", || beat() != first);
     drop(far);
     assert_eq!(workers().len(), 2, "left by the dead");
+    let begun = in_hand_of_the_dead(archive, &workers()[0]);
     let mut near = start("near");
     until_so("the lease of another host's workers is over", || {
         near.must_live();
         workers().len() == 2 && are_from(&workers(), "near-")
     });
+    // With five, as shipped, both were held.
+    let held = || {
+        let held = fs::read_dir(archive.path("work/transfer/held")).unwrap();
+        held.map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect::<Vec<_>>()
+    };
+    until_so("one is held and one is stored", || {
+        near.must_live();
+        held().len() == 1 && below(&archive.path("work/backup/ready")).len() > 1
+    });
+    assert_eq!(held(), [format!("{}~7", begun[1])], "attempts = 7");
     assert_eq!(near.stop(), 0, "{}", near.log());
 }
 
@@ -597,6 +1169,51 @@ fn an_instance_and_working_copies_that_stay() {
 }
 
 #[test]
+fn names_asked_of_others() {
+    let (one, other) = (Names::start(60), Names::start(60));
+    let web = Web::start();
+    web.pages("a.fr", [("/".to_owned(), html("a"))]);
+    for server in [&one, &other] {
+        server.set("a.fr", Named::V4(vec![Ipv4Addr::LOCALHOST]));
+    }
+    let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let closed = closed.local_addr().unwrap().port();
+    let settings = NAMED
+        .replace("192.0.2.1", &one.address().to_string())
+        .replace("192.0.2.2", &other.address().to_string())
+        .replace("65001", &closed.to_string())
+        .replace("65002", &web.port().to_string());
+    let archive = Archive::new(&settings);
+    fs::write(archive.path("ours.txt"), "sinkhole address 127.0.0.0/8\n").unwrap();
+    let list =
+        "fr,a\ta.fr\ta.fr\ta.fr\tafnic:1\tnew\t-\t-\nfr,b\tb.fr\tb.fr\tb.fr\tafnic:1\tnew\t-\t-\n";
+    archive.harvest("work/dns-filter/drop/names.tsv", list.as_bytes());
+    archive.stage("dns-filter", 0);
+    let mut lists: Vec<String> = below(&archive.path("work/taken/ready"));
+    lists.retain(|path| path.ends_with("checked.tsv"));
+    let text = text_of(&archive.path("work/taken/ready").join(&lists[0]));
+    let lines: Vec<&str> = text.lines().collect();
+    let url = web.url("a.fr", "/");
+    assert_eq!(
+        lines[0],
+        format!(
+            "fr,a\ta.fr\tOK_A\tNXDOMAIN\tpresent\tapex\t127.0.0.1\tsinkhole\t{{\"apex\":{{\"a\":[\"127.0.0.1\"]}},\"www\":{{\"soa\":\"test\"}},\
+             \"redirect\":{{\"from\":\"{url}\",\"to\":\"{url}\",\"domain\":\"a.fr\",\"kind\":\"same\",\"status\":200}}}}"
+        )
+    );
+    assert!(lines[1].starts_with("fr,b\tb.fr\tNXDOMAIN\tNXDOMAIN\tabsent\t"));
+    assert!(archive.path("turns").is_dir());
+    let asked: Vec<String> = [one.questions(), other.questions()].concat();
+    // Neither wildcards nor anything else but the forms; the name servers are asked for under the name.
+    assert!(
+        asked
+            .iter()
+            .all(|name| name.trim_start_matches("www.").len() == 4),
+        "{asked:?}"
+    );
+}
+
+#[test]
 fn lists_of_another_kind() {
     let archive = Archive::new(LISTED);
     let day = RegisterDay::new(2026, 1, 1).unwrap();
@@ -631,13 +1248,105 @@ fn lists_of_another_kind() {
     assert_eq!(rejected["forced-out"].as_integer(), Some(1));
 }
 
-fn serve(mut stream: &TcpStream) {
+#[test]
+fn harvests_of_another_kind() {
+    let archive = Archive::new(PLANNED);
+    fs::write(
+        archive.path("countries.mmdb"),
+        ecluse_testkit::mmdb::country("FR", [192, 0, 2]),
+    )
+    .unwrap();
+    let rule = "[[rule]]\nverdict = \"out\"\ndomain = \"dehors.fr\"\nwho = \"x\"\nwhen = \"2026-01-01\"\nwhy = \"y\"\n";
+    fs::write(archive.path("rules.toml"), rule).unwrap();
+    fs::write(archive.path("left-out.toml"), "everywhere = ['/trap/']\n").unwrap();
+    let now = jiff::Timestamp::now();
+    let broad = format!(
+        "kind = \"broad\"\nfrom = \"{now}\"\ntemplate = \"t.toml\"\nbudget = {{ urls = 1000 }}\nselect = {{ unchecked = \"take\" }}\n"
+    );
+    archive.harvest("definitions/broad.toml", broad.as_bytes());
+    archive.harvest(
+        "definitions/t.toml",
+        b"[agent]\ncontact = 'a@archive.example'\n",
+    );
+    // Three points of evidence each; the last one has too few.
+    let day = RegisterDay::new(2026, 1, 1).unwrap();
+    let result = |day, objects, stop| HarvestResult {
+        job: format!("job{objects}"),
+        harvest: "broad".into(),
+        day,
+        objects,
+        bytes: 1000 * objects,
+        stop,
+    };
+    let mut records: Vec<RegisterRecord> = ["a.fr", "b.fr", "c.fr", "d.fr", "dehors.fr", "e.fr"]
+        .map(|domain| RegisterRecord::new(domain, day))
+        .into();
+    for record in &mut records {
+        record.sources.insert("librarians".into(), day);
+        record
+            .more
+            .insert("addresses".into(), serde_json::json!(["192.0.2.7"]));
+        let evidence = serde_json::json!({"media": {"day": "20260101", "value": "text/html"}});
+        record.more.insert("evidence".into(), evidence);
+    }
+    records[5].more.remove("addresses");
+    // Half of what is left to the limit, and a quarter of it.
+    records[0].add_harvest(result(day, 200, StopReason::DownloadComplete), 1);
+    records[1].add_harvest(result(day, 200, StopReason::ObjectLimit), 1);
+    let register = Register::at(&archive.path("register")).unwrap();
+    register
+        .update(Vec::new(), records.into_iter().map(Ok), 1, &|| false)
+        .unwrap();
+    archive.stage("plan", 0);
+    archive.stage("plan", 0);
+    let runs = below(&archive.path("past/broad"));
+    let run = runs.iter().find(|path| path.ends_with(".json")).unwrap();
+    let run: serde_json::Value =
+        serde_json::from_str(&text_of(&archive.path("past/broad").join(run))).unwrap();
+    assert_eq!(run["objects"], 200 + 400 + 200 + 200 + 70 + 70, "{run}");
+    assert_eq!(
+        run["left-out"],
+        serde_json::json!({"forced out": 1, "outside the perimeter": 1})
+    );
+    // Each of the first two is larger than a job may be; the others go together.
+    assert_eq!(
+        (&run["jobs"], &run["domains"]),
+        (&3.into(), &4.into()),
+        "{run}"
+    );
+    let orders = below(&archive.path("work/orders/ready"));
+    let order = orders
+        .iter()
+        .find(|path| path.ends_with("order.toml"))
+        .unwrap();
+    assert!(text_of(&archive.path("work/orders/ready").join(order)).contains("/trap/"));
+    let told = said(&archive.ecluse(&["register", "a.fr"]));
+    assert!(
+        told.contains("inside: 60 points, 60 needed") && told.contains("192.0.2.7 in FR"),
+        "{told}"
+    );
+    assert_eq!(
+        below(&archive.path("register/generations")).len(),
+        2,
+        "one generation is kept"
+    );
+}
+
+/// Serves two pages; `last` hears who asks for the second before it is answered.
+fn serve(mut stream: &TcpStream, last: &mut dyn FnMut(&str)) {
     let mut lines = BufReader::new(stream).lines();
     while let Some(Ok(first)) = lines.next() {
-        while lines
-            .next()
-            .is_some_and(|line| line.is_ok_and(|line| !line.is_empty()))
-        {}
+        let mut agent = String::new();
+        while let Some(Ok(line)) = lines.next()
+            && !line.is_empty()
+        {
+            if line.to_lowercase().starts_with("user-agent:") {
+                agent = line;
+            }
+        }
+        if first.split(' ').nth(1) == Some("/next") {
+            last(&agent);
+        }
         let (status, body) = match first.split(' ').nth(1) {
             Some("/") => ("200 OK", "<a href=/next>next</a>"),
             Some("/next") => ("200 OK", "<p>the end</p>"),
@@ -657,13 +1366,42 @@ fn serve(mut stream: &TcpStream) {
 fn a_crawl_of_another_kind() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
+    let (ask, asked) = std::sync::mpsc::channel();
+    let (answer, answered) = std::sync::mpsc::channel();
+    let answered = std::sync::Arc::new(std::sync::Mutex::new(answered));
     std::thread::spawn(move || {
         while let Ok((stream, _)) = listener.accept() {
-            std::thread::spawn(move || serve(&stream));
+            let (ask, answered) = (ask.clone(), std::sync::Arc::clone(&answered));
+            std::thread::spawn(move || {
+                serve(&stream, &mut |agent| {
+                    ask.send(agent.to_owned()).unwrap();
+                    answered.lock().unwrap().recv().unwrap();
+                });
+            });
         }
     });
     let archive = Archive::new(CRAWLED);
-    let output = archive.ecluse(&["harvest", &url, "--allow-private", "--delay", "10ms"]);
+    let mut command = Command::new(ECLUSE);
+    settle_environment(&mut command);
+    command.arg("--root").arg(archive.dir.path());
+    command.args(["harvest", &url, "--allow-private", "--delay", "10ms"]);
+    let child = command
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The last page is asked for while the crawl is at work, and answered when its threads were counted.
+    let agent = asked.recv().unwrap();
+    assert!(
+        agent.contains("keeper@lock.example"),
+        "site.contact: {agent}"
+    );
+    let tasks = fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
+    let names = tasks.map(|task| text_of(&task.unwrap().path().join("comm")));
+    let packing = names.filter(|name| name.starts_with("pack-")).count();
+    assert_eq!(packing, 2, "pack-threads: one, and one for large records");
+    answer.send(()).unwrap();
+    let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let found = archive.ecluse(&["lookup", &format!("{url}next")]);
     assert_eq!(found.status.code(), Some(0), "{}", said(&found));
@@ -676,4 +1414,133 @@ fn a_crawl_of_another_kind() {
         status.contains("lock.example") && status.contains("rehearsal"),
         "{status}"
     );
+}
+
+#[test]
+fn the_archive_is_served_as_the_settings_say() {
+    let archive = Archive::new(SERVED);
+    let generation = archive.path("index/generations/1");
+    fs::create_dir_all(&generation).unwrap();
+    let line = |second: u32| {
+        format!(
+            "example,lock)/ 2026010100000{second} {{\"url\": \"http://lock.example/\", \"length\": \"9\", \"offset\": \"0\", \"filename\": \"a.warc\"}}\n"
+        )
+    };
+    let lines: String = (0..5).map(line).collect();
+    fs::write(generation.join("index.cdxj"), lines).unwrap();
+    std::os::unix::fs::symlink("generations/1", archive.path("index/current")).unwrap();
+    let serve = || {
+        let mut command = Command::new(ECLUSE);
+        settle_environment(&mut command);
+        command.arg("--root").arg(archive.path("")).arg("serve");
+        command
+    };
+    // Without its rules nothing is shown at all.
+    assert_eq!(serve().output().unwrap().status.code(), Some(78));
+    let rule =
+        |user: &str| format!("example,lock)/ - {{\"access\": \"allow\", \"user\": \"{user}\"}}\n");
+    fs::write(archive.path("rules.aclj"), rule("keeper") + &rule("chief")).unwrap();
+    assert_eq!(
+        serve().output().unwrap().status.code(),
+        Some(78),
+        "no tokens"
+    );
+    // printf %s open-sesame | sha256sum
+    let digest = "d7ecdf25eaf3deba0f2628771dbdd22d4138ab6cf38f91ed02a2ca0dec7c8ab7";
+    fs::write(archive.path("tokens"), format!("keeper {digest}\n")).unwrap();
+    assert_eq!(
+        serve().output().unwrap().status.code(),
+        Some(78),
+        "no directory for the list"
+    );
+    fs::create_dir_all(archive.path("sources/selection")).unwrap();
+    let mut command = serve();
+    let mut server = command
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let mut output = BufReader::new(server.stdout.take().unwrap());
+    output.read_line(&mut said).unwrap();
+    let address = said.trim().strip_prefix("serving http://").unwrap();
+    let address = address.trim_end_matches('/').to_owned();
+    said.clear();
+    output.read_line(&mut said).unwrap();
+    let proxy = said.trim().strip_prefix("proxy mode on ").unwrap();
+    let proxy = proxy.split(' ').next().unwrap().to_owned();
+    let ask_at = |address: &str, path: &str, more: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{more}\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut stream, &mut text).unwrap();
+        text
+    };
+    let ask = |path: &str, more: &str| ask_at(&address, path, more);
+    let get = |path: &str| ask(path, "X-Reader: chief\r\n");
+    assert!(get("/").contains("The lock keeper&#x27;s web"));
+    let answer = get("/lock/cdx?url=lock.example");
+    // Of the three that are read the embargo keeps one back.
+    assert_eq!(answer.matches("example,lock)/ 2026").count(), 2, "{answer}");
+    assert!(answer.contains("X-Ecluse-Rule: access.embargo"), "{answer}");
+    let answer = ask("/lock/cdx?url=lock.example", "");
+    assert!(
+        !answer.contains("a.warc") && !answer.contains("X-Ecluse-Rule"),
+        "{answer}"
+    );
+    assert!(
+        answer.contains("<https://archive.lock.example/lock/cdx?"),
+        "{answer}"
+    );
+    assert!(get("/lock/cdx?url=lock.example&page=1").ends_with(&line(1)));
+    let gate = get("/lock/http://lock.example/");
+    assert!(
+        gate.contains("https://archive.lock.example/lock/20260101000002mp_/"),
+        "{gate}"
+    );
+    // The file is not there: who may see the capture is told so, the others are not.
+    let raw = "/lock/20260101000001id_/http://lock.example/";
+    let shown = "/lock/20260101000001mp_/http://lock.example/";
+    assert!(get(raw).starts_with("HTTP/1.1 503"));
+    assert!(ask(raw, "X-Reader: keeper\r\n").starts_with("HTTP/1.1 403"));
+    assert!(ask(shown, "X-Reader: keeper\r\n").starts_with("HTTP/1.1 503"));
+    assert!(ask(shown, "Authorization: Bearer open-sesame\r\n").starts_with("HTTP/1.1 503"));
+    assert!(ask(shown, "").starts_with("HTTP/1.1 451"));
+    // The rules may name who sits there too; a changed file is read again.
+    fs::write(archive.path("rules.aclj"), rule("guest")).unwrap();
+    assert!(ask(shown, "").starts_with("HTTP/1.1 503"));
+    assert!(get("/wabac/sw.js").starts_with("HTTP/1.1 404"));
+    fs::create_dir(archive.path("worker")).unwrap();
+    fs::write(archive.path("worker/sw.js"), "// theirs").unwrap();
+    assert!(get("/wabac/sw.js").ends_with("// theirs"));
+    // Proxy mode: a curator collects what is missing, and preload takes the list.
+    let through = |url: &str| ask_at(&proxy, url, "X-Reader: chief\r\n");
+    assert!(archive.path("terminals/ca.key").is_file());
+    let page = through("http://ecluse.proxy/");
+    assert!(page.contains("value=\"2026-01-01\""), "{page}");
+    let key = page.split("name=\"key\" value=\"").nth(1).unwrap();
+    let key = key.split('"').next().unwrap();
+    let chosen = through(&format!(
+        "http://ecluse.proxy/set?key={key}&date=&collect=on"
+    ));
+    assert!(chosen.starts_with("HTTP/1.1 303"), "{chosen}");
+    for url in ["http://musee.fr/salle/1", "http://musee.fr/salle/2"] {
+        assert!(through(url).starts_with("HTTP/1.1 404"), "{url}");
+    }
+    let list = text_of(&archive.path("sources/selection/met.txt"));
+    assert_eq!(list, "http://musee.fr/salle/1\n");
+    archive.stage("preload", 0);
+    let parcels = archive.path("work/checked/ready");
+    let seeds = below(&parcels);
+    let seeds = seeds
+        .iter()
+        .find(|path| path.ends_with("seeds.tsv"))
+        .unwrap();
+    assert_eq!(
+        text_of(&parcels.join(seeds)),
+        "musee.fr\tmet\thttp://musee.fr/salle/1\n"
+    );
+    let pid = rustix::process::Pid::from_child(&server);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(server.wait().unwrap().code(), Some(0));
 }

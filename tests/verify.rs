@@ -73,6 +73,15 @@ fn a_mismatch_freezes_until_a_person_lifts_it() {
     assert_eq!(code, 2, "{said}");
     assert!(said.contains("critical: nothing is removed"), "{said}");
     assert!(said.contains("critical: 2 copies"), "{said}");
+    // Who wants to hear nothing hears what is wrong.
+    let (code, said) = ecluse(root, &["-q", "verify"]);
+    assert_eq!(code, 65, "{said}");
+    assert!(said.contains("b.warc.gz: BAD: sha256 is"), "{said}");
+    assert!(said.contains("are frozen since"), "{said}");
+    assert!(!said.contains("read again"), "{said}");
+    let (code, said) = ecluse(root, &["-q", "repair", "--all"]);
+    assert_eq!(code, 65, "{said}");
+    assert!(said.contains("no good copy can be read"), "{said}");
     // No other copy is known of them.
     let (code, said) = ecluse(root, &["repair", "--all"]);
     assert_eq!(code, 65, "{said}");
@@ -183,6 +192,24 @@ fn a_bad_or_missing_copy_is_put_back_from_a_good_one() {
         audit.contains("bit rot") && audit.contains("put back"),
         "{audit}"
     );
+}
+
+#[test]
+fn a_new_disk_needs_no_directory_of_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let settings = "[stage.transfer]\nleave-free = \"0 B\"\n\
+         [[stage.backup.targets]]\nname = \"backup\"\nkind = \"directory\"\npath = \"backup\"\n\
+         leave-free = \"0 B\"\n";
+    fs::write(root.join("pipeline.toml"), settings).unwrap();
+    store(root, "a.warc.gz", b"aaaa");
+    back_up(root, "a.warc.gz");
+    fs::remove_dir_all(root.join("backup")).unwrap();
+    let (code, said) = ecluse(root, &["repair", "a.warc.gz"]);
+    assert_eq!(code, 75, "{said}");
+    let (code, said) = ecluse(root, &["repair", "a.warc.gz", "--new-disk"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(fs::read(root.join("backup/a.warc.gz")).unwrap(), b"aaaa");
 }
 
 #[test]

@@ -33,12 +33,12 @@ pub fn run(bytes: &[u8]) {
 fn crawl(dir: &Path, most: usize) -> ecluse_frontier::Result<()> {
     let mut frontier = Frontier::open(dir, settings())?;
     for _ in 0..most {
-        match frontier.next(Millis(1_000_000_000))? {
+        match frontier.next(Millis(1_000_000_000), |_| None)? {
             Next::Fetch(item) => {
                 let outcome = Outcome::done(200, 1000, Duration::ZERO);
                 frontier.finish(Millis(1_000_000_000), item.id, &outcome)?;
             }
-            Next::Wait(_) | Next::Idle | Next::Empty => break,
+            Next::Missing(_) | Next::Wait(_) | Next::Idle | Next::Empty => break,
         }
     }
     frontier.add(&Candidate::new("http://new.example/", "new.example"))?;
@@ -74,7 +74,8 @@ fn small_frontier() -> Vec<File> {
             frontier.commit(b"half").expect("it can be committed");
         }
     }
-    frontier.close(b"whole").expect("it can be closed");
+    frontier.pause(b"whole").expect("it can be closed");
+    drop(frontier);
     crawl(dir.path(), 20).expect("it is whole");
     let entries = fs::read_dir(dir.path()).expect("it can be listed");
     let mut files: Vec<File> = entries

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use ecluse_crawl::{Crawl, JobState, JobStatus};
 use ecluse_spool::WorkTree;
 use ecluse_stage::{Progress, Stage, StageTally};
-use ecluse_telemetry::{FOOTER, printable};
+use ecluse_telemetry::{FOOTER, printable, printable_text};
 
 use crate::context::DriverContext;
 use crate::jobs;
@@ -180,7 +180,7 @@ impl Scene {
         let going = self.status.as_ref();
         if let Some(status) = going.filter(|status| status.state != JobState::Finished) {
             if let Some(why) = &status.why {
-                let line = format!("          {}", printable(why.as_bytes()));
+                let line = format!("          {}", printable_text(why));
                 lines.push(paint.yellow(&show::cut(&line, width)));
             } else if let Some(slowest) = jobs::slowest(status) {
                 lines.push(paint.dim(&show::cut(&format!("          {slowest}"), width)));
@@ -194,7 +194,7 @@ impl Scene {
         for stage in &self.stages {
             if let Some(why) = &stage.blocked {
                 let line = format!("          {} waits: {why}", stage.name);
-                lines.push(paint.yellow(&show::cut(&printable(line.as_bytes()), width)));
+                lines.push(paint.yellow(&show::cut(&printable_text(&line), width)));
             }
         }
         if self.stopping {

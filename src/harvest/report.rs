@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use ecluse_crawl::{JobState, JobStatus};
 use ecluse_generation::{FLAT, IndexDirectory};
-use ecluse_manifest::{CopyKind, Manifest, Term};
+use ecluse_manifest::{CopyKind, JobName, Manifest, Term};
 use ecluse_stage::{Ended, Exit};
-use ecluse_telemetry::printable;
+use ecluse_telemetry::{printable, printable_text};
 use serde::Serialize;
 
 use super::outcome::{Answers, Failed, FailedSeed, LOG, Outcomes};
@@ -61,8 +61,12 @@ pub(crate) struct Report {
     pub(crate) refused: bool,
     pub(crate) files: Vec<Stored>,
     pub(crate) index: Option<Index>,
+    /// Where its package is; several where it has parts.
+    pub(crate) packages: Vec<String>,
     pub(crate) held: Vec<Need>,
     pub(crate) deferred: u64,
+    /// What the first of them waits for.
+    pub(crate) deferred_for: Option<String>,
     pub(crate) trouble: Option<String>,
     /// A command that shows captures.
     pub(crate) look: String,
@@ -129,11 +133,13 @@ impl Report {
             private: outcomes.private,
             files: files_of(context, run)?,
             index: index_of(context)?,
+            packages: packages_of(context, run)?,
             held: needs
                 .into_iter()
                 .filter(|need| need.parcel.is_some())
                 .collect(),
             deferred: chain.ended.deferred,
+            deferred_for: chain.ended.deferred_for.clone(),
             trouble: trouble.cloned(),
             look: context.command(&format!("lookup {}", show::word(chain.first))),
         })
@@ -173,7 +179,7 @@ impl Report {
             ))
         );
         let mut row = |what: &str, value: String| {
-            text.push_str(&format!("  {what:<9} {}\n", printable(value.as_bytes())));
+            text.push_str(&format!("  {what:<9} {}\n", printable_text(&value)));
         };
         if let Some(why) = self.ended_early.as_ref().filter(|_| self.crawled) {
             row("ended", why.clone());
@@ -203,13 +209,15 @@ impl Report {
                     ),
                 );
             }
+            if !self.packages.is_empty() {
+                row("package", self.packages.join(", "));
+            }
         }
         if self.deferred > 0 {
-            let what = format!(
-                "{} wait for later: run the same command again",
-                self.deferred
-            );
+            let why = self.deferred_for.as_deref().unwrap_or("no reason is known");
+            let what = format!("{} for later: {why}", self.deferred);
             row("deferred", what);
+            row("", "the same command goes on with it".to_owned());
         }
         for need in self.held.iter().take(5) {
             let parcel = need.parcel.as_deref().unwrap_or_default();
@@ -380,6 +388,22 @@ fn below(root: &Path, place: &str) -> String {
     }
 }
 
+fn packages_of(context: &DriverContext, run: &HarvestRun) -> Result<Vec<String>, Trouble> {
+    let path = crate::verify::manifest_path(context);
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let job = JobName {
+        job: run.job.clone(),
+        harvest: Some(run.harvest.clone()),
+    };
+    let packages = Manifest::open(&path, &context.root)?.packages_of_job(&job)?;
+    let paths = packages
+        .iter()
+        .map(|row| context.packages().join(&row.package));
+    Ok(paths.map(|path| path.display().to_string()).collect())
+}
+
 fn index_of(context: &DriverContext) -> Result<Option<Index>, Trouble> {
     let machine = |error| Trouble::new(Exit::Machine, error);
     let index = IndexDirectory::of(&context.root.join(&context.pipeline.archive.index), None)
@@ -443,12 +467,14 @@ mod tests {
                 stored: vec!["archive/repository/x.warc.gz".into()],
                 backups: vec!["archive/backup/x.warc.gz".into()],
             }],
+            packages: vec!["archive/packages/a.example-20260101000000".into()],
             index: Some(Index {
                 path: "archive/index/current/index.cdxj".into(),
                 lines: 77,
             }),
             held: Vec::new(),
             deferred: 0,
+            deferred_for: None,
             trouble: None,
             look: "ecluse --root archive lookup https://a.example/".into(),
         }
@@ -467,6 +493,7 @@ mod tests {
   reports   archive/jobs/a.example-20260101000000/reports/
   stored    1 WARC file, 900 B, in archive/repository/, copied to archive/backup/
   index     archive/index/current/index.cdxj with 77 lines
+  package   archive/packages/a.example-20260101000000
   look      ecluse --root archive lookup https://a.example/
 "
         );

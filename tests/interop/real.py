@@ -223,6 +223,7 @@ http {{
     gzip_types text/css application/javascript application/json image/svg+xml;
     server {{ listen 127.0.0.1:80; server_name docs.localhost; root /usr/share/developers-reference; }}
     server {{ listen 127.0.0.1:80; server_name app.localhost; root {place}/app/dist; }}
+    server {{ listen 127.0.0.1:80; server_name media.localhost; root {place}/media; }}
     server {{ listen 127.0.0.1:80; server_name wiki.localhost;
         location / {{ proxy_pass http://127.0.0.1:{PHP}; proxy_set_header Host $host; }} }}
 }}

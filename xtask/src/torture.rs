@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use ecluse_spool::{Fs, RealFs, failpoint};
+use ecluse_failpoint as failpoint;
+use ecluse_spool::{Fs, RealFs};
 use ecluse_testkit::checker::RELAY_ATTEMPTS;
 use rustix::process::Signal;
 

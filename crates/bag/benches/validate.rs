@@ -55,7 +55,7 @@ fn bag_of(files: usize, bytes: usize) -> tempfile::TempDir {
         });
     }
     let info = [InfoField::new("Contact-Name", "nobody")];
-    write_tags(dir.path(), &info, &payload).unwrap();
+    write_tags(dir.path(), &info, &payload, &[]).unwrap();
     dir
 }
 

@@ -24,7 +24,8 @@ pub enum DigestAlgorithm {
 }
 
 impl DigestAlgorithm {
-    const ALL: [Self; 6] = [
+    /// All of them.
+    pub const ALL: [Self; 6] = [
         Self::Md5,
         Self::Sha1,
         Self::Sha224,
@@ -54,8 +55,23 @@ impl DigestAlgorithm {
             .find(|algorithm| algorithm.name() == name)
     }
 
+    /// Begins a digest.
+    #[must_use]
+    pub fn hasher(self) -> Hasher {
+        Hasher::new(self)
+    }
+
+    /// Returns the digest of some bytes, in lower-case hex.
+    #[must_use]
+    pub fn digest(self, bytes: &[u8]) -> String {
+        let mut hasher = Hasher::new(self);
+        hasher.update(bytes);
+        hasher.finish()
+    }
+
     /// Returns how many hexadecimal digits its digests have.
-    pub(crate) fn digits(self) -> usize {
+    #[must_use]
+    pub fn digits(self) -> usize {
         match self {
             Self::Md5 => 32,
             Self::Sha1 => 40,
@@ -68,7 +84,9 @@ impl DigestAlgorithm {
 }
 
 /// A digest under way.
-pub(crate) enum Hasher {
+pub struct Hasher(Hashing);
+
+enum Hashing {
     Md5(Md5),
     Sha224(Sha224),
     // Ring's are the fastest of their kind on every processor that was tried.
@@ -77,6 +95,23 @@ pub(crate) enum Hasher {
 
 impl Hasher {
     pub(crate) fn new(algorithm: DigestAlgorithm) -> Self {
+        Self(Hashing::new(algorithm))
+    }
+
+    /// Takes some bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Returns the digest in lower-case hex.
+    #[must_use]
+    pub fn finish(self) -> String {
+        self.0.finish()
+    }
+}
+
+impl Hashing {
+    fn new(algorithm: DigestAlgorithm) -> Self {
         match algorithm {
             DigestAlgorithm::Md5 => Self::Md5(Md5::new()),
             DigestAlgorithm::Sha224 => Self::Sha224(Sha224::new()),
@@ -87,7 +122,7 @@ impl Hasher {
         }
     }
 
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
+    fn update(&mut self, bytes: &[u8]) {
         match self {
             Self::Md5(hash) => hash.update(bytes),
             Self::Sha224(hash) => hash.update(bytes),
@@ -95,20 +130,13 @@ impl Hasher {
         }
     }
 
-    pub(crate) fn finish(self) -> String {
+    fn finish(self) -> String {
         match self {
             Self::Md5(hash) => hex(&hash.finalize()),
             Self::Sha224(hash) => hex(&hash.finalize()),
             Self::Ring(hash) => hex(hash.finish().as_ref()),
         }
     }
-}
-
-/// Returns the SHA-512 of some bytes.
-pub(crate) fn sha512(bytes: &[u8]) -> String {
-    let mut hasher = Hasher::new(DigestAlgorithm::Sha512);
-    hasher.update(bytes);
-    hasher.finish()
 }
 
 fn hex(bytes: &[u8]) -> String {

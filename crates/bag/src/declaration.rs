@@ -68,8 +68,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Declaration, BagFault> {
     let number = version
         .strip_prefix("BagIt-Version: ")
         .ok_or_else(|| fault("its first line is not `BagIt-Version: M.N`".into()))?;
-    let version =
-        parse_version(number).ok_or_else(|| fault(format!("{:?} is no version", shown(number))))?;
+    let version = parse_version(number)
+        .ok_or_else(|| fault(format!("\"{}\" is no version", shown(number))))?;
     if !version.is_known() {
         return Err(fault(format!(
             "version {} is not known here",
@@ -84,7 +84,12 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Declaration, BagFault> {
     // A label is compared with the spaces around it left out; here there are none.
     let encoding = Encoding::for_label(name.as_bytes())
         .filter(|_| name.trim() == name)
-        .ok_or_else(|| fault(format!("the encoding {:?} is not known here", shown(name))))?;
+        .ok_or_else(|| {
+            fault(format!(
+                "the encoding \"{}\" is not known here",
+                shown(name)
+            ))
+        })?;
     Ok(Declaration { version, encoding })
 }
 

@@ -120,7 +120,7 @@ fn entry_of(
     let is_hex = digest.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_hex || digest.len() != algorithm.digits() {
         let shown = shown(digest);
-        return Err(format!("{shown:?} is no {} digest", algorithm.name()));
+        return Err(format!("\"{shown}\" is no {} digest", algorithm.name()));
     }
     let mut path = rest.trim_start_matches([' ', '\t']);
     let has_asterisk = path.starts_with('*');
@@ -133,11 +133,11 @@ fn entry_of(
     }
     match (listed, path.starts_with(PAYLOAD)) {
         (Listed::Payload, true) | (Listed::Tags, false) => {}
-        (Listed::Payload, false) => return Err(format!("{:?} is not in data/", shown(&path))),
-        (Listed::Tags, true) => return Err(format!("{:?} is in data/", shown(&path))),
+        (Listed::Payload, false) => return Err(format!("\"{}\" is not in data/", shown(&path))),
+        (Listed::Tags, true) => return Err(format!("\"{}\" is in data/", shown(&path))),
     }
     if listed == Listed::Tags && matches!(kind_of(&path), Some((Listed::Tags, _))) {
-        return Err(format!("{:?} is a tag manifest itself", shown(&path)));
+        return Err(format!("\"{}\" is a tag manifest itself", shown(&path)));
     }
     Ok(Entry {
         digest,

@@ -50,7 +50,7 @@ pub(crate) fn problem_of(path: &str) -> Option<String> {
     } else {
         return None;
     };
-    Some(format!("{:?}: {what}", shown(path)))
+    Some(format!("\"{}\": {what}", shown(path)))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::fetch::{self, FETCH};
 use crate::info::{self, InfoField};
 use crate::manifest::{self, DigestList, Findings, Listed, kind_of};
 use crate::path::PAYLOAD;
-use crate::reading::{Reading, read_all};
+use crate::reading::{FileReading, read_digests};
 use crate::tree::files_of;
 use crate::write::SOFTWARE;
 
@@ -63,6 +63,19 @@ pub fn validate(
     options: ValidateOptions,
     going: &(dyn Fn(u64) -> bool + Sync),
 ) -> Result<BagReport, ValidateError> {
+    validate_knowing(bag, options, &|_| None, going)
+}
+
+/// The same, without reading files whose SHA-512 is known by other means: `known` is asked for each path in the bag.
+///
+/// # Errors
+/// As [`validate`].
+pub fn validate_knowing(
+    bag: &Path,
+    options: ValidateOptions,
+    known: &dyn Fn(&str) -> Option<String>,
+    going: &(dyn Fn(u64) -> bool + Sync),
+) -> Result<BagReport, ValidateError> {
     let mut report = BagReport::default();
     if !bag.is_dir() {
         report.faults.push(BagFault::NoDirectory);
@@ -87,7 +100,7 @@ pub fn validate(
     let mut check = Check::open(bag, declaration)?;
     check.read_tag_files()?;
     check.compare_names();
-    check.compare_digests(options.threads, going)?;
+    check.compare_digests(options.threads, known, going)?;
     check.finish(report, options.is_strict)
 }
 
@@ -246,6 +259,7 @@ impl<'a> Check<'a> {
     fn compare_digests(
         &mut self,
         threads: usize,
+        known: &dyn Fn(&str) -> Option<String>,
         going: &(dyn Fn(u64) -> bool + Sync),
     ) -> Result<(), ValidateError> {
         let mut wanted: BTreeMap<&str, Vec<(&DigestList, &str)>> = BTreeMap::new();
@@ -256,15 +270,22 @@ impl<'a> Check<'a> {
                 }
             }
         }
-        let readings: Vec<Reading<'_>> = wanted
+        // A file that only SHA-512 is asked of need not be read when that is known.
+        wanted.retain(|path, lists| {
+            let is_sha512 =
+                |(list, _): &(&DigestList, &str)| list.algorithm == DigestAlgorithm::Sha512;
+            let digest = lists.iter().all(is_sha512).then(|| known(path)).flatten();
+            digest.is_none_or(|digest| lists.iter().any(|(_, listed)| *listed != digest))
+        });
+        let readings: Vec<FileReading<'_>> = wanted
             .iter()
-            .map(|(path, lists)| Reading {
+            .map(|(path, lists)| FileReading {
                 path,
                 bytes: self.files[*path],
                 algorithms: lists.iter().map(|(list, _)| list.algorithm).collect(),
             })
             .collect();
-        let digests = read_all(self.bag, &readings, threads, going)?;
+        let digests = read_digests(self.bag, &readings, threads, going)?;
         for ((path, lists), found) in wanted.iter().zip(digests) {
             for ((list, listed), found) in lists.iter().zip(found) {
                 if found != **listed {

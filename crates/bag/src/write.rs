@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::algorithm::sha512;
+use crate::algorithm::DigestAlgorithm;
 use crate::declaration::DECLARATION;
 use crate::info::{InfoField, to_text};
 use crate::path::{PAYLOAD, encode, problem_of};
@@ -24,6 +24,15 @@ pub struct PayloadEntry {
     pub sha512: String,
 }
 
+/// A tag file of one's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TagFile {
+    /// Its name in the bag.
+    pub name: String,
+    /// What is in it.
+    pub text: String,
+}
+
 /// Why the tag files could not be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -41,9 +50,10 @@ pub enum WriteError {
     },
 }
 
-/// Writes `manifest-sha512.txt`, `bag-info.txt`, `bagit.txt` and `tagmanifest-sha512.txt` for the payload in `bag/data/`.
+/// Writes `manifest-sha512.txt`, `bag-info.txt`, `bagit.txt`, `tagmanifest-sha512.txt` and the tag files of one's own for the
+/// payload in `bag/data/`.
 ///
-/// `Payload-Oxum` is added to the fields. When this returns the four files and their names are durable; the payload
+/// `Payload-Oxum` is added to the fields. When this returns these files and their names are durable; the payload
 /// must have been before. Returns the digest of the tag manifest, which fixes the whole bag.
 ///
 /// # Errors
@@ -52,6 +62,7 @@ pub fn write_tags(
     bag: &Path,
     info: &[InfoField],
     payload: &[PayloadEntry],
+    own: &[TagFile],
 ) -> Result<String, WriteError> {
     let mut sorted: Vec<&PayloadEntry> = payload.iter().collect();
     sorted.sort_by(|one, other| one.path.cmp(&other.path));
@@ -69,14 +80,27 @@ pub fn write_tags(
     let oxum = format!("{bytes}.{}", payload.len());
     fields.push(InfoField::new("Payload-Oxum", oxum));
     let declaration = "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n";
-    let mut tags = String::new();
-    for (name, text) in [
-        ("bag-info.txt", to_text(&fields).as_str()),
+    let info = to_text(&fields);
+    let mut files = vec![
+        ("bag-info.txt", info.as_str()),
         (DECLARATION, declaration),
         ("manifest-sha512.txt", &manifest),
-    ] {
+    ];
+    for file in own {
+        if file.name.contains('/') || problem_of(&file.name).is_some() {
+            return Err(WriteError::Path(file.name.clone()));
+        }
+        files.push((&file.name, &file.text));
+    }
+    files.sort_unstable();
+    let mut tags = String::new();
+    for (name, text) in files {
         put(bag, name, text)?;
-        tags.push_str(&format!("{}  {name}\n", sha512(text.as_bytes())));
+        tags.push_str(&format!(
+            "{}  {}\n",
+            DigestAlgorithm::Sha512.digest(text.as_bytes()),
+            encode(name)
+        ));
     }
     put(bag, "tagmanifest-sha512.txt", &tags)?;
     let synced = File::open(bag).and_then(|directory| directory.sync_all());
@@ -84,7 +108,7 @@ pub fn write_tags(
         path: bag.to_owned(),
         source,
     })?;
-    Ok(sha512(tags.as_bytes()))
+    Ok(DigestAlgorithm::Sha512.digest(tags.as_bytes()))
 }
 
 fn put(bag: &Path, name: &str, text: &str) -> Result<(), WriteError> {

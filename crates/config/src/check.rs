@@ -43,6 +43,7 @@ impl Pipeline {
             problems: Vec::new(),
         };
         check_archive(self, &mut findings);
+        check_access(self, &mut findings);
         check_names(self, &mut findings);
         check_shells(self, &mut findings);
         check_links(self, &mut findings);
@@ -130,6 +131,80 @@ fn check_archive(pipeline: &Pipeline, findings: &mut Findings<'_>) {
         if is_empty {
             let message = format!("'archive.{key}': at least one must be named");
             findings.error(&["archive", key], message);
+        }
+    }
+}
+
+fn check_access(pipeline: &Pipeline, findings: &mut Findings<'_>) {
+    let access = &pipeline.access;
+    if !access.listen.ip().is_loopback() {
+        let message = format!(
+            "'access.listen': {} can be reached from other machines",
+            access.listen
+        );
+        findings.warning(&["access", "listen"], message);
+    }
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if access.main.is_empty() || access.main.len() > 100 || !access.main.chars().all(is_plain) {
+        let message = format!(
+            "'access.main': '{}': write a name of a-z 0-9 and -",
+            shown(&access.main)
+        );
+        findings.error(&["access", "main"], message);
+    }
+    let host = ["http://", "https://"]
+        .iter()
+        .find_map(|scheme| access.public.strip_prefix(scheme));
+    let is_host = |host: &str| {
+        let host = host.trim_end_matches('/');
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
+        !host.is_empty() && host.bytes().all(fits)
+    };
+    if !access.public.is_empty() && !host.is_some_and(is_host) {
+        let message = format!(
+            "'access.public': '{}': write scheme and host, such as \"https://archive.example.org\"",
+            shown(&access.public)
+        );
+        findings.error(&["access", "public"], message);
+    }
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    if !access.user_header.bytes().all(is_token) {
+        let message = format!(
+            "'access.user-header': '{}' is no name of a field",
+            shown(&access.user_header)
+        );
+        findings.error(&["access", "user-header"], message);
+    }
+    if !access.user_header.is_empty() && access.proxies.is_empty() {
+        let message = "'access.user-header': nobody is believed: name your proxy in 'access.proxies', such as \"127.0.0.1\"";
+        findings.error(&["access", "user-header"], message.to_owned());
+    }
+    if let Some(proxy) = access.proxy.filter(|proxy| !proxy.ip().is_loopback()) {
+        let message = format!("'access.proxy': {proxy} can be reached from other machines");
+        findings.warning(&["access", "proxy"], message);
+    }
+    let date = &access.proxy_date;
+    let is_date = (4..=14).contains(&date.len()) && date.bytes().all(|byte| byte.is_ascii_digit());
+    if !date.is_empty() && !is_date {
+        let message = format!(
+            "'access.proxy-date': '{}' is no date; write such as \"20190131\"",
+            shown(date)
+        );
+        findings.error(&["access", "proxy-date"], message);
+    }
+    if access.wanted.is_some() && access.proxy.is_none() {
+        let message = "'access.wanted': nothing is met without 'access.proxy'";
+        findings.warning(&["access", "wanted"], message.to_owned());
+    }
+    for (key, value) in [
+        ("readers", u64::from(access.readers)),
+        ("connections", u64::from(access.connections)),
+        ("scan-lines", access.scan_lines),
+        ("page-lines", access.page_lines),
+    ] {
+        if value == 0 {
+            let message = format!("'access.{key}': at least 1");
+            findings.error(&["access", key], message);
         }
     }
 }

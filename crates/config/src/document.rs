@@ -17,6 +17,8 @@ pub struct Document<Settings> {
     pub settings: Settings,
     /// What is wrong; the settings are good for nothing but further checks while there is an error.
     pub problems: Vec<Problem>,
+    /// The text is TOML: where it is not, nothing more can be said of what it says.
+    pub is_toml: bool,
     file: String,
     tree: Node,
 }
@@ -38,8 +40,9 @@ impl<Settings: Clone + Serialize + DeserializeOwned> Document<Settings> {
         let mut report = Report::new(name);
         let good = Node::built_in(base);
         let mut tree = good.clone();
-        if let (Some(file), Value::Table(table)) = (node::parse(text, &mut report), &mut tree.value)
-        {
+        let parsed = node::parse(text, &mut report);
+        let is_toml = parsed.is_some();
+        if let (Some(file), Value::Table(table)) = (parsed, &mut tree.value) {
             node::merge(table, file);
         }
         let mut to_read = tree.clone();
@@ -47,6 +50,7 @@ impl<Settings: Clone + Serialize + DeserializeOwned> Document<Settings> {
         Document {
             settings: settings.unwrap_or_else(|| base.clone()),
             problems: report.problems,
+            is_toml,
             file: report.file,
             tree,
         }

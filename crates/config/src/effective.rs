@@ -20,6 +20,7 @@ impl Pipeline {
         page.line("version = 1", &self.origin(&["version"]));
         self.section(&mut page, "site", &self.site);
         self.section(&mut page, "archive", &self.archive);
+        self.section(&mut page, "access", &self.access);
         self.section(&mut page, "defaults", &self.defaults);
         self.section(&mut page, "chain", &self.chain);
         for (stage, table) in &self.stages {

@@ -21,6 +21,7 @@ mod locations;
 mod node;
 mod pipeline;
 mod problem;
+mod readers;
 mod settings;
 mod units;
 
@@ -28,8 +29,10 @@ pub use crate::check::is_stage_name;
 pub use crate::document::{Document, Key};
 pub use crate::pipeline::{Pipeline, SHIPPED, StageTable, base_of};
 pub use crate::problem::{ConfigError, Level, Problem};
+pub use crate::readers::{AccessDownload, AccessPlace, AddressRange, CalendarAge, Embargo};
 pub use crate::settings::{
-    AlertLimits, AlertSettings, Archive, Chain, Location, LogFormat, LogLevel, LogSettings,
-    MetricsSettings, ParcelGroup, RetrySettings, ShellSettings, Site,
+    AccessPolicy, AccessRule, AccessSettings, AlertLimits, AlertSettings, Archive, Chain, Location,
+    LogFormat, LogLevel, LogSettings, MetricsSettings, ParcelGroup, RetrySettings, ShellSettings,
+    Site,
 };
 pub use crate::units::{Bytes, Free, Percent, Span, UnitError};

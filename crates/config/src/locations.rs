@@ -13,11 +13,16 @@ use crate::problem::{Level, Problem};
 const WORK: &str = "work";
 
 /// What a stage keeps for itself.
-const STAGES_OWN: [(&str, &str); 4] = [
+const STAGES_OWN: [(&str, &str); 9] = [
+    ("deposit", "receipts"),
     ("crawl", "jobs"),
+    ("dns-filter", "reports"),
     ("preload", "sources"),
     ("preload", "reports"),
     ("preload", "forced"),
+    ("plan", "harvests"),
+    ("plan", "traps"),
+    ("plan", "runs"),
 ];
 
 /// A directory that a setting names.
@@ -104,6 +109,10 @@ impl Pipeline {
             if let Some(path) = target.as_table().and_then(|table| text(table.get("path")?)) {
                 found.push((format!("stage.backup.targets[{at}].path"), path.into()));
             }
+        }
+        let receiver = self.own_key("deposit", "to");
+        if let Some(path) = receiver.and_then(|to| text(to.as_table()?.get("path")?)) {
+            found.push(("stage.deposit.to.path".to_owned(), path.into()));
         }
         found
     }

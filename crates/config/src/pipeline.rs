@@ -13,7 +13,8 @@ use crate::decode::decode;
 use crate::node::{self, Node, Report, Table, Value};
 use crate::problem::{ConfigError, Level, join};
 use crate::settings::{
-    AlertSettings, Archive, Chain, LogSettings, MetricsSettings, ShellSettings, Site,
+    AccessSettings, AlertSettings, Archive, Chain, LogSettings, MetricsSettings, ShellSettings,
+    Site,
 };
 
 /// The shipped `pipeline.toml`, to be written out where there is none.
@@ -32,6 +33,8 @@ pub struct Pipeline {
     pub site: Site,
     /// Where the archive lies.
     pub archive: Archive,
+    /// How it is shown.
+    pub access: AccessSettings,
     /// What holds for every stage unless its own table says otherwise.
     pub defaults: ShellSettings,
     /// The order of the stages.
@@ -95,6 +98,7 @@ struct CommonTables {
     version: u32,
     site: Site,
     archive: Archive,
+    access: AccessSettings,
     defaults: ShellSettings,
     chain: Chain,
     alert: AlertSettings,
@@ -126,6 +130,7 @@ impl PartialEq for Pipeline {
         let Pipeline {
             site,
             archive,
+            access,
             defaults,
             chain,
             stages,
@@ -141,6 +146,7 @@ impl PartialEq for Pipeline {
         };
         *site == other.site
             && *archive == other.archive
+            && *access == other.access
             && *defaults == other.defaults
             && *chain == other.chain
             && *stages == other.stages
@@ -238,9 +244,25 @@ impl Pipeline {
         // A built-in table says nothing of a chain that does not have its stage.
         let chain = &document.chain.stages;
         stages.retain(|name, _| chain.contains(name) || asked.contains(name));
+        let known: BTreeSet<String> = stages.keys().chain(chain).cloned().collect();
+        for (name, table) in &mut stages {
+            let is_built_in = |key: &str| {
+                let path = ["stage".to_owned(), name.clone(), key.to_owned()];
+                tree.find(&path).is_some_and(|node| node.line.is_none())
+            };
+            if is_built_in("back") {
+                table.back.retain(|stage| known.contains(stage));
+            }
+            let leads_nowhere =
+                |next: &Vec<String>| !next.iter().all(|stage| known.contains(stage));
+            if is_built_in("next") && table.next.as_ref().is_some_and(leads_nowhere) {
+                table.next = None;
+            }
+        }
         Some(Pipeline {
             site: document.site,
             archive: document.archive,
+            access: document.access,
             defaults: document.defaults,
             chain: document.chain,
             stages,
@@ -271,6 +293,12 @@ impl Pipeline {
         }
         let mut after = self.chain.stages.iter().skip_while(|name| *name != stage);
         after.nth(1).map(String::as_str).into_iter().collect()
+    }
+
+    /// The earlier stages that results of a stage may go back to.
+    pub fn back_of(&self, stage: &str) -> &[String] {
+        let table = self.stages.get(base_of(stage));
+        table.map_or(&[], |table| table.back.as_slice())
     }
 
     /// Every stage there is: those of the chain in its order, then those with a table only.

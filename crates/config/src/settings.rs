@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::units::{Free, Span};
+use crate::readers::{AccessDownload, AccessPlace, AddressRange, Embargo};
+use crate::units::{Bytes, Free, Span};
 
 /// Whose archive this is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -224,6 +225,97 @@ impl MetricsSettings {
         let path = self.textfile.as_ref()?.to_str()?;
         Some(PathBuf::from(path.replace("{stage}", stage)))
     }
+}
+
+/// How `ecluse serve` shows the archive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct AccessSettings {
+    /// The address to listen on.
+    pub listen: SocketAddr,
+    /// Scheme and host that readers type, where a proxy stands before the server; empty: as they ask.
+    pub public: String,
+    /// What the archive is called on its pages.
+    pub title: String,
+    /// What the main index is called in addresses; collections have their own names.
+    pub main: String,
+    /// Which capture is meant by a moment at which there is none.
+    pub policy: AccessPolicy,
+    /// Files of rules, as pywb has them.
+    pub rules: Vec<PathBuf>,
+    /// What holds where no rule does.
+    pub default_rule: AccessRule,
+    /// Which captures are kept back.
+    pub embargo: Embargo,
+    /// The field of a request in which a proxy names the reader's user; empty: nobody has one.
+    pub user_header: String,
+    /// The proxies that are believed when they name a user, or the address of a reader.
+    pub proxies: Vec<AddressRange>,
+    /// Which user a reader is by where he sits.
+    pub places: Vec<AccessPlace>,
+    /// A file of users and the digests of their tokens; none where nobody has one.
+    #[serde(serialize_with = "path_or_empty", deserialize_with = "path")]
+    pub tokens: Option<PathBuf>,
+    /// The users who are told which rule keeps something from them.
+    pub staff: Vec<String>,
+    /// Who may have captures as they were archived.
+    pub download: AccessDownload,
+    /// The address on which browsers find us as their proxy; none where there is no proxy mode.
+    #[serde(serialize_with = "or_empty", deserialize_with = "address")]
+    pub proxy: Option<SocketAddr>,
+    /// The directory of the CA of proxy mode; none: a state directory of the user.
+    #[serde(serialize_with = "path_or_empty", deserialize_with = "path")]
+    pub proxy_ca: Option<PathBuf>,
+    /// The date that is seen in proxy mode until a reader chooses one, in digits; empty: the last captures.
+    pub proxy_date: String,
+    /// The file of URLs that were met in proxy mode and are not in the archive; none where they are not collected.
+    #[serde(serialize_with = "path_or_empty", deserialize_with = "path")]
+    pub wanted: Option<PathBuf>,
+    /// How many of them.
+    pub wanted_lines: u64,
+    /// The directory of wabac.js, where it is installed; none: pages are rewritten here.
+    #[serde(serialize_with = "path_or_empty", deserialize_with = "path")]
+    pub wabac: Option<PathBuf>,
+    /// Threads that read index and files.
+    pub readers: u32,
+    /// Clients that are connected at once.
+    pub connections: u32,
+    /// How long a client may take nothing and give nothing.
+    pub patience: Span,
+    /// Lines of the index that are read for one question.
+    pub scan_lines: u64,
+    /// Lines of the index on one page of the CDX API.
+    pub page_lines: u64,
+    /// Bytes of index lines in one answer.
+    pub answer: Bytes,
+    /// A document that is larger when it is unpacked is shown as it is, its links unchanged.
+    pub rewrite: Bytes,
+}
+
+/// Which capture is meant by a moment at which there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AccessPolicy {
+    /// The nearest.
+    Closest,
+    /// The last until then.
+    Before,
+    /// The first from then on.
+    After,
+}
+
+/// What a reader may do with a capture: the words of pywb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AccessRule {
+    /// See it.
+    #[serde(rename = "allow", alias = "allow_ignore_embargo")]
+    Allow,
+    /// Know of it, but not see it.
+    #[serde(rename = "block")]
+    Block,
+    /// Not even know of it.
+    #[serde(rename = "exclude")]
+    Exclude,
 }
 
 fn or_empty<S: Serializer>(address: &Option<SocketAddr>, serializer: S) -> Result<S::Ok, S::Error> {

@@ -166,9 +166,9 @@ workers = 2
 retry.max = "2h"
 
 [chain]
-stages = ["lists", "dns-filter", "sluice", "merge", "package"]
+stages = ["lists", "name-filter", "sluice", "merge", "package"]
 
-[stage.dns-filter]
+[stage.name-filter]
 back = ["lists"]
 timeout = "3s"
 servers = ["127.0.0.1:53"]
@@ -198,8 +198,8 @@ fn a_stage_has_the_defaults_and_what_its_table_says() {
 #[test]
 fn results_go_to_next_or_to_the_stage_after() {
     let pipeline = parse(CHAIN);
-    assert_eq!(pipeline.next_of("lists"), ["dns-filter"]);
-    assert_eq!(pipeline.next_of("dns-filter"), ["sluice"]);
+    assert_eq!(pipeline.next_of("lists"), ["name-filter"]);
+    assert_eq!(pipeline.next_of("name-filter"), ["sluice"]);
     assert_eq!(pipeline.next_of("sluice"), ["merge", "package"]);
     assert_eq!(pipeline.next_of("merge"), [""; 0]);
     assert_eq!(pipeline.next_of("package"), [""; 0]);
@@ -218,7 +218,7 @@ struct DnsFilter {
 #[test]
 fn a_stage_reads_its_own_keys_only() {
     let pipeline = parse(CHAIN);
-    let settings: DnsFilter = pipeline.stage_settings("dns-filter").unwrap();
+    let settings: DnsFilter = pipeline.stage_settings("name-filter").unwrap();
     assert_eq!(settings.timeout.get(), Duration::from_secs(3));
     assert_eq!(settings.servers, ["127.0.0.1:53"]);
     assert_eq!(settings.buffer, Bytes(0));
@@ -298,7 +298,7 @@ retry.limit = "1 fortnight"
         complaints(text),
         [
             "pipeline.toml:2: 'version' is 2; this program reads version 1",
-            "pipeline.toml:3: unknown key 'wrokers'; known here: alert, archive, chain, defaults, log, metrics, site, stage, version",
+            "pipeline.toml:3: unknown key 'wrokers'; known here: access, alert, archive, chain, defaults, log, metrics, site, stage, version",
             "pipeline.toml:5: unknown key 'defaults.high_mark'; did you mean 'high-mark'?",
             "pipeline.toml:6: 'defaults.workers': expected a whole number from 0 to 4294967295, found string \"two\"",
             "pipeline.toml:7: 'defaults.lease': the bare number 300 has no unit; write \"300s\", \"300m\" or \"300h\"",
@@ -405,6 +405,18 @@ fn settings_that_contradict_each_other_are_refused() {
             "pipeline.toml:2: 'metrics.textfile': 'ecluse.prom' must be an absolute file name",
         ),
         (
+            "[access]\nmain = 'Our web'",
+            "pipeline.toml:2: 'access.main': 'Our web': write a name of a-z 0-9 and -",
+        ),
+        (
+            "[access]\npublic = 'archive.example.org'",
+            "pipeline.toml:2: 'access.public': 'archive.example.org': write scheme and host, such as \"https://archive.example.org\"",
+        ),
+        (
+            "[access]\nreaders = 0",
+            "pipeline.toml:2: 'access.readers': at least 1",
+        ),
+        (
             "[stage.indx]\nworkers = 2\n",
             "pipeline.toml:1: stage 'indx' has a table, but is not in the chain; did you mean 'index'?",
         ),
@@ -430,7 +442,7 @@ fn a_declared_loop_is_accepted() {
 #[test]
 fn what_is_merely_odd_is_a_warning() {
     let pipeline = parse(
-        "[chain]\nstages = ['index']\n[stage.merge]\n[metrics]\nlisten = '0.0.0.0:9464'\ntextfile = '/run/ecluse.txt'\n",
+        "[chain]\nstages = ['index']\n[stage.merge]\n[metrics]\nlisten = '0.0.0.0:9464'\ntextfile = '/run/ecluse.txt'\n[access]\nlisten = '[::]:80'\n",
     );
     let warnings = pipeline.check();
     assert!(warnings.iter().all(|found| found.level == Level::Warning));
@@ -438,6 +450,7 @@ fn what_is_merely_odd_is_a_warning() {
     assert_eq!(
         lines,
         [
+            "pipeline.toml:8: warning: 'access.listen': [::]:80 can be reached from other machines",
             "pipeline.toml:3: warning: stage 'merge' has a table, but is not in the chain",
             "pipeline.toml:5: warning: 'metrics.listen': 0.0.0.0:9464 can be reached from other machines",
             "pipeline.toml:6: warning: 'metrics.textfile': node_exporter reads *.prom only, not '/run/ecluse.txt'",
@@ -491,11 +504,11 @@ fn the_effective_file_says_where_each_value_came_from() {
         "attempts = 5 # [defaults], built-in"
     );
     assert_eq!(
-        origin("stage.dns-filter", "timeout"),
+        origin("stage.name-filter", "timeout"),
         "timeout = \"3s\" # pipeline.toml:11"
     );
     assert_eq!(
-        origin("stage.dns-filter", "next"),
+        origin("stage.name-filter", "next"),
         "# next = [\"sluice\"] # the order of the chain"
     );
 }

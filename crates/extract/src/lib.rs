@@ -46,6 +46,7 @@ mod source;
 mod speculative;
 mod srcset;
 mod tag;
+mod text;
 mod xhtml;
 mod xml;
 
@@ -60,6 +61,7 @@ pub use crate::kind::Kind;
 pub use crate::link::{Hop, Link};
 pub use crate::report::{Counts, Ended, ExtractError, Report};
 pub use crate::robots::asks_not_to_follow;
+pub use crate::text::{PlainText, plain_text};
 
 use crate::collector::Collector;
 use crate::css::Css;

@@ -4,24 +4,28 @@
 //! its neighbours: a key of an object, an argument of `replace`, or one part of a sum is not taken for a URL. Literals that are added up
 //! are joined. Whether a string looks like a URL is decided in `speculative.rs`; markup and JSON in strings are looked into.
 
-use std::borrow::Cow;
+mod bundle;
+mod end;
+mod escape;
+mod word;
 
-use crate::chunks::{self, ChunkSum, Progress};
+use crate::chunks::{self, ChunkSum};
 use crate::collector::Collector;
 use crate::json;
 use crate::link::{Hop, LinkPlace};
 use crate::markup;
 use crate::speculative::{Ground, after_scheme, is_page, stands_alone, url_in};
 
+use bundle::Chunks;
+use end::{End, Template, boundary, pattern_end, string_end, template_end};
+use word::{Word, is_word, word};
+
+pub(crate) use escape::unescaped;
+
 /// Templates in the holes of templates that are followed.
 const TEMPLATES: usize = 16;
 /// The longest word that matters, `getElementsByClassName`, and one byte more.
 const WORD: usize = 23;
-/// Names of files from tables that wait for the end of the script, which says where they lie.
-const CHUNKS: usize = 20_000;
-/// Bytes of all of them.
-const CHUNK_BYTES: usize = 4 << 20;
-
 /// A script being read.
 #[derive(Debug)]
 pub(crate) struct Script {
@@ -45,31 +49,6 @@ pub(crate) struct Script {
     chunks: Chunks,
 }
 
-/// The files that a bundler's tables name, and what is known of where they lie.
-#[derive(Debug, Default)]
-struct Chunks {
-    names: Vec<String>,
-    bytes: usize,
-    /// What webpack calls the public path: `n.p = "/docs/"`.
-    public_path: Option<String>,
-    /// In a statement with VitePress's table of pages, or after one.
-    vitepress: bool,
-    /// In the list of files that Vite loads beside a module.
-    vite: bool,
-}
-
-impl Chunks {
-    fn take(&mut self, names: Vec<String>) {
-        for name in names {
-            self.bytes += name.len();
-            if self.names.len() >= CHUNKS || self.bytes > CHUNK_BYTES {
-                return;
-            }
-            self.names.push(name);
-        }
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ScriptState {
     Code,
@@ -79,34 +58,6 @@ enum ScriptState {
     LongString(u8),
     /// The text of a template that has a hole or is too long.
     Template,
-}
-
-/// What a word says of the string or slash after it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Word {
-    Other,
-    /// An expression follows, so a slash begins a regular expression.
-    Operator,
-    /// A function that searches, splits or names: its arguments are patterns and names.
-    Pattern,
-    /// A link is assigned to it, or it takes one: `href`, `open`.
-    Link,
-    /// `location`: a link is assigned to it, and its `replace` takes one.
-    Location,
-    /// `URL`: a link, relative to what follows it.
-    Url,
-    /// `import`, of a module, relative to the script and not to the page.
-    Import,
-    /// `from`, before the name of a module.
-    From,
-    /// `importScripts`, relative to the script too.
-    Scripts,
-    /// `.p`, where webpack keeps the directory of its files.
-    PublicPath,
-    /// The list of files that Vite loads beside a module.
-    ViteFiles,
-    /// The table of pages of VitePress.
-    VitepressPages,
 }
 
 /// A string that waits for what follows it.
@@ -186,67 +137,6 @@ impl Script {
         self.scan(&held, true, collector);
         self.settle_all(collector);
         *self = Self::new(self.depth);
-    }
-
-    /// Decides on all that waits for the end of the script.
-    fn settle_all(&mut self, collector: &mut Collector<'_>) {
-        self.settle(collector);
-        self.end_sum();
-        let Chunks {
-            names, public_path, ..
-        } = std::mem::take(&mut self.chunks);
-        let place = LinkPlace::SCRIPT;
-        collector.relative_to_bundle(|collector| {
-            for name in names {
-                match &public_path {
-                    Some(path) => {
-                        let url = format!("{path}{name}");
-                        collector.offer_spare(&url, Hop::Embed, place);
-                    }
-                    None => collector.offer_spare(&name, Hop::Embed, place),
-                }
-            }
-        });
-    }
-
-    fn end_sum(&mut self) {
-        if let Some(sum) = self.sum.take() {
-            let names = sum.names();
-            self.chunks.take(names);
-        }
-    }
-
-    /// Gives a token to the sum that is being read, if there is one.
-    #[inline]
-    fn add_up(&mut self, token: impl FnOnce(&mut ChunkSum) -> Progress) {
-        if let Some(sum) = &mut self.sum
-            && token(sum) == Progress::Ended
-        {
-            self.end_sum();
-        }
-    }
-
-    /// Begins a sum with a table that a function returns: minifiers leave out an empty string before it.
-    fn begin_sum_of_table(&mut self) {
-        let open = match (self.before_last, self.last) {
-            (_, b'a') if self.word == Word::Operator => 0,
-            (b'>' | b'a', b'(') => 1,
-            (b'(', b'(') => 2,
-            _ => return,
-        };
-        self.sum = Some(ChunkSum::of_table(open));
-    }
-
-    /// Begins a sum with the string that waits, if that may be the directory of a bundler's files.
-    #[inline]
-    fn begin_sum(&mut self) {
-        if let Some(literal) = &self.waiting
-            && literal.plus
-            && self.sum.is_none()
-            && ChunkSum::may_begin(&literal.text)
-        {
-            self.sum = Some(ChunkSum::new(&literal.text));
-        }
     }
 
     fn scan(&mut self, text: &str, last: bool, collector: &mut Collector<'_>) -> usize {
@@ -675,213 +565,6 @@ impl Module {
             Self::Static => {}
         });
     }
-}
-
-fn is_word(byte: u8) -> bool {
-    WORDS[usize::from(byte)]
-}
-
-/// The bytes that words are made of.
-static WORDS: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let value = byte as u8;
-        table[byte] =
-            value.is_ascii_alphanumeric() || matches!(value, b'_' | b'$') || value >= 0x80;
-        byte += 1;
-    }
-    table
-};
-
-fn word(bytes: &[u8]) -> Word {
-    match bytes {
-        b"return" | b"typeof" | b"case" | b"in" | b"of" | b"delete" | b"void" | b"do" | b"else"
-        | b"instanceof" | b"new" | b"throw" | b"yield" | b"await" => Word::Operator,
-        b"split"
-        | b"replace"
-        | b"replaceAll"
-        | b"indexOf"
-        | b"lastIndexOf"
-        | b"includes"
-        | b"startsWith"
-        | b"endsWith"
-        | b"match"
-        | b"search"
-        | b"test"
-        | b"join"
-        | b"RegExp"
-        | b"querySelector"
-        | b"querySelectorAll"
-        | b"getElementById"
-        | b"getElementsByClassName"
-        | b"getAttribute"
-        | b"hasAttribute"
-        | b"createElement"
-        | b"createElementNS"
-        | b"setAttributeNS"
-        | b"addEventListener"
-        | b"closest"
-        | b"matches"
-        | b"log"
-        | b"warn"
-        | b"error"
-        | b"Error"
-        | b"require"
-        | b"define" => Word::Pattern,
-        b"import" => Word::Import,
-        b"from" => Word::From,
-        b"importScripts" => Word::Scripts,
-        b"location" => Word::Location,
-        b"URL" => Word::Url,
-        b"__vite__mapDeps" | b"__vite__fileDeps" => Word::ViteFiles,
-        chunks::VITEPRESS_PAGES => Word::VitepressPages,
-        b"href" | b"src" | b"open" | b"assign" | b"fetch" | b"getJSON" | b"getScript" | b"ajax"
-        | b"url" | b"Url" | b"iconUrl" | b"imageUrl" | b"Worker" => Word::Link,
-        _ => Word::Other,
-    }
-}
-
-fn boundary(text: &str, at: usize) -> usize {
-    (at..=text.len())
-        .find(|&at| text.is_char_boundary(at))
-        .unwrap_or(text.len())
-}
-
-enum End {
-    /// The closing byte is here.
-    Closed(usize),
-    /// The line ends here, before it was closed.
-    Line(usize),
-    /// The text ends.
-    Open,
-}
-
-fn string_end(bytes: &[u8], from: usize, quote: u8) -> End {
-    let mut at = from;
-    while let Some(found) =
-        memchr::memchr3(quote, b'\\', b'\n', bytes.get(at..).unwrap_or_default())
-    {
-        at += found;
-        match bytes[at] {
-            b'\\' => at += 2,
-            b'\n' => return End::Line(at),
-            _ => return End::Closed(at),
-        }
-    }
-    End::Open
-}
-
-/// Finds the end of a regular expression; a slash in brackets does not end it.
-fn pattern_end(bytes: &[u8], from: usize) -> End {
-    let mut at = from;
-    let mut class = false;
-    while at < bytes.len() {
-        match bytes[at] {
-            b'\\' => at += 1,
-            b'[' => class = true,
-            b']' => class = false,
-            b'\n' | b'\r' => return End::Line(at),
-            b'/' if !class => return End::Closed(at),
-            _ => {}
-        }
-        at += 1;
-    }
-    End::Open
-}
-
-enum Template {
-    Closed(usize),
-    Hole(usize),
-    Open,
-}
-
-fn template_end(bytes: &[u8], from: usize) -> Template {
-    let mut at = from;
-    while let Some(found) = memchr::memchr3(b'`', b'\\', b'$', bytes.get(at..).unwrap_or_default())
-    {
-        at += found;
-        match bytes[at] {
-            b'\\' => at += 2,
-            b'$' if bytes.get(at + 1) == Some(&b'{') => return Template::Hole(at),
-            b'$' => at += 1,
-            _ => return Template::Closed(at),
-        }
-    }
-    Template::Open
-}
-
-/// Resolves the escapes of JavaScript, which are those of JSON and some more.
-pub(crate) fn unescaped(text: &str) -> Cow<'_, str> {
-    if memchr::memchr(b'\\', text.as_bytes()).is_none() {
-        return Cow::Borrowed(text);
-    }
-    let mut result = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('\\') {
-        result.push_str(&rest[..at]);
-        rest = &rest[at + 1..];
-        let Some(letter) = rest.chars().next() else {
-            break;
-        };
-        rest = &rest[letter.len_utf8()..];
-        match letter {
-            'n' => result.push('\n'),
-            't' => result.push('\t'),
-            'r' => result.push('\r'),
-            'b' | 'f' | 'v' | '0' => result.push(' '),
-            'x' => rest = code_unit(rest, 2, &mut result),
-            'u' => rest = unicode(rest, &mut result),
-            '\n' => {}
-            '\r' => rest = rest.strip_prefix('\n').unwrap_or(rest),
-            other => result.push(other),
-        }
-    }
-    result.push_str(rest);
-    Cow::Owned(result)
-}
-
-fn unicode<'a>(rest: &'a str, result: &mut String) -> &'a str {
-    if let Some(inside) = rest.strip_prefix('{') {
-        let Some((digits, after)) = inside.split_once('}') else {
-            return rest;
-        };
-        let code = u32::from_str_radix(digits, 16)
-            .ok()
-            .and_then(char::from_u32);
-        result.push(code.unwrap_or(char::REPLACEMENT_CHARACTER));
-        return after;
-    }
-    // A character outside the basic plane is two escapes.
-    if let Some(high @ 0xD800..0xDC00) = hex(rest, 4)
-        && let Some(low @ 0xDC00..0xE000) = rest
-            .get(4..)
-            .and_then(|rest| rest.strip_prefix("\\u"))
-            .and_then(|rest| hex(rest, 4))
-    {
-        let code = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
-        result.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
-        return &rest[10..];
-    }
-    code_unit(rest, 4, result)
-}
-
-fn code_unit<'a>(rest: &'a str, digits: usize, result: &mut String) -> &'a str {
-    match hex(rest, digits) {
-        Some(code) => {
-            result.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
-            &rest[digits..]
-        }
-        None => rest,
-    }
-}
-
-fn hex(rest: &str, digits: usize) -> Option<u32> {
-    let digits = rest.get(..digits)?;
-    digits
-        .bytes()
-        .all(|byte| byte.is_ascii_hexdigit())
-        .then(|| u32::from_str_radix(digits, 16).ok())?
 }
 
 #[cfg(test)]

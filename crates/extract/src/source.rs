@@ -3,6 +3,7 @@
 //! As long as nobody has said what the character set is and all bytes are ASCII, they pass as they are; the first byte that is
 //! not decides, with what follows it.
 
+use std::borrow::Cow;
 use std::io::{self, Read};
 
 use encoding_rs::{Decoder, Encoding, UTF_8};
@@ -63,19 +64,18 @@ impl<'r> DocumentWindow<'r> {
                     .decode_without_bom_handling(&self.window[length..])
                     .0;
                 (
-                    start.into_owned().into_bytes(),
+                    Cow::Owned(start.into_owned().into_bytes()),
                     Some((encoding, CharsetSource::Mark)),
                 )
             }
-            None => (self.window.clone(), None),
+            None => (Cow::Borrowed(&self.window[..]), None),
         };
         self.kind = kind_of(context.url, context.content_type, &start);
         let hint = context
             .charset
             .and_then(|label| Encoding::for_label(label.as_bytes()));
-        if let Some((encoding, source)) =
-            told.or_else(|| charset::told(self.kind, header, hint, &start))
-        {
+        let told = told.or_else(|| charset::told(self.kind, header, hint, &start));
+        if let Some((encoding, source)) = told {
             self.decide(encoding, source);
         }
         Ok(())

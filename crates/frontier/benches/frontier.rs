@@ -77,7 +77,8 @@ fn main() {
         let (median, other) = (median(&mut costs), median(&mut others));
         let (rss, peak) = (memory("VmRSS:"), memory("VmHWM:"));
         let size = frontier.store_size();
-        frontier.close(b"").unwrap();
+        frontier.pause(b"").unwrap();
+        drop(frontier);
         let opening = Instant::now();
         frontier = Frontier::open(&dir, Settings::default()).unwrap();
         web.next(&mut frontier);
@@ -222,7 +223,7 @@ impl Web {
     }
 
     fn next(&mut self, frontier: &mut Frontier) {
-        match frontier.next(Millis(self.now)).unwrap() {
+        match frontier.next(Millis(self.now), |_| None).unwrap() {
             Next::Fetch(item) => {
                 let host = item.queue["www.host".len()..]
                     .split_once('.')
@@ -239,7 +240,7 @@ impl Web {
                 self.fetch(frontier);
                 self.now = self.now.max(until.0);
             }
-            Next::Idle | Next::Empty => self.fetch(frontier),
+            Next::Missing(_) | Next::Idle | Next::Empty => self.fetch(frontier),
         }
     }
 

@@ -1,9 +1,9 @@
-//! A queue in memory: its first URLs, what it has in flight, and what is left of its session.
+//! A queue in memory: its first URLs, what they wait for, and what is left of its session.
 
 use std::collections::BTreeMap;
 
 use crate::key::{Id, Position};
-use crate::record::NO_HEAD;
+use crate::prerequisite::Awaited;
 
 /// What an entry of the head costs beside its bytes.
 const ENTRY_BYTES: usize = 64;
@@ -13,7 +13,6 @@ const ENTRY_BYTES: usize = 64;
 /// `head` holds every waiting URL before `from` that is not in flight; those from there on are on disk.
 pub(crate) struct Active {
     pub(crate) group: Id,
-    pub(crate) priority: u8,
     /// When it had its last turn.
     pub(crate) turn: u64,
     /// Whether its group's lane knows that it is ready.
@@ -24,23 +23,21 @@ pub(crate) struct Active {
     head_bytes: usize,
     /// Where the head ends; none if it holds everything.
     pub(crate) from: Option<Position>,
-    pub(crate) flying: Vec<Position>,
-    pub(crate) flying_cost: u64,
+    /// What its first URL waits for.
+    pub(crate) awaits: Option<Awaited>,
 }
 
 impl Active {
-    pub(crate) fn new(group: Id, priority: u8, balance: i64, from: Position) -> Self {
+    pub(crate) fn new(group: Id, balance: i64, from: Position) -> Self {
         Self {
             group,
-            priority,
             turn: 0,
             listed: false,
             balance,
             head: BTreeMap::new(),
             head_bytes: 0,
             from: Some(from),
-            flying: Vec::new(),
-            flying_cost: 0,
+            awaits: None,
         }
     }
 
@@ -49,9 +46,9 @@ impl Active {
         self.head.is_empty()
     }
 
-    /// Whether nothing is left of it at all.
+    /// Whether nothing waits at all.
     pub(crate) fn is_over(&self) -> bool {
-        self.head.is_empty() && self.from.is_none() && self.flying.is_empty()
+        self.head.is_empty() && self.from.is_none()
     }
 
     /// Takes a URL read from disk; false once the head is large enough.
@@ -60,10 +57,7 @@ impl Active {
             self.from = Some(position);
             return false;
         }
-        if !self.flying.contains(&position) {
-            self.head_bytes += item.len() + ENTRY_BYTES;
-            self.head.insert(position, item.to_vec());
-        }
+        self.put(position, item.to_vec());
         true
     }
 
@@ -72,8 +66,7 @@ impl Active {
         if self.from.is_some_and(|from| position >= from) {
             return;
         }
-        self.head_bytes += item.len() + ENTRY_BYTES;
-        self.head.insert(position, item.to_vec());
+        self.put(position, item.to_vec());
         if self.head_bytes <= share.saturating_mul(2) {
             return;
         }
@@ -85,6 +78,12 @@ impl Active {
         }
     }
 
+    /// Puts a URL at its place in the head.
+    pub(crate) fn put(&mut self, position: Position, item: Vec<u8>) {
+        self.head_bytes += item.len() + ENTRY_BYTES;
+        self.head.insert(position, item);
+    }
+
     /// Takes the first URL out.
     pub(crate) fn pop(&mut self) -> Option<(Position, Vec<u8>)> {
         let (position, item) = self.head.pop_first()?;
@@ -92,11 +91,17 @@ impl Active {
         Some((position, item))
     }
 
-    /// The first position at which a URL may be, in flight or not.
-    pub(crate) fn first(&self) -> Position {
-        let flying = self.flying.iter().min().copied();
+    /// The first position at which a URL may wait.
+    pub(crate) fn first(&self) -> Option<Position> {
         let waiting = self.head.keys().next().copied();
-        let bounds = [flying, waiting, self.from];
-        bounds.into_iter().flatten().min().unwrap_or(NO_HEAD)
+        waiting.into_iter().chain(self.from).min()
+    }
+
+    /// What is waited for before anything can be handed out.
+    pub(crate) fn missing(&self) -> Option<&Awaited> {
+        let first = self.head.keys().next();
+        self.awaits
+            .as_ref()
+            .filter(|awaited| Some(&awaited.position) == first)
     }
 }

@@ -1,4 +1,4 @@
-//! What an operator may change while the frontier runs: settings, budgets, priorities, groups, queues.
+//! What the caller may change while the frontier runs: settings, budgets, groups, rests.
 //!
 //! Each change becomes durable with the next commit, but for the settings, which the caller keeps.
 
@@ -9,7 +9,7 @@ use crate::frontier::{Frontier, limits};
 use crate::item::Millis;
 use crate::key::{self, Id};
 use crate::manners::Reason;
-use crate::record::{QueuePlace, QueueRecord, Record, Retired};
+use crate::record::{QueuePlace, QueueRecord, Record};
 use crate::settings::{Budget, Overrides, Settings};
 use crate::store::Space;
 
@@ -20,8 +20,6 @@ pub struct Rests {
     pub queue: Duration,
     /// Its group.
     pub group: Duration,
-    /// The least that the group rests after a crash without a commit.
-    pub after_a_crash: Duration,
 }
 
 /// Queues looked at in one go when all of them are.
@@ -41,7 +39,6 @@ impl Frontier {
     pub fn set_settings(&mut self, settings: Settings) -> Result<()> {
         let reconsider = settings.budget != self.settings.budget;
         self.store.set_limits(limits(&settings));
-        self.recent.resize(settings.memory.recent.max(1), [0; 16]);
         self.settings = settings;
         let groups: Vec<Id> = self.lanes.keys().copied().collect();
         for group in groups {
@@ -61,40 +58,6 @@ impl Frontier {
         let id = self.existing(queue)?;
         self.change_queue(&id, |queue| queue.budget = budget)?;
         self.reconsider(&id)
-    }
-
-    /// Retires a queue: its URLs stay, and none of them is handed out.
-    ///
-    /// # Errors
-    /// When there is no such queue, a file is damaged or the machine refuses.
-    pub fn retire(&mut self, queue: &str) -> Result<()> {
-        let id = self.existing(queue)?;
-        self.retire_queue(&id, Retired::Operator)
-    }
-
-    /// Brings a retired queue back; one without budget retires again at its next turn.
-    ///
-    /// # Errors
-    /// When there is no such queue, a file is damaged or the machine refuses.
-    pub fn unretire(&mut self, queue: &str) -> Result<()> {
-        let id = self.existing(queue)?;
-        let record = self.queues.get(&mut self.store, &id)?;
-        match record.map(|record| record.place) {
-            Some(QueuePlace::Retired(_)) => {
-                self.withdraw(&id)?;
-                self.place_again(&id)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Sets a queue's priority: 0 is the best, 128 the usual. A better one goes before all worse ones.
-    ///
-    /// # Errors
-    /// When there is no such queue, a file is damaged or the machine refuses.
-    pub fn set_priority(&mut self, queue: &str, priority: u8) -> Result<()> {
-        let id = self.existing(queue)?;
-        self.anew(&id, |queue| queue.priority = priority)
     }
 
     /// Puts a queue into another group, from now on; what is in flight ends in the old one.
@@ -164,15 +127,13 @@ impl Frontier {
     /// # Errors
     /// When a file is damaged or the machine refuses.
     pub fn rests(&mut self, queue: &str, group: &str) -> Result<Rests> {
-        let (usual, now) = (self.settings.manners, self.now);
         let queue = self.queues.get(&mut self.store, &key::id(queue))?;
         let queue = queue.map_or(Millis(0), |queue| queue.pace.next_allowed);
         let group = self.groups.get(&mut self.store, &key::id(group))?;
-        let after_a_crash = group.map_or(usual, |group| group.overrides.over(&usual));
+        let group = group.map_or(Millis(0), |group| group.pace.next_allowed);
         Ok(Rests {
-            queue: queue.since(now),
-            group: group.map_or(Duration::ZERO, |group| group.pace.next_allowed.since(now)),
-            after_a_crash: after_a_crash.min_delay,
+            queue: queue.since(self.now),
+            group: group.since(self.now),
         })
     }
 
@@ -243,11 +204,8 @@ impl Frontier {
 
 fn comes_back(queue: &QueueRecord, usual: &Budget, now: Millis) -> bool {
     match queue.place {
-        QueuePlace::Retired(Retired::Urls | Retired::Bytes | Retired::Time) => {
-            queue.exhausted(usual, 0, now).is_none()
-        }
-        QueuePlace::Retired(Retired::Operator)
-        | QueuePlace::Nowhere
+        QueuePlace::Retired(_) => queue.exhausted(usual, 0, now).is_none(),
+        QueuePlace::Nowhere
         | QueuePlace::Rotation(_)
         | QueuePlace::Parked(_)
         | QueuePlace::Sleeping { .. } => false,

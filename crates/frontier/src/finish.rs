@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::active::Active;
 use crate::error::{FrontierError, Result};
-use crate::frontier::{Frontier, InFlight, short};
+use crate::flights::InFlight;
+use crate::frontier::{Frontier, short};
 use crate::item::{Disposition, Finished, ItemId, Millis, Outcome, whole_millis};
 use crate::key::{self, Id};
 use crate::record::{GroupRecord, QueuePlace, Seen, SeenState, Sleeper, StoredItem};
@@ -17,7 +17,7 @@ impl Frontier {
     /// When the item is not in flight, a file is damaged, or the machine refuses.
     pub fn finish(&mut self, now: Millis, item: ItemId, outcome: &Outcome) -> Result<Finished> {
         self.tell(now);
-        let flight = self.in_flight.remove(&item.0);
+        let flight = self.flights.end(item.0);
         let flight = flight.ok_or(FrontierError::NotInFlight { item: item.0 })?;
         let finished = match outcome.disposition {
             Disposition::Done => Finished::Done,
@@ -154,17 +154,14 @@ impl Frontier {
             }
             due = group.pace.next_allowed;
         })?;
-        let mut waiting = Vec::new();
-        if let Some(lane) = self.lanes.get_mut(&flight.group) {
-            lane.in_flight -= 1;
-            waiting.extend(lane.ready.iter().map(|(_, _, queue)| *queue));
-        }
+        let waiting = self.lanes.get(&flight.group).into_iter();
+        let waiting = waiting.flat_map(|lane| lane.ready.iter().map(|(_, queue)| *queue));
+        let waiting: Vec<Id> = waiting.filter(|queue| *queue != flight.queue).collect();
         self.place_lane(&flight.group);
         self.close_lane(&flight.group);
         if due.since(now) > self.settings.long_snooze && self.waiting_queues() > 0 {
             for queue in waiting {
-                let idle = |active: &Active| active.flying.is_empty();
-                if self.active.get(&queue).is_some_and(idle) {
+                if self.flights.is_idle(&queue) {
                     self.sleep(&queue, due.0)?;
                 }
             }
@@ -217,10 +214,6 @@ impl Frontier {
         let Some(active) = self.active.get_mut(id) else {
             return Ok(());
         };
-        active
-            .flying
-            .retain(|position| *position != flight.position);
-        active.flying_cost -= u64::from(flight.cost);
         active.balance -= match finished {
             Finished::Done | Finished::Retrying { .. } => i64::from(flight.cost),
             Finished::Failed if is_disregarded(status) => i64::from(flight.cost),
@@ -229,8 +222,12 @@ impl Frontier {
             }
             Finished::PutBack => 0,
         };
-        let (first, idle, over) = (active.first(), active.flying.is_empty(), active.is_over());
         let (group, balance) = (active.group, active.balance);
+        let (first, idle, over) = (
+            self.first_of(id),
+            self.flights.is_idle(id),
+            self.is_over(id),
+        );
         self.change_queue(id, |queue| queue.head = first)?;
         let spent = self.queues.at_hand(id);
         let spent = spent.and_then(|queue| queue.exhausted(&self.settings.budget, 0, self.now));
@@ -272,7 +269,7 @@ impl Frontier {
         let queue = queue.map_or(Millis(0), |queue| queue.pace.next_allowed);
         let due = group.max(queue);
         let long = due.since(self.now) > self.settings.long_snooze;
-        if long && active.flying.is_empty() && self.waiting_queues() > 0 {
+        if long && self.flights.is_idle(id) && self.waiting_queues() > 0 {
             return self.sleep(id, due.0);
         }
         Ok(())

@@ -1,18 +1,20 @@
 //! The frontier: candidates go in, items are handed out, outcomes come back, and a commit makes it last.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::active::Active;
 use crate::error::{FrontierError, Result};
-use crate::item::{Added, Candidate, Item, ItemId, Millis, Next, Precedence};
-use crate::key::{self, Id, Position, SHORT_ID_BYTES, UrlHash};
+use crate::flights::{Flights, InFlight};
+use crate::item::{Added, Candidate, Item, Millis, Next};
+use crate::key::{self, Id, Position, SHORT_ID_BYTES};
 use crate::lane::Lane;
+use crate::prerequisite::Prerequisite;
 use crate::record::{
     GroupRecord, META_VERSION, QueuePlace, QueueRecord, Seen, SeenState, StoredItem, Totals,
 };
 use crate::settings::Settings;
-use crate::store::{Recovered, Store, StoreLimits};
+use crate::store::{PendingCommit, Recovered, Store, StoreLimits};
 use crate::table::{IdMap, Table};
 
 /// The open frontier of one job.
@@ -31,34 +33,23 @@ pub struct Frontier {
     pub(crate) groups: Table<GroupRecord>,
     pub(crate) active: IdMap<Active>,
     pub(crate) lanes: IdMap<Lane>,
-    pub(crate) ready: BTreeSet<(u8, u64, Id)>,
+    pub(crate) ready: BTreeSet<(u64, Id)>,
     pub(crate) timers: BTreeSet<(u64, Id)>,
-    /// Active queues that rest though their group may be asked, by when that is over; some may be active no more.
+    /// Active queues that rest or wait for a prerequisite though their group may be asked, by when that is over; some may be
+    /// active no more.
     pub(crate) resting: BTreeSet<(u64, Id)>,
     /// The first queues of the rotation that are not active; those from `rotation_from` on are on disk.
     pub(crate) rotation: BTreeMap<Position, Id>,
     pub(crate) rotation_from: Option<Position>,
-    /// Active queues by priority.
-    pub(crate) priorities: Box<[u32; 256]>,
-    pub(crate) in_flight: HashMap<u64, InFlight>,
+    pub(crate) flights: Flights,
+    /// Prerequisites, and the queues that wait for them; some may do so no more.
+    pub(crate) awaiting: IdMap<Vec<Id>>,
+    /// How often a URL was handed out since it was opened.
+    pub(crate) handed_out: u64,
     /// When the next sleeper wakes; the end of time if none sleeps.
     pub(crate) next_due: u64,
     turns: u64,
-    /// Hashes seen lately, each at the place it chooses; what is at a wrong place is only forgotten.
-    pub(crate) recent: Vec<[u8; 16]>,
     buffer: Vec<u8>,
-}
-
-/// A URL that was handed out.
-#[derive(Clone, Copy)]
-pub(crate) struct InFlight {
-    pub(crate) queue: Id,
-    pub(crate) group: Id,
-    pub(crate) position: Position,
-    pub(crate) hash: UrlHash,
-    pub(crate) cost: u32,
-    pub(crate) attempts: u32,
-    pub(crate) since: Millis,
 }
 
 impl Frontier {
@@ -103,7 +94,6 @@ impl Frontier {
             false => Totals::decode(&recovered.meta).ok_or_else(|| store.bad_record())?,
         };
         let opened_clean = std::mem::take(&mut totals.clean);
-        let recent = vec![[0; 16]; settings.memory.recent.max(1)];
         Ok(Self {
             store,
             settings,
@@ -122,11 +112,11 @@ impl Frontier {
             resting: BTreeSet::new(),
             rotation: BTreeMap::new(),
             rotation_from: Some((0, 0)),
-            priorities: Box::new([0; 256]),
-            in_flight: HashMap::new(),
+            flights: Flights::default(),
+            awaiting: IdMap::default(),
+            handed_out: 0,
             next_due: 0,
             turns: 0,
-            recent,
             buffer: Vec::new(),
         })
     }
@@ -146,12 +136,8 @@ impl Frontier {
     pub fn add(&mut self, candidate: &Candidate<'_>) -> Result<Added> {
         self.check_lengths(candidate)?;
         let hash = key::url_hash(candidate.key);
-        if !candidate.force && self.is_recent(&hash) {
-            return Ok(Added::Seen);
-        }
         let seen_key = key::seen(&hash);
         let known = self.store.get(&seen_key)?;
-        self.note_recent(&hash);
         if let Some(bytes) = &known {
             let seen = Seen::decode(bytes).ok_or_else(|| self.store.bad_record())?;
             if !candidate.force || seen.state == SeenState::Queued {
@@ -262,18 +248,24 @@ impl Frontier {
         }
     }
 
-    /// Says what to do now.
+    /// Says what to do now. `missing` says of the URL whose turn it is what must be there before it can be fetched; none if
+    /// nothing is missing, and then it is handed out. The queue of one that misses something waits until that is
+    /// fulfilled by [`Frontier::fulfil`], or its time is over.
     ///
     /// # Errors
     /// When a file is damaged or the machine refuses.
-    pub fn next(&mut self, now: Millis) -> Result<Next> {
+    pub fn next(
+        &mut self,
+        now: Millis,
+        mut missing: impl FnMut(&Item) -> Option<Prerequisite>,
+    ) -> Result<Next> {
         self.tell(now);
         self.trim()?;
         self.wake()?;
         loop {
             self.expire_timers();
             self.fill()?;
-            let Some((_, _, group)) = self.ready.first().copied() else {
+            let Some((_, group)) = self.ready.first().copied() else {
                 return Ok(self.nothing_ready());
             };
             if std::mem::take(&mut self.totals.clean) {
@@ -281,8 +273,8 @@ impl Frontier {
                 let checkpoint = self.checkpoint.take().unwrap_or_default();
                 self.commit(&checkpoint)?;
             }
-            if let Some(item) = self.hand_out(&group)? {
-                return Ok(Next::Fetch(item));
+            if let Some(next) = self.hand_out(&group, &mut missing)? {
+                return Ok(next);
             }
         }
     }
@@ -294,7 +286,7 @@ impl Frontier {
             .min(self.next_due);
         if due < u64::MAX {
             Next::Wait(Millis(due))
-        } else if self.in_flight.is_empty() {
+        } else if self.flights.len() == 0 {
             Next::Empty
         } else {
             Next::Idle
@@ -302,9 +294,13 @@ impl Frontier {
     }
 
     /// Hands out the next URL of a ready group; none if its queue turned out to have spent its budget.
-    fn hand_out(&mut self, group: &Id) -> Result<Option<Item>> {
+    fn hand_out(
+        &mut self,
+        group: &Id,
+        missing: &mut impl FnMut(&Item) -> Option<Prerequisite>,
+    ) -> Result<Option<Next>> {
         let first = self.lanes.get(group).and_then(|lane| lane.ready.first());
-        let Some((_, _, id)) = first.copied() else {
+        let Some((_, id)) = first.copied() else {
             self.place_lane(group);
             return Ok(None);
         };
@@ -324,23 +320,24 @@ impl Frontier {
         let Some((position, bytes)) = active.pop() else {
             return Ok(None);
         };
-        let item = StoredItem::decode(&bytes).ok_or_else(|| self.store.bad_record())?;
         active.turn = turn;
-        active.flying.push(position);
-        active.flying_cost += u64::from(item.cost);
-        let flight = InFlight {
+        let stored = StoredItem::decode(&bytes).ok_or_else(|| self.store.bad_record())?;
+        let (hash, item) = (stored.hash, stored.item(position, queue_name, group_name));
+        if let Some(missing) = missing(&item) {
+            active.put(position, bytes);
+            self.await_for(&id, position, &missing);
+            return Ok(Some(Next::Missing(item)));
+        }
+        self.flights.begin(InFlight {
             queue: id,
             group: *group,
             position,
-            hash: item.hash,
+            hash,
             cost: item.cost,
             attempts: item.attempts,
             since: self.now,
-        };
-        self.in_flight.insert(position.1, flight);
-        if let Some(lane) = self.lanes.get_mut(group) {
-            lane.in_flight += 1;
-        }
+        });
+        self.handed_out += 1;
         let (manners, now) = (self.settings.manners, self.now);
         self.change_group(group, |group| {
             let manners = group.overrides.over(&manners);
@@ -349,19 +346,7 @@ impl Frontier {
         self.refill(&id)?;
         self.list(&id);
         self.place_lane(group);
-        Ok(Some(Item {
-            id: ItemId(position.1),
-            url: item.url,
-            via: item.via,
-            hops: item.hops,
-            source: item.source,
-            queue: queue_name,
-            group: group_name,
-            precedence: Precedence(position.0),
-            cost: item.cost,
-            attempts: item.attempts,
-            force: item.force,
-        }))
+        Ok(Some(Next::Fetch(item)))
     }
 
     /// Makes everything since the last commit durable, with the caller's checkpoint, as one.
@@ -371,29 +356,40 @@ impl Frontier {
     /// # Errors
     /// When the machine refuses; the frontier must then be opened again, and is at its last commit.
     pub fn commit(&mut self, checkpoint: &[u8]) -> Result<()> {
-        self.queues.save(&mut self.store)?;
-        self.groups.save(&mut self.store)?;
-        self.store.commit(&self.totals.encode(Some(checkpoint)))?;
-        self.checkpoint = Some(checkpoint.to_vec());
-        Ok(())
+        self.begin_commit(checkpoint)?.write()
     }
 
-    /// Commits, and notes that nothing was asked since: the next opening need not wait before it asks.
+    /// Begins a commit as [`Frontier::commit`] makes it. It holds everything up to now and is written by whoever likes to,
+    /// after those that were begun before it; what changes meanwhile belongs to the next one.
     ///
     /// # Errors
     /// When the machine refuses.
-    pub fn close(mut self, checkpoint: &[u8]) -> Result<()> {
-        self.pause(checkpoint)
+    pub fn begin_commit(&mut self, checkpoint: &[u8]) -> Result<PendingCommit> {
+        self.queues.save(&mut self.store)?;
+        self.groups.save(&mut self.store)?;
+        let meta = self.totals.encode(Some(checkpoint));
+        let commit = self.store.begin_commit(&meta)?;
+        self.checkpoint = Some(checkpoint.to_vec());
+        Ok(commit)
     }
 
-    /// Commits as [`Frontier::close`] does, and stays open: before the next URL is handed out, that is noted.
+    /// Commits, and notes that nothing was asked since: the next opening need not wait before it asks. Before another URL
+    /// is handed out, that is noted.
     ///
     /// # Errors
     /// When the machine refuses.
     pub fn pause(&mut self, checkpoint: &[u8]) -> Result<()> {
+        self.begin_pause(checkpoint)?.write()
+    }
+
+    /// Begins a commit as [`Frontier::pause`] makes it.
+    ///
+    /// # Errors
+    /// When the machine refuses.
+    pub fn begin_pause(&mut self, checkpoint: &[u8]) -> Result<PendingCommit> {
         // What is in flight may have been asked already.
-        self.totals.clean = self.in_flight.is_empty();
-        self.commit(checkpoint)
+        self.totals.clean = self.flights.len() == 0;
+        self.begin_commit(checkpoint)
     }
 
     /// The number of changes' bytes and other sizes of the store.
@@ -405,7 +401,7 @@ impl Frontier {
     /// How many URLs are handed out and not finished.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.in_flight.len()
+        self.flights.len()
     }
 
     /// Queues in the rotation that are not active.
@@ -460,21 +456,6 @@ impl Frontier {
             change(group);
         }
         Ok(())
-    }
-
-    fn is_recent(&self, hash: &UrlHash) -> bool {
-        self.recent[self.recent_place(hash)] == hash[4..]
-    }
-
-    fn note_recent(&mut self, hash: &UrlHash) {
-        let place = self.recent_place(hash);
-        self.recent[place].copy_from_slice(&hash[4..]);
-    }
-
-    fn recent_place(&self, hash: &UrlHash) -> usize {
-        let mut low = [0; 8];
-        low.copy_from_slice(&hash[12..]);
-        (u64::from_le_bytes(low) % self.recent.len() as u64) as usize
     }
 }
 
@@ -557,7 +538,7 @@ mod tests {
         }
         assert!(frontier.rotation.len() <= 512);
         let mut done = 0;
-        while let Next::Fetch(item) = frontier.next(Millis(1)).unwrap() {
+        while let Next::Fetch(item) = frontier.next(Millis(1), |_| None).unwrap() {
             let outcome = Outcome::done(200, 1, std::time::Duration::ZERO);
             frontier.finish(Millis(1), item.id, &outcome).unwrap();
             assert!(frontier.active.len() <= 8 && frontier.lanes.len() <= 8);

@@ -29,14 +29,16 @@ pub(crate) fn whole_millis(wait: Duration) -> u64 {
 pub struct Precedence(pub u8);
 
 impl Precedence {
+    /// What all others of the queue may wait for: robots.txt.
+    pub const PREREQUISITE: Self = Self(0);
     /// Where the crawl begins.
-    pub const SEED: Self = Self(0);
-    /// What another URL waits for: a redirect's target, robots.txt.
-    pub const PREREQUISITE: Self = Self(1);
+    pub const SEED: Self = Self(1);
+    /// Where a page redirects to.
+    pub const REDIRECT: Self = Self(2);
     /// What a page needs to be shown.
-    pub const REQUISITE: Self = Self(2);
+    pub const REQUISITE: Self = Self(3);
     /// A link.
-    pub const NORMAL: Self = Self(3);
+    pub const NORMAL: Self = Self(4);
 }
 
 /// A URL that was found.
@@ -128,6 +130,8 @@ pub struct Item {
 pub enum Next {
     /// Fetch this now.
     Fetch(Item),
+    /// This could be fetched now, but for the prerequisite that the caller named. It is not handed out, and its queue waits.
+    Missing(Item),
     /// Nothing may be fetched before this moment, unless something finishes or is added.
     Wait(Millis),
     /// Everything there is to do is in flight.

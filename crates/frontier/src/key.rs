@@ -91,10 +91,10 @@ fn owned(space: Space, owner: &Id, position: Position) -> Key {
     Key::new(&[&[space as u8], owner, &[first], &number.to_be_bytes()])
 }
 
-/// A queue's place in the rotation: its priority and its turn.
+/// A queue's place in the rotation: which list, and its turn.
 pub(crate) fn rotation(position: Position) -> Key {
-    let (priority, turn) = position;
-    Key::new(&[&[Space::Rotation as u8, priority], &turn.to_be_bytes()])
+    let (list, turn) = position;
+    Key::new(&[&[Space::Rotation as u8, list], &turn.to_be_bytes()])
 }
 
 /// When something sleeps until, and its number.

@@ -1,7 +1,6 @@
 //! The lanes: one for each group with active queues, ready now, waiting for a time, or busy.
 //!
-//! Ready lanes are taken by priority, then in the order in which their queues had their last turn, so
-//! every queue has its turn. Everything here is O(log n) in the number of active queues.
+//! Ready lanes are taken in the order in which their queues had their last turn, so every queue has its turn. Everything here is O(log n) in the number of active queues.
 
 use std::collections::BTreeSet;
 
@@ -16,9 +15,8 @@ use crate::record::GroupRecord;
 pub(crate) struct Lane {
     /// Active queues of the group.
     pub(crate) queues: u32,
-    pub(crate) in_flight: u32,
-    /// Those with something to fetch: priority, last turn, queue.
-    pub(crate) ready: BTreeSet<(u8, u64, Id)>,
+    /// Those with something to fetch: last turn, queue.
+    pub(crate) ready: BTreeSet<(u64, Id)>,
     pub(crate) place: LanePlace,
     /// The queue that complained last, and until when it rests for that.
     pub(crate) told: Option<(Id, Millis)>,
@@ -32,8 +30,8 @@ pub(crate) enum LanePlace {
     Nowhere,
     /// It waits for this time.
     Timer(u64),
-    /// It is ready: priority and turn of its first queue.
-    Ready(u8, u64),
+    /// It is ready: the turn of its first queue.
+    Ready(u64),
 }
 
 impl Frontier {
@@ -64,7 +62,7 @@ impl Frontier {
     pub(crate) fn close_lane(&mut self, group: &Id) {
         if let Some(lane) = self.lanes.get(group)
             && lane.queues == 0
-            && lane.in_flight == 0
+            && self.flights.of_group(group) == 0
         {
             self.place_lane(group);
             self.lanes.remove(group);
@@ -82,16 +80,15 @@ impl Frontier {
             LanePlace::Timer(due) => {
                 self.timers.remove(&(due, *group));
             }
-            LanePlace::Ready(priority, turn) => {
-                self.ready.remove(&(priority, turn, *group));
+            LanePlace::Ready(turn) => {
+                self.ready.remove(&(turn, *group));
             }
         }
-        let (Some(record), Some((priority, turn, _))) =
-            (self.groups.at_hand(group), lane.ready.first())
+        let (Some(record), Some((turn, _))) = (self.groups.at_hand(group), lane.ready.first())
         else {
             return;
         };
-        if lane.in_flight >= self.settings.connections(record) {
+        if self.flights.of_group(group) >= self.settings.connections(record) {
             return;
         }
         let due = record.pace.next_allowed;
@@ -99,8 +96,8 @@ impl Frontier {
             lane.place = LanePlace::Timer(due.0);
             self.timers.insert((due.0, *group));
         } else {
-            lane.place = LanePlace::Ready(*priority, *turn);
-            self.ready.insert((*priority, *turn, *group));
+            lane.place = LanePlace::Ready(*turn);
+            self.ready.insert((*turn, *group));
         }
     }
 
@@ -142,13 +139,20 @@ impl Frontier {
         };
         let record = self.queues.at_hand(queue);
         let spent = |record: &crate::record::QueueRecord| {
-            let flying = active.flying_cost;
+            let flying = self.flights.of_queue(queue);
+            let flying = flying.map(|flight| u64::from(flight.cost)).sum();
             let spent = record.exhausted(&self.settings.budget, flying, self.now);
             spent.is_some()
         };
         // What is in flight may use the budget up: the rest waits until that is known.
-        let reserved = !active.flying.is_empty() && record.is_none_or(spent);
+        let reserved = !self.flights.is_idle(queue) && record.is_none_or(spent);
         if active.listed || active.is_dry() || reserved {
+            return;
+        }
+        if let Some(missing) = active.missing()
+            && missing.until > self.now
+        {
+            self.resting.insert((missing.until.0, *queue));
             return;
         }
         if let Some(record) = record
@@ -158,7 +162,7 @@ impl Frontier {
             return;
         }
         active.listed = true;
-        let entry = (active.priority, active.turn, *queue);
+        let entry = (active.turn, *queue);
         let group = active.group;
         if let Some(lane) = self.lanes.get_mut(&group) {
             lane.ready.insert(entry);
@@ -174,7 +178,7 @@ impl Frontier {
         if !std::mem::take(&mut active.listed) {
             return;
         }
-        let entry = (active.priority, active.turn, *queue);
+        let entry = (active.turn, *queue);
         let group = active.group;
         if let Some(lane) = self.lanes.get_mut(&group) {
             lane.ready.remove(&entry);

@@ -12,6 +12,7 @@ mod codec;
 mod control;
 mod error;
 mod finish;
+mod flights;
 mod frontier;
 mod item;
 mod key;
@@ -19,6 +20,7 @@ mod lane;
 mod manners;
 mod notes;
 mod places;
+mod prerequisite;
 mod record;
 mod settings;
 mod starts;
@@ -34,9 +36,8 @@ pub use item::{
 };
 pub use manners::Reason;
 pub use notes::NoteKind;
+pub use prerequisite::Prerequisite;
 pub use record::Retired;
 pub use settings::{Budget, Manners, Memory, Overrides, Settings};
-pub use status::{
-    Counts, GroupStatus, Known, Origin, QueueState, QueueStatus, UrlState, WaitingUrl,
-};
-pub use store::StoreSize;
+pub use status::{Counts, GroupStatus, Known, Origin, QueueState, QueueStatus, UrlState};
+pub use store::{PendingCommit, StoreSize};

@@ -38,14 +38,6 @@ impl Frontier {
         self.store.get(&note_key(kind, key)?)
     }
 
-    /// Forgets what is remembered under `key`, if anything is.
-    ///
-    /// # Errors
-    /// When the key is too long or the machine refuses.
-    pub fn forget(&mut self, kind: NoteKind, key: &[u8]) -> Result<()> {
-        self.store.delete(note_key(kind, key)?)
-    }
-
     /// Shows the notes of a kind to `each`, key and value, in the order of their keys, until it returns false. The
     /// changes since the last commit are among them.
     ///

@@ -8,8 +8,10 @@ use crate::active::Active;
 use crate::error::Result;
 use crate::frontier::Frontier;
 use crate::key::{self, Id, Position};
-use crate::record::{QueuePlace, QueueRecord, Retired, Sleeper};
+use crate::record::{NO_HEAD, QueuePlace, QueueRecord, Retired, Sleeper};
 
+/// What positions in the lists of queues begin with.
+const LIST: u8 = 128;
 /// Queues read from the rotation at one time.
 const ROTATION_LOAD: usize = 256;
 /// Sleepers woken at one time.
@@ -38,11 +40,8 @@ impl Frontier {
 
     fn enter_rotation(&mut self, id: &Id) -> Result<()> {
         let turn = self.number();
-        let mut position = (0, turn);
-        self.change_queue(id, |queue| {
-            position.0 = queue.priority;
-            queue.place = QueuePlace::Rotation(position);
-        })?;
+        let position = (LIST, turn);
+        self.change_queue(id, |queue| queue.place = QueuePlace::Rotation(position))?;
         self.store.put_fresh(key::rotation(position), id)?;
         self.totals.rotating += 1;
         if self.rotation_from.is_none_or(|from| position < from) {
@@ -58,11 +57,8 @@ impl Frontier {
 
     fn park(&mut self, id: &Id, group: &Id) -> Result<()> {
         let turn = self.number();
-        let mut position = (0, turn);
-        self.change_queue(id, |queue| {
-            position.0 = queue.priority;
-            queue.place = QueuePlace::Parked(position);
-        })?;
+        let position = (LIST, turn);
+        self.change_queue(id, |queue| queue.place = QueuePlace::Parked(position))?;
         self.store.put_fresh(key::parked(group, position), id)?;
         self.totals.parked += 1;
         self.change_group(group, |group| {
@@ -260,27 +256,6 @@ impl Frontier {
             }
             activated += 1;
         }
-        self.preempt()
-    }
-
-    /// Lets a waiting queue of a better priority take the place of an active one.
-    fn preempt(&mut self) -> Result<()> {
-        let Some((first, _)) = self.first_in_rotation()? else {
-            return Ok(());
-        };
-        let worst = self.priorities.iter().rposition(|count| *count > 0);
-        if worst.is_none_or(|worst| worst <= usize::from(first.0)) {
-            return Ok(());
-        }
-        let idle = |active: &&Active| active.flying.is_empty() && active.priority > first.0;
-        let idle = |(_, active): &(&Id, &Active)| idle(active);
-        let victim = self.active.iter().filter(idle);
-        let victim = victim.max_by_key(|(id, active)| (active.priority, active.turn, **id));
-        let Some(victim) = victim.map(|(id, _)| *id) else {
-            return Ok(());
-        };
-        self.rotate(&victim)?;
-        self.activate_next()?;
         Ok(())
     }
 
@@ -323,13 +298,8 @@ impl Frontier {
         }
         let group = key::id(&queue.group);
         let balance = i64::from(self.settings.session_balance);
-        let mut active = Active::new(group, queue.priority, balance, queue.head);
-        for flight in self.in_flight.values().filter(|flight| flight.queue == id) {
-            active.flying.push(flight.position);
-            active.flying_cost += u64::from(flight.cost);
-        }
+        let mut active = Active::new(group, balance, queue.head);
         active.turn = self.turn();
-        self.priorities[usize::from(active.priority)] += 1;
         self.queues.pin(&mut self.store, &id)?;
         self.restart_queue(&id)?;
         self.open_lane(&group)?;
@@ -338,7 +308,7 @@ impl Frontier {
         }
         self.active.insert(id, active);
         self.refill(&id)?;
-        if self.active.get(&id).is_some_and(Active::is_over) {
+        if self.is_over(&id) {
             self.withdraw(&id)?;
         } else {
             self.list(&id);
@@ -358,9 +328,27 @@ impl Frontier {
         let Some(from) = active.from.take() else {
             return Ok(());
         };
+        let flying: Vec<Position> = self
+            .flights
+            .of_queue(id)
+            .map(|flight| flight.position)
+            .collect();
         self.store.scan(key::items_from(id, from), |key, item| {
-            key::position(key).is_none_or(|position| active.load(position, item, share))
+            let position = key::position(key).filter(|position| !flying.contains(position));
+            position.is_none_or(|position| active.load(position, item, share))
         })
+    }
+
+    /// Whether nothing is left of an active queue, waiting or in flight.
+    pub(crate) fn is_over(&self, id: &Id) -> bool {
+        self.active.get(id).is_some_and(Active::is_over) && self.flights.is_idle(id)
+    }
+
+    /// The first position at which an active queue may have a URL, in flight or not.
+    pub(crate) fn first_of(&self, id: &Id) -> Position {
+        let flying = self.flights.of_queue(id).map(|flight| flight.position);
+        let waiting = self.active.get(id).and_then(Active::first);
+        flying.chain(waiting).min().unwrap_or(NO_HEAD)
     }
 
     /// What the head of one active queue may take.
@@ -371,11 +359,11 @@ impl Frontier {
     /// Lets an active queue go from memory; it stays in the rotation.
     fn deactivate(&mut self, id: &Id) -> Result<()> {
         self.unlist(id);
+        self.stop_waiting(id);
+        let first = self.first_of(id);
         let Some(active) = self.active.remove(id) else {
             return Ok(());
         };
-        self.priorities[usize::from(active.priority)] -= 1;
-        let first = active.first();
         self.change_queue(id, |queue| queue.head = first)?;
         self.queues.unpin(id);
         if let Some(lane) = self.lanes.get_mut(&active.group) {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::codec::{Reader, put_bytes, put_number, put_option, put_signed};
-use crate::item::{Candidate, Millis, whole_millis};
+use crate::item::{Candidate, Item, ItemId, Millis, Precedence, whole_millis};
 use crate::key::{self, Id, Position, SHORT_ID_BYTES, UrlHash};
 use crate::manners::{Pace, Reason};
 use crate::settings::{Budget, Overrides};
@@ -44,8 +44,6 @@ pub enum Retired {
     Urls = 0,
     /// Its bytes are what they may.
     Bytes = 1,
-    /// Somebody said so.
-    Operator = 2,
     /// Its time is over.
     Time = 3,
 }
@@ -55,7 +53,6 @@ pub enum Retired {
 pub(crate) struct QueueRecord {
     pub(crate) name: String,
     pub(crate) group: String,
-    pub(crate) priority: u8,
     pub(crate) place: QueuePlace,
     /// URLs in it, those in flight and those that sleep included.
     pub(crate) queued: u64,
@@ -79,15 +76,14 @@ pub(crate) struct QueueRecord {
 
 /// The head of a queue without URLs.
 pub(crate) const NO_HEAD: Position = (u8::MAX, u64::MAX);
-/// The priority of a queue that was given none.
-pub(crate) const USUAL_PRIORITY: u8 = 128;
+/// What stands where a queue once had a priority.
+const NO_PRIORITY: u8 = 128;
 
 impl QueueRecord {
     pub(crate) fn new(name: &str, group: &str) -> Self {
         Self {
             name: name.to_owned(),
             group: group.to_owned(),
-            priority: USUAL_PRIORITY,
             place: QueuePlace::Nowhere,
             queued: 0,
             sleeping: 0,
@@ -133,7 +129,7 @@ impl Record for QueueRecord {
             &self.group
         };
         put_bytes(out, group.as_bytes());
-        out.push(self.priority);
+        out.push(NO_PRIORITY);
         self.place.encode(out);
         let numbers = [
             self.queued,
@@ -167,6 +163,7 @@ impl Record for QueueRecord {
         let mut reader = Reader::new(bytes);
         let name = reader.string()?;
         let group = reader.string()?;
+        reader.byte()?;
         let mut queue = Self {
             group: if group.is_empty() {
                 name.clone()
@@ -174,7 +171,6 @@ impl Record for QueueRecord {
                 group
             },
             name,
-            priority: reader.byte()?,
             place: QueuePlace::decode(&mut reader)?,
             queued: reader.number()?,
             sleeping: reader.number()?,
@@ -237,7 +233,6 @@ impl QueuePlace {
             4 => Self::Retired(match reader.byte()? {
                 0 => Retired::Urls,
                 1 => Retired::Bytes,
-                2 => Retired::Operator,
                 3 => Retired::Time,
                 _ => return None,
             }),
@@ -439,6 +434,23 @@ impl StoredItem {
             hops: reader.string()?,
             source: reader.string()?,
         })
+    }
+
+    /// The URL as it is handed out, from this position of a queue in a group.
+    pub(crate) fn item(self, position: Position, queue: String, group: String) -> Item {
+        Item {
+            id: ItemId(position.1),
+            url: self.url,
+            via: self.via,
+            hops: self.hops,
+            source: self.source,
+            queue,
+            group,
+            precedence: Precedence(position.0),
+            cost: self.cost,
+            attempts: self.attempts,
+            force: self.force,
+        }
     }
 }
 
@@ -670,7 +682,7 @@ mod tests {
             let [queued, sleeping, done, failed, bytes, spent] = numbers;
             let group = if group.is_empty() { name.clone() } else { group };
             let record = QueueRecord {
-                name, group, priority: 7, place, queued, sleeping, done, failed, bytes, spent, head,
+                name, group, place, queued, sleeping, done, failed, bytes, spent, head,
                 last_status: status,
                 first_fetch: time.map(Millis),
                 budget: Some(Budget { urls: Some(queued), bytes: None, time: time.map(Duration::from_millis) }),

@@ -183,8 +183,6 @@ pub struct Memory {
     pub heads: usize,
     /// Records of queues and groups that are not active, a number each.
     pub records: usize,
-    /// Hashes of URLs seen lately, a number; 16 bytes each.
-    pub recent: usize,
     /// Blocks of 2 or 4 KiB kept at hand, a number.
     pub blocks: usize,
 }
@@ -196,7 +194,6 @@ impl Default for Memory {
             filters: 48 << 20,
             heads: 8 << 20,
             records: 16 * 1024,
-            recent: 128 * 1024,
             blocks: 1024,
         }
     }

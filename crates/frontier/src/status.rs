@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use crate::active::Active;
 use crate::error::Result;
 use crate::frontier::Frontier;
 use crate::item::{Millis, Precedence};
@@ -26,8 +27,10 @@ pub struct Counts {
     pub queued: u64,
     /// URLs of these that wait for their retry.
     pub retrying: u64,
-    /// URLs handed out.
+    /// URLs handed out and not finished.
     pub in_flight: u64,
+    /// How often a URL was handed out since the frontier was opened.
+    pub handed_out: u64,
     /// Fetches that ended well.
     pub done: u64,
     /// URLs given up.
@@ -75,6 +78,8 @@ pub enum QueueState {
     GroupBusy,
     /// Everything in it waits to be tried again.
     Retrying,
+    /// What its next URL needs before it can be fetched is being looked for.
+    Missing,
     /// It waits for a place among the active queues.
     Inactive,
     /// It waits behind other queues of its group.
@@ -90,8 +95,6 @@ pub struct QueueStatus {
     pub name: String,
     /// Its group's.
     pub group: String,
-    /// 0 is the best.
-    pub priority: u8,
     /// What it does.
     pub state: QueueState,
     /// URLs in it, those in flight included.
@@ -137,17 +140,6 @@ pub struct GroupStatus {
     pub queues: u64,
     /// Queues that wait behind these.
     pub parked_queues: u64,
-}
-
-/// A URL in a queue.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct WaitingUrl {
-    /// The URL.
-    pub url: String,
-    /// Its place among the others.
-    pub precedence: Precedence,
-    /// How often it was tried before.
-    pub attempts: u32,
 }
 
 /// What is known of one URL.
@@ -209,12 +201,13 @@ impl Frontier {
     #[must_use]
     pub fn counts(&self) -> Counts {
         let totals = &self.totals;
-        let in_flight = self.in_flight.len() as u64;
+        let in_flight = self.flights.len() as u64;
         Counts {
             known: totals.known,
             queued: totals.queued.saturating_sub(in_flight),
             retrying: totals.sleeping_items,
             in_flight,
+            handed_out: self.handed_out,
             done: totals.done,
             failed: totals.failed,
             bytes: totals.bytes,
@@ -240,7 +233,7 @@ impl Frontier {
         };
         let seen = Seen::decode(&bytes).ok_or_else(|| self.store.bad_record())?;
         let status = i32::from(seen.status);
-        let flight = self.in_flight.values().find(|flight| flight.hash == hash);
+        let flight = self.flights.all().find(|flight| flight.hash == hash);
         let state = match (seen.state, flight) {
             (_, Some(flight)) => UrlState::InFlight {
                 since: flight.since,
@@ -304,16 +297,6 @@ impl Frontier {
         }))
     }
 
-    /// Says how a queue is.
-    ///
-    /// # Errors
-    /// When a file is damaged or the machine refuses.
-    pub fn queue(&mut self, name: &str) -> Result<Option<QueueStatus>> {
-        let id = key::id(name);
-        let record = self.queues.get(&mut self.store, &id)?.cloned();
-        Ok(record.map(|record| self.queue_status(&id, &record)))
-    }
-
     /// Shows every queue to `each`, in no useful order, until it returns false.
     ///
     /// # Errors
@@ -338,38 +321,10 @@ impl Frontier {
         Ok(())
     }
 
-    /// Shows the URLs of a queue to `each`, the next first, until it returns false: those that wait and those in
-    /// flight, not those that sleep until their retry. In a retired queue this is what was not fetched.
-    ///
-    /// # Errors
-    /// When a file is damaged or the machine refuses.
-    pub fn urls(&self, queue: &str, mut each: impl FnMut(WaitingUrl) -> bool) -> Result<()> {
-        let mut bad = false;
-        let range = key::items_from(&key::id(queue), (0, 0));
-        self.store.scan(range, |key, bytes| {
-            match key::position(key).zip(StoredItem::decode(bytes)) {
-                Some(((precedence, _), item)) => each(WaitingUrl {
-                    url: item.url,
-                    precedence: Precedence(precedence),
-                    attempts: item.attempts,
-                }),
-                None => {
-                    bad = true;
-                    false
-                }
-            }
-        })?;
-        if bad {
-            return Err(self.store.bad_record());
-        }
-        Ok(())
-    }
-
     fn queue_status(&self, id: &Id, record: &QueueRecord) -> QueueStatus {
         QueueStatus {
             name: record.name.clone(),
             group: record.group.clone(),
-            priority: record.priority,
             state: self.queue_state(id, record),
             queued: record.queued,
             retrying: record.sleeping,
@@ -404,16 +359,17 @@ impl Frontier {
         let Some(active) = self.active.get(id) else {
             return QueueState::Inactive;
         };
-        if !active.flying.is_empty() {
-            let in_flight = active.flying.len() as u32;
+        if !self.flights.is_idle(id) {
+            let in_flight = self.flights.of_queue(id).count() as u32;
             return QueueState::InProcess { in_flight };
+        }
+        if active.missing().is_some() {
+            return QueueState::Missing;
         }
         let Some(group) = self.groups.at_hand(&active.group) else {
             return QueueState::Ready;
         };
-        let lane = self.lanes.get(&active.group);
-        let busy = |lane: &crate::lane::Lane| lane.in_flight >= self.settings.connections(group);
-        if lane.is_some_and(busy) {
+        if self.flights.of_group(&active.group) >= self.settings.connections(group) {
             return QueueState::GroupBusy;
         }
         let queue = self.queues.at_hand(id).map(|queue| &queue.pace);
@@ -445,21 +401,26 @@ impl Frontier {
     pub fn is_left_with_failures(&self) -> bool {
         let fails = |pace: &Pace| match pace.reason {
             Reason::Backoff | Reason::RetryAfter => true,
+            // Longer than a server rests in quiet times: it failed there.
+            Reason::OtherJob => {
+                let quiet = self.settings.manners.crawl_delay_limit;
+                pace.next_allowed.since(self.now) > quiet
+            }
             Reason::New
             | Reason::MinDelay
             | Reason::Duration
             | Reason::MaxDelay
             | Reason::CrawlDelay
             | Reason::Restart
-            | Reason::Bandwidth
-            | Reason::OtherJob => false,
+            | Reason::Bandwidth => false,
         };
         let mut resting = self.resting.iter().filter(|(_, queue)| {
             let active = self.active.get(queue);
-            active.is_some_and(|active| !active.listed && active.flying.is_empty())
+            let waits = |active: &Active| !active.listed && active.missing().is_none();
+            active.is_some_and(waits) && self.flights.is_idle(queue)
         });
         self.lanes.iter().all(|(group, lane)| {
-            let is_idle = lane.ready.is_empty() && lane.in_flight == 0;
+            let is_idle = lane.ready.is_empty() && self.flights.of_group(group) == 0;
             let group = self.groups.at_hand(group);
             is_idle || group.is_some_and(|group| fails(&group.pace))
         }) && resting.all(|(_, queue)| {
@@ -484,7 +445,7 @@ impl Frontier {
         let pace = &record.pace;
         GroupStatus {
             name: record.name.clone(),
-            in_flight: self.lanes.get(id).map_or(0, |lane| lane.in_flight),
+            in_flight: self.flights.of_group(id),
             connections: self.settings.connections(record),
             next_allowed: pace.next_allowed,
             delay: Duration::from_millis(pace.delay),
@@ -553,12 +514,12 @@ fn queue_line(queue: &QueueStatus, now: Millis) -> String {
         }
         QueueState::GroupBusy => format!("waits for its group {:?}", queue.group),
         QueueState::Retrying => "waits to try again".to_owned(),
+        QueueState::Missing => "waits for an address or robots.txt".to_owned(),
         QueueState::Inactive => "inactive".to_owned(),
         QueueState::Parked => format!("behind its group {:?}", queue.group),
         QueueState::Retired(Retired::Urls) => "retired: budget of URLs spent".to_owned(),
         QueueState::Retired(Retired::Bytes) => "retired: budget of bytes spent".to_owned(),
         QueueState::Retired(Retired::Time) => "retired: its time is over".to_owned(),
-        QueueState::Retired(Retired::Operator) => "retired by the operator".to_owned(),
     };
     format!(
         "{:?} {} queued, {} done, {} failed, {} spent, {} bytes: {state}",

@@ -6,6 +6,7 @@
 //! or changed in place. Formats: `docs/formats/frontier.md`.
 
 mod block;
+mod commit;
 mod files;
 mod filter;
 mod index;
@@ -20,6 +21,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::block::Block;
 use self::filter::{Filter, Spare};
@@ -31,6 +33,7 @@ use self::shelf::Held;
 use crate::codec::{Reader, put_number};
 use crate::error::{FrontierError, Result, damaged, io_error};
 
+pub use self::commit::PendingCommit;
 pub(crate) use self::memtable::Key;
 pub(crate) use self::space::Space;
 
@@ -76,13 +79,16 @@ pub(crate) struct Store {
     next_run: u64,
     /// The log's head no longer is enough: a memtable became a run since.
     spilled: bool,
+    /// Runs that no log names yet, and that are not synced.
+    unsynced: Vec<(PathBuf, File)>,
     /// Runs that were merged into others, but are still named by the log's head.
     superseded: Vec<u64>,
     merges: Vec<Merge>,
     /// Memory for filters.
     spare: Spare,
     blocks: Vec<Option<CachedBlock>>,
-    dead: bool,
+    /// A write failed: set by the commits that are written elsewhere, too.
+    dead: Arc<AtomicBool>,
     _lock: File,
 }
 
@@ -162,13 +168,14 @@ impl Store {
             runs,
             next_run: 1,
             spilled: false,
+            unsynced: Vec::new(),
             superseded: Vec::new(),
             merges: Vec::new(),
             spare,
             blocks: std::iter::repeat_with(|| None)
                 .take(limits.blocks.max(1))
                 .collect(),
-            dead: false,
+            dead: Arc::default(),
             _lock: lock,
         };
         Ok(Recovered { store, meta })
@@ -331,43 +338,46 @@ impl Store {
 
     /// Makes every change so far durable, with `meta`, as one.
     pub(crate) fn commit(&mut self, meta: &[u8]) -> Result<()> {
-        self.alive()?;
-        let committed = self.try_commit(meta);
-        self.or_dead(committed)
+        self.begin_commit(meta)?.write()
     }
 
-    fn try_commit(&mut self, meta: &[u8]) -> Result<()> {
+    /// Puts every change so far, with `meta`, into a commit that is to be written: by whom and when is the caller's to say,
+    /// as long as commits are written in the order in which they were begun.
+    pub(crate) fn begin_commit(&mut self, meta: &[u8]) -> Result<PendingCommit> {
+        self.alive()?;
+        let begun = self.try_begin_commit(meta);
+        self.or_dead(begun)
+    }
+
+    fn try_begin_commit(&mut self, meta: &[u8]) -> Result<PendingCommit> {
+        self.settle_merges()?;
         if self.log.bytes() > LOG_MEMTABLES * self.limits.changes as u64 && !self.spilled {
             self.spill()?;
         }
+        let mut commit = PendingCommit::new(&self.dead);
+        if self.spilled {
+            self.begin_log(&mut commit)?;
+        }
         let pending = std::mem::take(&mut self.pending);
         let frames = [(Kind::Changes, &pending[..]), (Kind::Commit, meta)];
-        if self.spilled {
-            self.next_log(&frames)?;
-        } else {
-            self.log.append(&frames)?;
-            self.log.sync()?;
-        }
+        commit.frames = Some(self.log.frame(&frames));
         self.pending = pending;
         self.pending.clear();
-        self.settle_merges()
+        Ok(commit)
     }
 
-    /// Starts the log that stands on the present runs, and removes what it makes needless.
-    fn next_log(&mut self, frames: &[(Kind, &[u8])]) -> Result<()> {
-        let number = self.log_number + 1;
-        let mut log = Log::create(&files::log_path(&self.dir, number))?;
-        log.append(&[(Kind::Head, &head(&self.runs))])?;
-        log.append(frames)?;
-        log.sync()?;
-        files::sync_dir(&self.dir)?;
-        files::remove(&files::log_path(&self.dir, self.log_number))?;
-        for run in self.superseded.drain(..) {
-            files::remove(&files::run_path(&self.dir, run))?;
-        }
-        self.log = log;
-        self.log_number = number;
+    /// Starts the log that stands on the present runs. The commit makes it count, and removes what it makes needless.
+    fn begin_log(&mut self, commit: &mut PendingCommit) -> Result<()> {
+        let old = files::log_path(&self.dir, self.log_number);
+        self.log_number += 1;
+        self.log = Log::create(&files::log_path(&self.dir, self.log_number))?;
+        self.log.append(&[(Kind::Head, &head(&self.runs))])?;
         self.spilled = false;
+        commit.runs = std::mem::take(&mut self.unsynced);
+        commit.names = Some(self.dir.clone());
+        let runs = self.superseded.drain(..);
+        commit.needless = runs.map(|run| files::run_path(&self.dir, run)).collect();
+        commit.needless.push(old);
         Ok(())
     }
 
@@ -389,7 +399,9 @@ impl Store {
         for (key, value) in self.memtable.range(&Key::new(&[])) {
             out.push(*key, value)?;
         }
-        self.runs.insert(0, out.finish()?);
+        let (run, file) = out.finish_unsynced()?;
+        self.runs.insert(0, run);
+        self.unsynced.push((path, file));
         self.memtable.clear();
         // What these changes say is in the run now, and in no commit of the old log.
         self.pending.clear();
@@ -471,7 +483,7 @@ impl Store {
     }
 
     fn alive(&self) -> Result<()> {
-        match self.dead {
+        match self.dead.load(Ordering::Relaxed) {
             true => Err(FrontierError::Dead {
                 dir: self.dir.clone(),
             }),
@@ -481,7 +493,9 @@ impl Store {
 
     /// After a failed write the files say nothing certain: only opening them again does.
     fn or_dead<Value>(&mut self, result: Result<Value>) -> Result<Value> {
-        self.dead |= result.is_err();
+        if result.is_err() {
+            self.dead.store(true, Ordering::Relaxed);
+        }
         result
     }
 
@@ -565,8 +579,9 @@ struct StoreState {
 /// The first log of a new store, with an empty commit.
 fn begin(dir: &Path) -> Result<StoreState> {
     let mut log = Log::create(&files::log_path(dir, 1))?;
-    log.append(&[(Kind::Head, &head(&[])), (Kind::Commit, b"")])?;
-    log.sync()?;
+    let frames = log.frame(&[(Kind::Head, &head(&[])), (Kind::Commit, b"")]);
+    frames.write()?;
+    frames.sync()?;
     files::sync_dir(dir)?;
     Ok(StoreState {
         log,
@@ -736,6 +751,52 @@ mod tests {
                 prop_assert_eq!(store.get(&key(number)).unwrap(), expected);
             }
         }
+    }
+
+    #[test]
+    fn commits_that_are_written_later_count_one_by_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(dir.path(), SMALL).unwrap().store;
+        // So large that the second and the fourth begin a log of their own.
+        let values = [10, 5000, 20, 6000, 30];
+        let mut commits = Vec::new();
+        for (number, bytes) in (0..).zip(values) {
+            store.put(key(number), &vec![7; bytes]).unwrap();
+            commits.push(store.begin_commit(&[number as u8]).unwrap());
+            assert_eq!(store.get(&key(0)).unwrap().unwrap().len(), values[0]);
+        }
+        // As a crash leaves them: the directory as it was when so many were written.
+        let lies = || {
+            let copy = tempfile::tempdir().unwrap();
+            for entry in fs::read_dir(dir.path()).unwrap() {
+                let entry = entry.unwrap();
+                fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+            }
+            let recovered = Store::open(copy.path(), SMALL).unwrap();
+            (recovered.meta, all(&recovered.store).len())
+        };
+        assert_eq!(lies(), (Vec::new(), 0));
+        for (number, commit) in commits.into_iter().enumerate() {
+            commit.write().unwrap();
+            assert_eq!(lies(), (vec![number as u8], number + 1));
+        }
+        assert_eq!(files::listing(dir.path()).unwrap().0.len(), 1);
+    }
+
+    #[test]
+    fn after_a_commit_that_nobody_wrote_nothing_more_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(dir.path(), SMALL).unwrap().store;
+        store.put(key(1), b"one").unwrap();
+        store.commit(b"1").unwrap();
+        store.put(key(2), b"two").unwrap();
+        drop(store.begin_commit(b"2").unwrap());
+        assert!(matches!(
+            store.put(key(3), b"three"),
+            Err(FrontierError::Dead { .. })
+        ));
+        drop(store);
+        assert_eq!(Store::open(dir.path(), SMALL).unwrap().meta, b"1");
     }
 
     #[test]

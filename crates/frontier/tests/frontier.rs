@@ -1,4 +1,4 @@
-//! What each part of the frontier promises: order, fairness, budgets, retries, priorities, groups, limits.
+//! What each part of the frontier promises: order, fairness, prerequisites, budgets, retries, groups, limits.
 
 #![expect(clippy::unwrap_used, reason = "a test may die")]
 
@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use ecluse_frontier::{
     Added, Budget, Candidate, Disposition, Finished, Frontier, FrontierError, Item, Manners,
-    Millis, Next, NoteKind, Outcome, Precedence, QueueState, Retired, Settings, UrlState,
+    Millis, Next, NoteKind, Outcome, Precedence, Prerequisite, QueueState, QueueStatus, Retired,
+    Settings, UrlState,
 };
 
 /// No waiting, so that a test sees the order alone.
@@ -39,10 +40,21 @@ fn add(frontier: &mut Frontier, queue: &str, paths: std::ops::Range<u32>) {
 }
 
 fn try_fetch(frontier: &mut Frontier, now: u64) -> Option<Item> {
-    match frontier.next(Millis(now)).unwrap() {
+    match frontier.next(Millis(now), |_| None).unwrap() {
         Next::Fetch(item) => Some(item),
-        Next::Wait(_) | Next::Idle | Next::Empty => None,
+        Next::Missing(_) | Next::Wait(_) | Next::Idle | Next::Empty => None,
     }
+}
+
+/// How a queue is.
+fn queue(frontier: &mut Frontier, name: &str) -> QueueStatus {
+    let mut found = None;
+    let walked = frontier.queues(|queue| {
+        found = Some(queue).filter(|queue| queue.name == name);
+        found.is_none()
+    });
+    walked.unwrap();
+    found.unwrap()
 }
 
 fn good() -> Outcome {
@@ -91,7 +103,7 @@ fn precedence_first_then_first_come() {
         if order.is_empty() {
             // Found on the way: goes before the links that wait.
             let candidate = Candidate {
-                precedence: Precedence::PREREQUISITE,
+                precedence: Precedence::REDIRECT,
                 ..Candidate::new("http://a/4", "a")
             };
             frontier.add(&candidate).unwrap();
@@ -100,7 +112,7 @@ fn precedence_first_then_first_come() {
         order.push(item.url.chars().next_back().unwrap());
     }
     assert_eq!(order, ['2', '4', '1', '0', '3']);
-    assert_eq!(frontier.next(Millis(1)).unwrap(), Next::Empty);
+    assert_eq!(frontier.next(Millis(1), |_| None).unwrap(), Next::Empty);
 }
 
 #[test]
@@ -130,22 +142,79 @@ fn queues_take_turns_and_sessions_give_everyone_a_place() {
 }
 
 #[test]
-fn a_better_priority_goes_before_all_worse_ones() {
-    let settings = Settings {
-        active_queues: 2,
-        ..eager()
+fn a_url_is_handed_out_once_and_not_before_its_prerequisites() {
+    let (_dir, mut frontier) = open(eager());
+    let add_at = |frontier: &mut Frontier, url: &str, precedence| {
+        let candidate = Candidate {
+            precedence,
+            ..Candidate::new(url, "a")
+        };
+        assert_eq!(frontier.add(&candidate).unwrap(), Added::New);
     };
-    let (_dir, mut frontier) = open(settings);
-    for queue in ["a", "b", "c"] {
-        add(&mut frontier, queue, 0..20);
-    }
-    crawl(&mut frontier, 1, 4);
-    add(&mut frontier, "urgent", 0..10);
-    frontier.set_priority("urgent", 1).unwrap();
-    let queues = crawl(&mut frontier, 1, 10);
-    assert_eq!(tally(&queues), BTreeMap::from([("urgent", 10)]));
-    crawl(&mut frontier, 1, 100);
-    assert_eq!(frontier.counts().done, 70);
+    add_at(&mut frontier, "http://a/", Precedence::SEED);
+    add(&mut frontier, "b", 0..1);
+    let until = Millis(60_000);
+    let needs = |name: &'static str| {
+        move |item: &Item| {
+            let is_page = item.url == "http://a/";
+            is_page.then(|| Prerequisite {
+                name: name.to_owned(),
+                until,
+            })
+        }
+    };
+    // The address is not known yet: others go on meanwhile, and nobody is asked twice.
+    let next = frontier.next(Millis(1), needs("address")).unwrap();
+    assert!(matches!(next, Next::Missing(item) if item.url == "http://a/"));
+    assert_eq!(queue(&mut frontier, "a").state, QueueState::Missing);
+    assert_eq!(crawl(&mut frontier, 1, 9), ["b"]);
+    let next = frontier.next(Millis(1), |_| unreachable!("nothing may be asked"));
+    assert_eq!(next.unwrap(), Next::Wait(until));
+    // It is known now, and that robots.txt is missing: that one goes first.
+    frontier.fulfil("another address");
+    frontier.fulfil("address");
+    let next = frontier.next(Millis(1), needs("robots")).unwrap();
+    assert!(matches!(next, Next::Missing(_)));
+    add_at(
+        &mut frontier,
+        "http://a/robots.txt",
+        Precedence::PREREQUISITE,
+    );
+    let next = frontier.next(Millis(1), needs("robots")).unwrap();
+    let Next::Fetch(robots) = next else {
+        unreachable!("{next:?}");
+    };
+    assert_eq!(robots.url, "http://a/robots.txt");
+    frontier.finish(Millis(1), robots.id, &good()).unwrap();
+    assert_eq!(
+        frontier.next(Millis(1), needs("robots")).unwrap(),
+        Next::Wait(until)
+    );
+    frontier.fulfil("robots");
+    assert_eq!(crawl(&mut frontier, 1, 9), ["a"]);
+    // Two pages and a robots.txt.
+    assert_eq!(frontier.counts().handed_out, 3);
+    assert_eq!(frontier.next(Millis(1), |_| None).unwrap(), Next::Empty);
+}
+
+#[test]
+fn what_never_comes_is_asked_for_again_when_its_time_is_over() {
+    let (_dir, mut frontier) = open(eager());
+    add(&mut frontier, "a", 0..2);
+    let mut needs = |until| {
+        frontier.next(Millis(until - 100), |_| {
+            Some(Prerequisite {
+                name: "address".to_owned(),
+                until: Millis(until),
+            })
+        })
+    };
+    assert!(matches!(needs(100).unwrap(), Next::Missing(_)));
+    assert_eq!(needs(199).unwrap(), Next::Wait(Millis(100)));
+    assert!(matches!(needs(200).unwrap(), Next::Missing(_)));
+    // A queue in another group is asked at once.
+    frontier.set_group("a", "b").unwrap();
+    assert_eq!(crawl(&mut frontier, 100, 9), ["a", "a"]);
 }
 
 #[test]
@@ -178,10 +247,7 @@ fn a_group_of_many_queues_takes_its_share_and_no_more() {
         tally(&queues).len() > 6,
         "the group's queues take turns: {queues:?}"
     );
-    assert_eq!(
-        frontier.queue("shop49").unwrap().unwrap().state,
-        QueueState::Parked
-    );
+    assert_eq!(queue(&mut frontier, "shop49").state, QueueState::Parked);
     assert_eq!(frontier.group("provider").unwrap().unwrap().queues, 2);
     crawl(&mut frontier, 1, 10_000);
     assert_eq!(frontier.counts().done, 600);
@@ -198,25 +264,17 @@ fn a_spent_budget_retires_and_a_raised_one_brings_back() {
     add(&mut frontier, "a", 0..20);
     add(&mut frontier, "b", 0..3);
     assert_eq!(crawl(&mut frontier, 1, 100).len(), 8);
-    let status = frontier.queue("a").unwrap().unwrap();
+    let status = queue(&mut frontier, "a");
     assert_eq!(status.state, QueueState::Retired(Retired::Urls));
     assert_eq!((status.queued, status.done, status.spent), (15, 5, 5));
     assert_eq!(frontier.counts().retired_urls, 15);
-    let mut left = Vec::new();
-    frontier
-        .urls("a", |waiting| {
-            left.push(waiting.url);
-            true
-        })
-        .unwrap();
-    assert_eq!((left.len(), left[0].as_str()), (15, "http://a/5"));
     assert!(frontier.report(10).unwrap().contains("\"a\" 15 queued"));
     // What is found for it later is kept as well, and all of it over a restart.
     add(&mut frontier, "a", 20..22);
     frontier.commit(b"").unwrap();
     drop(frontier);
     let mut frontier = Frontier::open(dir.path(), Settings { budget, ..eager() }).unwrap();
-    assert_eq!(frontier.next(Millis(1)).unwrap(), Next::Empty);
+    assert_eq!(frontier.next(Millis(1), |_| None).unwrap(), Next::Empty);
     frontier
         .set_budget(
             "a",
@@ -238,7 +296,7 @@ fn a_spent_budget_retires_and_a_raised_one_brings_back() {
         .set_settings(Settings { budget, ..eager() })
         .unwrap();
     assert_eq!(crawl(&mut frontier, 1, 100).len(), 3);
-    let status = frontier.queue("a").unwrap().unwrap();
+    let status = queue(&mut frontier, "a");
     assert_eq!(status.state, QueueState::Retired(Retired::Bytes));
     frontier.set_settings(eager()).unwrap();
     assert_eq!(crawl(&mut frontier, 1, 100).len(), 12);
@@ -260,14 +318,14 @@ fn a_queue_has_its_time_from_its_first_fetch_on() {
     let item = try_fetch(&mut frontier, 50_000).unwrap();
     let slow = Outcome::done(200, 1, Duration::from_secs(2));
     frontier.finish(Millis(52_000), item.id, &slow).unwrap();
-    let status = frontier.queue("a").unwrap().unwrap();
+    let status = queue(&mut frontier, "a");
     assert_eq!(status.first_fetch, Some(Millis(50_000)));
     assert_eq!(crawl(&mut frontier, 59_999, 2).len(), 2);
     frontier.commit(b"").unwrap();
     drop(frontier);
     let mut frontier = Frontier::open(dir.path(), Settings { budget, ..eager() }).unwrap();
     assert_eq!(crawl(&mut frontier, 60_000, 2).len(), 0);
-    let status = frontier.queue("a").unwrap().unwrap();
+    let status = queue(&mut frontier, "a");
     assert_eq!(status.state, QueueState::Retired(Retired::Time));
     assert!(frontier.report(1).unwrap().contains("its time is over"));
     let more = Budget {
@@ -293,7 +351,7 @@ fn what_a_rule_forbids_costs_nothing() {
         (outcome.status, outcome.fetch_duration) = (status, None);
         outcome.disposition = Disposition::Failed;
         frontier.finish(Millis(1), item.id, &outcome).unwrap();
-        spent.push(frontier.queue("a").unwrap().unwrap().spent);
+        spent.push(queue(&mut frontier, "a").spent);
     }
     assert_eq!(spent, [0, 0, 0, 0, 101]);
 }
@@ -314,7 +372,7 @@ fn errors_cost_a_penalty_and_several_in_flight_do_not_overspend() {
         frontier.finish(Millis(1), item.id, &outcome).unwrap(),
         Finished::Failed
     );
-    assert_eq!(frontier.queue("a").unwrap().unwrap().spent, 101);
+    assert_eq!(queue(&mut frontier, "a").spent, 101);
     let wide = ecluse_frontier::Overrides {
         connections: Some(10),
         ..Default::default()
@@ -328,8 +386,8 @@ fn errors_cost_a_penalty_and_several_in_flight_do_not_overspend() {
     for item in flying {
         frontier.finish(Millis(1), item.id, &good()).unwrap();
     }
-    assert_eq!(frontier.next(Millis(1)).unwrap(), Next::Empty);
-    assert_eq!(frontier.queue("a").unwrap().unwrap().spent, 105);
+    assert_eq!(frontier.next(Millis(1), |_| None).unwrap(), Next::Empty);
+    assert_eq!(queue(&mut frontier, "a").spent, 105);
 }
 
 #[test]
@@ -355,7 +413,7 @@ fn retries_come_back_later_and_end() {
         }
     );
     assert_eq!(
-        frontier.next(Millis(2000)).unwrap(),
+        frontier.next(Millis(2000), |_| None).unwrap(),
         Next::Wait(Millis(901_000))
     );
     let known = frontier.lookup(b"http://a/").unwrap().unwrap();
@@ -376,7 +434,7 @@ fn retries_come_back_later_and_end() {
     )
     .unwrap();
     assert_eq!(
-        frontier.next(Millis(2000)).unwrap(),
+        frontier.next(Millis(2000), |_| None).unwrap(),
         Next::Wait(Millis(901_000))
     );
     let item = try_fetch(&mut frontier, 901_000).unwrap();
@@ -387,7 +445,10 @@ fn retries_come_back_later_and_end() {
         .finish(Millis(1_801_000), item.id, &outcome)
         .unwrap();
     assert_eq!(finished, Finished::GivenUp);
-    assert_eq!(frontier.next(Millis(1_801_000)).unwrap(), Next::Empty);
+    assert_eq!(
+        frontier.next(Millis(1_801_000), |_| None).unwrap(),
+        Next::Empty
+    );
     let known = frontier.lookup(b"http://a/").unwrap().unwrap();
     assert_eq!(known.state, UrlState::Failed { status: -1 });
 }
@@ -410,7 +471,7 @@ fn a_long_snooze_gives_the_place_to_others() {
     assert_eq!(frontier.counts().snoozed_queues, 1);
     assert_eq!(crawl(&mut frontier, 1000, 100), ["b"; 5]);
     assert_eq!(
-        frontier.next(Millis(1000)).unwrap(),
+        frontier.next(Millis(1000), |_| None).unwrap(),
         Next::Wait(Millis(61_000))
     );
     assert_eq!(crawl(&mut frontier, 61_000, 100), ["slow"; 4]);
@@ -511,7 +572,7 @@ fn what_is_too_long_or_unknown_is_refused_by_name() {
         })
     ));
     assert!(
-        matches!(frontier.retire("nobody"), Err(FrontierError::NoQueue { name }) if name == "nobody")
+        matches!(frontier.set_budget("nobody", None), Err(FrontierError::NoQueue { name }) if name == "nobody")
     );
     assert_eq!(frontier.counts().known, 0);
 }
@@ -548,7 +609,6 @@ fn notes_have_limits_and_come_back_after_the_commit_only() {
         })
     ));
     assert!(frontier.noted(kind, &[1; 25]).is_err());
-    assert!(frontier.forget(kind, &[1; 25]).is_err());
     let longer = vec![9; NoteKind::VALUE_BYTES + 1];
     let refused = frontier.note(kind, b"a", &longer).unwrap_err();
     assert_eq!(
@@ -557,7 +617,6 @@ fn notes_have_limits_and_come_back_after_the_commit_only() {
     );
     frontier.commit(b"").unwrap();
     frontier.note(kind, b"lost", b"with the process").unwrap();
-    frontier.forget(kind, b"").unwrap();
     drop(frontier);
     let mut frontier = Frontier::open(dir.path(), eager()).unwrap();
     assert_eq!(frontier.noted(kind, b"lost").unwrap(), None);

@@ -81,7 +81,10 @@ fn judge(dir: &Path) {
         (counts.known, counts.done, counts.queued),
         (PAGES, PAGES, 0)
     );
-    assert_eq!(frontier.next(Millis(u64::MAX / 2)).unwrap(), Next::Empty);
+    assert_eq!(
+        frontier.next(Millis(u64::MAX / 2), |_| None).unwrap(),
+        Next::Empty
+    );
     assert_eq!(
         frontier.checkpoint(),
         Some(&(archive.len() as u64).to_le_bytes()[..])
@@ -105,7 +108,6 @@ fn settings() -> Settings {
             filters: 64 << 10,
             heads: 20 << 10,
             records: 64,
-            recent: 64,
             blocks: 16,
         },
         ..Settings::default()
@@ -131,10 +133,10 @@ fn crawl(dir: &Path) {
     let mut now = 1;
     for round in 0_u64.. {
         now += 1;
-        match frontier.next(Millis(now)).unwrap() {
+        match frontier.next(Millis(now), |_| None).unwrap() {
             Next::Fetch(item) => flying.push(item),
             Next::Wait(until) => now = now.max(until.0),
-            Next::Idle => {}
+            Next::Missing(_) | Next::Idle => {}
             Next::Empty => break,
         }
         if flying.len() < 9 && round % 3 != 0 {

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use ecluse_frontier::{
-    Added, Candidate, Disposition, Finished, Frontier, ItemId, Manners, Memory, Millis, Next,
-    NoteKind, Outcome, Overrides, Precedence, Settings, UrlState,
+    Added, Budget, Candidate, Disposition, Finished, Frontier, Item, ItemId, Manners, Memory,
+    Millis, Next, NoteKind, Outcome, Overrides, Precedence, Prerequisite, Settings, UrlState,
 };
 use proptest::prelude::*;
 
@@ -39,7 +39,6 @@ fn settings() -> Settings {
             filters: 4096,
             heads: 600,
             records: 4,
-            recent: 4,
             blocks: 2,
         },
         ..Settings::default()
@@ -67,13 +66,15 @@ enum Act {
         group: u8,
         at_once: bool,
     },
+    /// Take a queue's budget away, or give it back.
     Retire(u8),
     Unretire(u8),
     Regroup(u8, u8),
-    Priority(u8, u8),
+    /// Something is missing that all URLs of a host need, or is there again.
+    Miss(u8),
+    Fulfil(u8),
     /// A value of so many bytes; a few are longer than what a block's offsets reach.
     Note(u8, u32),
-    Forget(u8),
     Commit,
     Reopen,
 }
@@ -88,10 +89,10 @@ fn act() -> impl Strategy<Value = Act> {
         1 => (0..HOSTS).prop_map(Act::Retire),
         2 => (0..HOSTS).prop_map(Act::Unretire),
         1 => (0..HOSTS, 0..3_u8).prop_map(|(host, group)| Act::Regroup(host, group)),
-        1 => (0..HOSTS, 127..130_u8).prop_map(|(host, priority)| Act::Priority(host, priority)),
+        3 => (0..HOSTS).prop_map(Act::Miss),
+        4 => (0..HOSTS).prop_map(Act::Fulfil),
         8 => (0..60_u8, prop_oneof![9 => 0..200_u32, 1 => 60_000..70_000_u32])
             .prop_map(|(key, bytes)| Act::Note(key, bytes)),
-        2 => (0..60_u8).prop_map(Act::Forget),
         4 => Just(Act::Commit),
         1 => Just(Act::Reopen),
     ]
@@ -170,6 +171,8 @@ struct Pair<'a> {
     committed: Model,
     commits: u32,
     flying: BTreeMap<(u8, u8), ItemId>,
+    /// Hosts whose URLs miss something.
+    missing: BTreeSet<u8>,
     now: u64,
 }
 
@@ -227,11 +230,16 @@ impl Pair<'_> {
             }
             Act::Finish { which, how } => self.finish(which, how),
             Act::Retire(number) if self.model.queues.contains_key(&number) => {
-                self.frontier().retire(&host(number)).unwrap();
+                let none = Budget {
+                    urls: Some(0),
+                    ..Budget::default()
+                };
+                let taken = self.frontier().set_budget(&host(number), Some(none));
+                taken.unwrap();
                 self.model.retired.insert(number);
             }
             Act::Unretire(number) if self.model.queues.contains_key(&number) => {
-                self.frontier().unretire(&host(number)).unwrap();
+                self.frontier().set_budget(&host(number), None).unwrap();
                 self.model.retired.remove(&number);
             }
             Act::Regroup(number, group) if self.model.queues.contains_key(&number) => {
@@ -249,27 +257,18 @@ impl Pair<'_> {
                     self.finish(which, if at_once { PUT_BACK } else { PUT_BACK_LATER });
                 }
             }
-            Act::Priority(number, priority) if self.model.queues.contains_key(&number) => {
-                self.frontier()
-                    .set_priority(&host(number), priority)
-                    .unwrap();
+            Act::Miss(number) => {
+                self.missing.insert(number);
             }
-            Act::Retire(number)
-            | Act::Unretire(number)
-            | Act::Regroup(number, _)
-            | Act::Priority(number, _) => {
-                assert!(self.frontier().retire(&host(number)).is_err());
+            Act::Fulfil(number) => self.fulfil(number),
+            Act::Retire(number) | Act::Unretire(number) | Act::Regroup(number, _) => {
+                assert!(self.frontier().set_budget(&host(number), None).is_err());
             }
             Act::Note(key, bytes) => {
                 let (kind, name) = note_name(key);
                 let value = vec![key; bytes as usize];
                 self.frontier().note(kind, &name, &value).unwrap();
                 self.model.notes.insert((kind, name), value);
-            }
-            Act::Forget(key) => {
-                let (kind, name) = note_name(key);
-                self.frontier().forget(kind, &name).unwrap();
-                self.model.notes.remove(&(kind, name));
             }
             Act::Commit => {
                 self.commits += 1;
@@ -280,6 +279,11 @@ impl Pair<'_> {
             Act::Reopen => self.reopen(),
         }
         self.agree();
+    }
+
+    fn fulfil(&mut self, number: u8) {
+        self.missing.remove(&number);
+        self.frontier().fulfil(&host(number));
     }
 
     fn regroup(&mut self, number: u8, group: u8) {
@@ -345,14 +349,28 @@ impl Pair<'_> {
                 && matches!(state, State::Queued { .. } | State::Sleeping { .. })
         };
         let waiting = model.urls.iter().filter(waiting).count();
-        match self.frontier.as_mut().unwrap().next(Millis(now)).unwrap() {
+        let missing = |item: &Item| {
+            let is_missing = self.missing.contains(&parse(&item.url).0);
+            is_missing.then(|| Prerequisite {
+                name: item.queue.clone(),
+                until: Millis(now + 500),
+            })
+        };
+        let next = self.frontier.as_mut().unwrap().next(Millis(now), missing);
+        match next.unwrap() {
+            Next::Missing(item) => {
+                let at = parse(&item.url);
+                assert!(self.missing.contains(&at.0) && self.model.waits(at.0));
+                assert!(!self.flying.contains_key(&at), "{} twice", item.url);
+            }
             Next::Empty => assert_eq!((waiting, self.flying.len()), (0, 0)),
             Next::Idle => assert!(!self.flying.is_empty()),
             Next::Wait(until) => {
                 // A URL that sleeps wakes at its time, even if its queue is retired meanwhile.
                 let asleep = |state: &State| matches!(state, State::Sleeping { .. });
                 let asleep = self.model.urls.values().any(asleep);
-                assert!(until > Millis(now) && (waiting > 0 || asleep));
+                let retired = !self.model.retired.is_empty();
+                assert!(until > Millis(now) && (waiting > 0 || asleep || retired));
             }
             Next::Fetch(item) => {
                 let at = parse(&item.url);
@@ -365,6 +383,11 @@ impl Pair<'_> {
                     panic!("{} is {:?}", item.url, self.model.urls[&at]);
                 };
                 assert!(self.model.waits(at.0), "{} is in a retired queue", item.url);
+                assert!(
+                    !self.missing.contains(&at.0),
+                    "{} misses something",
+                    item.url
+                );
                 assert_eq!((item.precedence.0, item.attempts), (precedence, attempts));
                 assert_eq!(item.group, self.model.queues[&at.0]);
                 assert_eq!(
@@ -486,14 +509,15 @@ impl Pair<'_> {
         assert_eq!(counts.known, self.model.urls.len() as u64);
         assert_eq!(counts.in_flight, self.flying.len() as u64);
         assert_eq!(counts.queues, self.model.queues.len() as u64);
-        assert_eq!(counts.retired_queues, self.model.retired.len() as u64);
+        // A queue without budget is retired when its turn comes.
+        assert!(counts.retired_queues <= self.model.retired.len() as u64);
         let open = |state: &&State| !matches!(state, State::Finished { .. });
         let open = self.model.urls.values().filter(open).count();
         assert_eq!(counts.queued + counts.in_flight, open as u64);
         let held = self.model.urls.iter().filter(|(at, state)| {
             !self.model.waits(at.0) && !matches!(state, State::Finished { .. })
         });
-        assert_eq!(counts.retired_urls, held.count() as u64);
+        assert!(counts.retired_urls <= held.count() as u64);
     }
 
     /// Every URL is what the model says it is.
@@ -560,6 +584,9 @@ impl Pair<'_> {
 
     /// Fetches what is left, but for retired queues.
     fn drain(&mut self) {
+        for number in 0..HOSTS {
+            self.fulfil(number);
+        }
         for _ in 0..100_000 {
             while !self.flying.is_empty() {
                 self.finish(0, 5);
@@ -590,6 +617,7 @@ proptest! {
             committed: Model::default(),
             commits: 0,
             flying: BTreeMap::new(),
+            missing: BTreeSet::new(),
             now: 1_000_000,
         };
         widen(pair.frontier());

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ecluse_frontier::{
     Candidate, Disposition, Finished, Frontier, Item, Manners, Millis, Next, Outcome, Overrides,
-    Precedence, QueueState, Settings, UrlState,
+    Precedence, QueueState, QueueStatus, Settings, UrlState,
 };
 
 fn settings() -> Settings {
@@ -37,8 +37,19 @@ fn add(frontier: &mut Frontier, queue: &str, paths: std::ops::Range<u32>) {
     }
 }
 
+/// How a queue is.
+fn queue(frontier: &mut Frontier, name: &str) -> QueueStatus {
+    let mut found = None;
+    let walked = frontier.queues(|queue| {
+        found = Some(queue).filter(|queue| queue.name == name);
+        found.is_none()
+    });
+    walked.unwrap();
+    found.unwrap()
+}
+
 fn fetch(frontier: &mut Frontier, now: u64) -> Item {
-    match frontier.next(Millis(now)).unwrap() {
+    match frontier.next(Millis(now), |_| None).unwrap() {
         Next::Fetch(item) => item,
         other => panic!("{other:?} at {now}"),
     }
@@ -68,7 +79,7 @@ fn nothing_is_counted_and_it_comes_behind_its_equals() {
     assert_eq!((item.url.as_str(), item.attempts), ("http://a/2", 0));
     assert_eq!(item.precedence, Precedence::NORMAL);
     put_back(&mut frontier, 1000, &item, 0);
-    let queue = frontier.queue("a").unwrap().unwrap();
+    let queue = queue(&mut frontier, "a");
     assert_eq!((queue.state, queue.queued), (QueueState::Ready, 3));
     assert_eq!((queue.spent, queue.bytes, queue.last_status), (0, 0, 0));
     let counts = frontier.counts();
@@ -86,17 +97,17 @@ fn it_sleeps_as_long_as_it_is_told() {
     add(&mut frontier, "a", 0..1);
     let item = fetch(&mut frontier, 1000);
     put_back(&mut frontier, 1000, &item, 5000);
-    let queue = frontier.queue("a").unwrap().unwrap();
+    let queue = queue(&mut frontier, "a");
     assert_eq!((queue.state, queue.queued), (QueueState::Retrying, 1));
     assert_eq!(
-        frontier.next(Millis(1000)).unwrap(),
+        frontier.next(Millis(1000), |_| None).unwrap(),
         Next::Wait(Millis(6000))
     );
     frontier.commit(b"").unwrap();
     drop(frontier);
     let mut frontier = open(dir.path());
     assert_eq!(
-        frontier.next(Millis(1000)).unwrap(),
+        frontier.next(Millis(1000), |_| None).unwrap(),
         Next::Wait(Millis(6000))
     );
     assert_eq!(fetch(&mut frontier, 6000).attempts, 0);
@@ -120,7 +131,7 @@ fn who_was_asked_rests_and_who_was_not_does_not() {
     // As if nothing had been handed out at 1000; what was handed out at 1120 still counts.
     put_back(&mut frontier, 1150, &first, 0);
     assert_eq!(
-        frontier.next(Millis(1150)).unwrap(),
+        frontier.next(Millis(1150), |_| None).unwrap(),
         Next::Wait(Millis(1220))
     );
     put_back(&mut frontier, 1150, &second, 0);
@@ -133,7 +144,7 @@ fn who_was_asked_rests_and_who_was_not_does_not() {
     };
     frontier.finish(Millis(1160), item.id, &asked).unwrap();
     assert_eq!(
-        frontier.next(Millis(1160)).unwrap(),
+        frontier.next(Millis(1160), |_| None).unwrap(),
         Next::Wait(Millis(1250))
     );
     assert_eq!(frontier.counts().bytes, 0);
@@ -155,7 +166,7 @@ fn a_queue_that_changes_its_group_in_flight_goes_on_there() {
     assert_eq!(moved, ["a", "b"]);
     for (now, queue) in [(1000, "a"), (1100, "b"), (1200, "a")] {
         if now > 1000 {
-            let next = frontier.next(Millis(now - 1)).unwrap();
+            let next = frontier.next(Millis(now - 1), |_| None).unwrap();
             assert_eq!(next, Next::Wait(Millis(now)));
         }
         let item = fetch(&mut frontier, now);
@@ -165,7 +176,7 @@ fn a_queue_that_changes_its_group_in_flight_goes_on_there() {
         );
         done(&mut frontier, now, &item);
     }
-    assert_eq!(frontier.next(Millis(1200)).unwrap(), Next::Empty);
+    assert_eq!(frontier.next(Millis(1200), |_| None).unwrap(), Next::Empty);
     assert_eq!(frontier.group("a").unwrap().unwrap().queues, 0);
     assert_eq!(frontier.group("ip:192.0.2.1").unwrap().unwrap().queues, 0);
 }
@@ -229,10 +240,10 @@ fn addresses_are_learnt_under_kills() {
                 }
                 _ => {}
             }
-            match frontier.next(Millis(now)).unwrap() {
+            match frontier.next(Millis(now), |_| None).unwrap() {
                 Next::Fetch(item) => flying.push(item),
                 Next::Wait(until) => now = until.0,
-                Next::Idle => assert!(!flying.is_empty()),
+                Next::Missing(_) | Next::Idle => assert!(!flying.is_empty()),
                 Next::Empty if flying.is_empty() => break,
                 Next::Empty => panic!("empty with {} in flight", flying.len()),
             }

@@ -47,7 +47,10 @@ impl IndexDirectory {
             for (name, write) in lists {
                 files.push(write_list(&building, name, write)?);
             }
-            let lines = files.iter().find(|file| file.name == FLAT);
+            let lines = files
+                .iter()
+                .find(|file| file.name == FLAT)
+                .or(files.first());
             let generation = IndexGeneration {
                 schema: SCHEMA,
                 number,

@@ -582,7 +582,12 @@ fn make_dir(parent: &OwnedFd, step: &Path) -> Result<OwnedFd, Errno> {
         Ok(()) => rustix::fs::fsync(parent)?,
         Err(Errno::EXIST) => {}
         // A file system that is read-only says so even of what is there.
-        Err(Errno::ROFS | Errno::ACCESS) => {}
+        Err(error @ (Errno::ROFS | Errno::ACCESS)) => {
+            return match open_dir(parent, step) {
+                Err(Errno::NOENT) => Err(error),
+                other => other,
+            };
+        }
         Err(error) => return Err(error),
     }
     open_dir(parent, step)

@@ -249,6 +249,7 @@ impl Client {
         let received = reception
             .receiver
             .finish(end.of_message(), tap)
+            .await
             .map_err(|source| FetchError::Spool { peer, source })?;
         timings.total = clock.start.elapsed();
         Ok(Talk {
@@ -484,10 +485,13 @@ impl Reception<'_> {
             let now = Instant::now();
             self.first_byte.get_or_insert(now);
             self.bytes += count as u64;
-            if self.receiver.push(&buffer[..count], tap)? == Step::Done {
+            if self.receiver.push(&buffer[..count], tap) == Step::Done {
                 self.charge(count, now);
                 return Ok((Ended::Done, None));
             }
+            self.receiver.relieve().await?;
+            // The server is not slow when our disk is.
+            self.waited += now.elapsed();
             if let Some(limit) = self.pace(count, now).await {
                 return Ok((Ended::Limit(limit), Some(limit)));
             }

@@ -111,6 +111,9 @@ pub enum AnswerSource {
     Literal,
 }
 
+/// The addresses of a host and where they come from, or why it has none.
+pub type KnownAddresses = Result<(Arc<Resolved>, AnswerSource), DnsError>;
+
 /// Why a name has no address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -251,25 +254,11 @@ impl Resolver {
     }
 
     /// Returns the addresses of a host, and where the answer comes from.
-    pub async fn resolve(
-        &self,
-        host: &str,
-        now: SystemTime,
-    ) -> Result<(Arc<Resolved>, AnswerSource), DnsError> {
-        if let Ok(address) = host.trim_matches(['[', ']']).parse::<IpAddr>() {
-            return Ok((Arc::new(literal(host, address, now)), AnswerSource::Literal));
+    pub async fn resolve(&self, host: &str, now: SystemTime) -> KnownAddresses {
+        if let Some(known) = self.known(host, now) {
+            return known;
         }
-        let name = host.trim_end_matches('.').to_ascii_lowercase();
-        if let Some(addresses) = self.hosts.get(&name) {
-            let resolved = Resolved {
-                addresses: addresses.clone(),
-                ..literal(&name, IpAddr::V4(Ipv4Addr::UNSPECIFIED), now)
-            };
-            return Ok((Arc::new(resolved), AnswerSource::HostsFile));
-        }
-        if let Some(known) = self.memory().find(&name, now) {
-            return known.map(|resolved| (resolved, AnswerSource::Remembered));
-        }
+        let name = bare_name(host);
         let absolute = Name::from_ascii(format!("{name}."))
             .ok()
             .filter(|_| !name.is_empty())
@@ -288,6 +277,24 @@ impl Resolver {
         let answer = self.combine(&name, v4, v6, now);
         self.memory().keep(name, &answer);
         answer.found.map(|resolved| (resolved, AnswerSource::Asked))
+    }
+
+    /// Returns what is known of a host without asking anybody; nothing if somebody must be asked.
+    pub fn known(&self, host: &str, now: SystemTime) -> Option<KnownAddresses> {
+        if let Ok(address) = host.trim_matches(['[', ']']).parse::<IpAddr>() {
+            let resolved = Arc::new(literal(host, address, now));
+            return Some(Ok((resolved, AnswerSource::Literal)));
+        }
+        let name = bare_name(host);
+        if let Some(addresses) = self.hosts.get(&name) {
+            let resolved = Resolved {
+                addresses: addresses.clone(),
+                ..literal(&name, IpAddr::V4(Ipv4Addr::UNSPECIFIED), now)
+            };
+            return Some(Ok((Arc::new(resolved), AnswerSource::HostsFile)));
+        }
+        let known = self.memory().find(&name, now)?;
+        Some(known.map(|resolved| (resolved, AnswerSource::Remembered)))
     }
 
     fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {
@@ -383,6 +390,11 @@ fn read_hosts(text: &[u8]) -> HashMap<String, Vec<IpAddr>> {
         .values_mut()
         .for_each(|addresses| addresses.sort_by_key(IpAddr::is_ipv6));
     hosts
+}
+
+/// A name as it is looked for.
+fn bare_name(host: &str) -> String {
+    host.trim_end_matches('.').to_ascii_lowercase()
 }
 
 fn literal(host: &str, address: IpAddr, now: SystemTime) -> Resolved {

@@ -36,7 +36,8 @@ pub use client::{Client, ClientError};
 pub use cookies::{Cookie, CookiePlace, Jar, JarLimits, Reach};
 pub use decode::{Decoded, DecodedEnd};
 pub use dns::{
-    AnswerSource, DnsError, Families, Resolved, Resolver, ResolverError, ResolverSettings, Servers,
+    AnswerSource, DnsError, Families, KnownAddresses, Resolved, Resolver, ResolverError,
+    ResolverSettings, Servers,
 };
 pub use ecluse_warc::Sha1Digest;
 pub use error::{FetchError, Limit};

@@ -306,40 +306,40 @@ impl Receiver {
         }
     }
 
-    /// Takes a piece. The only error is that the block cannot be written.
-    pub(crate) fn push(&mut self, piece: &[u8], tap: &mut dyn Tap) -> io::Result<Step> {
+    /// Takes a piece.
+    pub(crate) fn push(&mut self, piece: &[u8], tap: &mut dyn Tap) -> Step {
         let Phase::Head { buffer, .. } = &mut self.phase else {
             return self.push_body(piece, tap);
         };
         buffer.extend_from_slice(piece);
         loop {
-            match self.push_head(tap)? {
+            match self.push_head(tap) {
                 HeadStep::Again => {}
-                HeadStep::More => return Ok(Step::More),
-                HeadStep::Done => return Ok(Step::Done),
-                HeadStep::Body(rest) => return self.push_body(&rest, tap),
+                HeadStep::More => return Step::More,
+                HeadStep::Done => return Step::Done,
+                HeadStep::Body(rest) => return self.push_body(rest.bytes(), tap),
             }
         }
     }
 
     /// Looks at what has been received of the head.
-    fn push_head(&mut self, tap: &mut dyn Tap) -> io::Result<HeadStep> {
+    fn push_head(&mut self, tap: &mut dyn Tap) -> HeadStep {
         let Phase::Head {
             buffer,
             searched,
             opening,
         } = &mut self.phase
         else {
-            return Ok(HeadStep::More);
+            return HeadStep::More;
         };
         if *opening == Opening::Unknown {
             *opening = Opening::of(buffer);
         }
         let limit = self.limits.head_bytes.saturating_sub(self.interim_bytes);
         match opening {
-            Opening::Unknown if buffer.len() <= limit => return Ok(HeadStep::More),
+            Opening::Unknown if buffer.len() <= limit => return HeadStep::More,
             Opening::Unknown | Opening::Other => {
-                let rest = std::mem::take(buffer);
+                let rest = Rest::all(std::mem::take(buffer));
                 return self.begin_body(Shape::NotHttp, Vec::new(), rest, tap);
             }
             Opening::StatusLine | Opening::Field => {}
@@ -349,7 +349,7 @@ impl Receiver {
             Ok(end) if end <= limit => end,
             Err(next) if buffer.len() <= limit => {
                 *searched = next;
-                return Ok(HeadStep::More);
+                return HeadStep::More;
             }
             Ok(_) | Err(_) => {
                 buffer.truncate(limit);
@@ -357,8 +357,12 @@ impl Receiver {
                 return self.end_in_head(Shape::HeadTooLong, bytes, Truncation::Length);
             }
         };
-        let rest = buffer.split_off(end);
-        let bytes = std::mem::take(buffer);
+        // The head is short, and what follows it need not be copied.
+        let bytes = buffer[..end].to_vec();
+        let rest = Rest {
+            buffer: std::mem::take(buffer),
+            from: end,
+        };
         if *opening == Opening::Field {
             return self.begin_body(Shape::NoStatusLine, bytes, rest, tap);
         }
@@ -372,36 +376,31 @@ impl Receiver {
                 }
                 self.interim_bytes += head.bytes().len();
                 self.interim.push(head.bytes().to_vec());
-                self.phase = Phase::new_head(rest);
-                Ok(HeadStep::Again)
+                self.phase = Phase::new_head(rest.bytes().to_vec());
+                HeadStep::Again
             }
             Some(_) => self.begin_body_of(Shape::Http, head, rest, tap),
             None => self.begin_body_of(Shape::BadStatusLine, head, rest, tap),
         }
     }
 
-    fn end_in_head(
-        &mut self,
-        shape: Shape,
-        bytes: Vec<u8>,
-        truncation: Truncation,
-    ) -> io::Result<HeadStep> {
+    fn end_in_head(&mut self, shape: Shape, bytes: Vec<u8>, truncation: Truncation) -> HeadStep {
         self.shape = shape;
-        self.block.append(&bytes)?;
+        self.block.append(&bytes);
         self.head = Head::parse(bytes);
         self.truncation = Some(truncation);
         self.framing = Framing::None;
         self.phase = Phase::Done;
-        Ok(HeadStep::Done)
+        HeadStep::Done
     }
 
     fn begin_body(
         &mut self,
         shape: Shape,
         head: Vec<u8>,
-        rest: Vec<u8>,
+        rest: Rest,
         tap: &mut dyn Tap,
-    ) -> io::Result<HeadStep> {
+    ) -> HeadStep {
         self.begin_body_of(shape, Head::parse_without_status_line(head), rest, tap)
     }
 
@@ -409,13 +408,16 @@ impl Receiver {
         &mut self,
         shape: Shape,
         head: Head,
-        rest: Vec<u8>,
+        rest: Rest,
         tap: &mut dyn Tap,
-    ) -> io::Result<HeadStep> {
+    ) -> HeadStep {
         self.shape = shape;
-        self.block.append(head.bytes())?;
+        self.block.append(head.bytes());
         self.note_head(&head);
         self.framing = framing(&head, self.asked, &mut self.anomalies);
+        if let Framing::Length(bytes) = self.framing {
+            self.block.expect(bytes.min(self.limits.body_bytes));
+        }
         self.phase = match self.framing {
             Framing::None | Framing::Length(0) => Phase::Done,
             Framing::Length(left) => Phase::Body(Body::Length { left }),
@@ -428,9 +430,9 @@ impl Receiver {
         self.head = head;
         if tap.head(&self.head) == ControlFlow::Break(()) && !matches!(self.phase, Phase::Done) {
             self.truncation = Some(Truncation::Unspecified);
-            return Ok(HeadStep::Done);
+            return HeadStep::Done;
         }
-        Ok(HeadStep::Body(rest))
+        HeadStep::Body(rest)
     }
 
     fn note_head(&mut self, head: &Head) {
@@ -449,14 +451,14 @@ impl Receiver {
         }
     }
 
-    fn push_body(&mut self, piece: &[u8], tap: &mut dyn Tap) -> io::Result<Step> {
+    fn push_body(&mut self, piece: &[u8], tap: &mut dyn Tap) -> Step {
         let allowed = self.limits.body_bytes - self.body_bytes;
         let within = usize::try_from(allowed).map_or(piece.len(), |room| room.min(piece.len()));
         let taken = match &mut self.phase {
             Phase::Body(body) => body.take(&piece[..within], &mut self.payload, tap),
             Phase::Head { .. } | Phase::Done => 0,
         };
-        self.block.append(&piece[..taken])?;
+        self.block.append(&piece[..taken]);
         self.body_bytes += taken as u64;
         if self.payload.digested == DigestedBody::Framed {
             self.payload.digest(&piece[..taken]);
@@ -471,21 +473,26 @@ impl Receiver {
                 let bytes = piece.len() - taken;
                 self.anomalies.push(Anomaly::Excess { bytes });
             }
-            return Ok(Step::Done);
+            return Step::Done;
         }
         if self.payload.is_enough {
             self.truncation = Some(Truncation::Unspecified);
-            return Ok(Step::Done);
+            return Step::Done;
         }
         if within < piece.len() {
             self.truncation = Some(Truncation::Length);
-            return Ok(Step::Done);
+            return Step::Done;
         }
-        Ok(Step::More)
+        Step::More
+    }
+
+    /// Has what may not stay in memory written, between pieces. The only error is that it cannot be.
+    pub(crate) async fn relieve(&mut self) -> io::Result<()> {
+        self.block.relieve().await
     }
 
     /// Ends the reception, however much came. The only error is that the block cannot be written.
-    pub(crate) fn finish(mut self, end: End, tap: &mut dyn Tap) -> io::Result<Received> {
+    pub(crate) async fn finish(mut self, end: End, tap: &mut dyn Tap) -> io::Result<Received> {
         if let Phase::Head {
             buffer, opening, ..
         } = &mut self.phase
@@ -497,11 +504,11 @@ impl Receiver {
                 } else {
                     Truncation::Disconnect
                 };
-                self.end_in_head(Shape::HeadCut, bytes, why)?;
+                self.end_in_head(Shape::HeadCut, bytes, why);
             } else if let HeadStep::Body(rest) =
-                self.begin_body(Shape::NotHttp, Vec::new(), bytes, tap)?
+                self.begin_body(Shape::NotHttp, Vec::new(), Rest::all(bytes), tap)
             {
-                self.push_body(&rest, tap)?;
+                self.push_body(rest.bytes(), tap);
             }
         }
         let payload_place = self.payload_place();
@@ -514,7 +521,7 @@ impl Receiver {
             head: self.head,
             interim: self.interim,
             framing: self.framing,
-            block: self.block.finish(),
+            block: self.block.finish().await?,
             payload_place,
             payload_bytes: self.payload.bytes,
             payload_digest: self.payload.digester.finish(),
@@ -595,7 +602,23 @@ enum HeadStep {
     More,
     Again,
     Done,
-    Body(Vec<u8>),
+    Body(Rest),
+}
+
+/// What came behind a head.
+struct Rest {
+    buffer: Vec<u8>,
+    from: usize,
+}
+
+impl Rest {
+    fn all(buffer: Vec<u8>) -> Self {
+        Self { buffer, from: 0 }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.buffer[self.from..]
+    }
 }
 
 impl Phase {

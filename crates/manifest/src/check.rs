@@ -1,6 +1,6 @@
 //! Fixity: which copy is read again next, what was found, and the freeze that a mismatch brings.
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serialize;
 
 use crate::error::Result;
@@ -27,6 +27,25 @@ pub enum CheckOutcome {
     Unread(String),
 }
 
+impl CheckOutcome {
+    /// Returns it as the manifest has it.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            CheckOutcome::Good => "good".to_owned(),
+            CheckOutcome::Bad(what) => format!("bad: {what}"),
+            CheckOutcome::Unread(what) => format!("unread: {what}"),
+        }
+    }
+}
+
+/// Lets nothing be removed any more, unless that is so already.
+pub(crate) fn freeze(connection: &Connection, why: &str) -> rusqlite::Result<()> {
+    let sql = format!(
+        "INSERT INTO frozen (one, why, since) VALUES (1, ?1, {NOW}) ON CONFLICT (one) DO NOTHING"
+    );
+    connection.execute(&sql, [why]).map(drop)
+}
+
 /// How the files of the archive are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -37,6 +56,8 @@ pub struct ArchiveHealth {
     pub bad: u64,
     /// Copies that could not be read when they were last checked.
     pub unread: u64,
+    /// Packages that are not what they should be.
+    pub bad_packages: u64,
     /// Why nothing is removed, if so.
     pub frozen: Option<Frozen>,
 }
@@ -79,11 +100,6 @@ impl Manifest {
 
     /// Says what reading a copy again gave. A bad one freezes every removal, in the same transaction.
     pub fn checked(&mut self, copy: &Due, found: &CheckOutcome) -> Result<()> {
-        let words = match found {
-            CheckOutcome::Good => "good".to_owned(),
-            CheckOutcome::Bad(what) => format!("bad: {what}"),
-            CheckOutcome::Unread(what) => format!("unread: {what}"),
-        };
         let transaction = self.begin("note the check of", &copy.file)?;
         let fail = || during("note the check of", &copy.file);
         transaction
@@ -92,20 +108,12 @@ impl Manifest {
                     "UPDATE copy SET checked = {NOW}, found = ?4 \
                      WHERE file = ?1 AND kind = ?2 AND target = ?3"
                 ),
-                params![copy.file, copy.kind.word(), copy.target, words],
+                params![copy.file, copy.kind.word(), copy.target, found.words()],
             )
             .map_err(fail())?;
         if let CheckOutcome::Bad(what) = found {
             let why = format!("{} in {}: {what}", copy.file, copy.target);
-            transaction
-                .execute(
-                    &format!(
-                        "INSERT INTO frozen (one, why, since) VALUES (1, ?1, {NOW}) \
-                         ON CONFLICT (one) DO NOTHING"
-                    ),
-                    [why],
-                )
-                .map_err(fail())?;
+            freeze(&transaction, &why).map_err(fail())?;
         }
         transaction.commit().map_err(fail())
     }
@@ -122,7 +130,11 @@ impl Manifest {
                 Ok((number(row, 0)?, number(row, 1)?))
             })
             .map_err(during("count", "bad copies"))?;
+        let sql = "SELECT count(*) FROM package JOIN package_check USING (package) WHERE found LIKE 'bad%'";
+        // A manifest that no stage of this version has opened has no such table.
+        let bad_packages = self.connection().query_row(sql, [], |row| number(row, 0));
         Ok(ArchiveHealth {
+            bad_packages: bad_packages.unwrap_or_default(),
             damaged: self.damaged()?,
             bad,
             unread,

@@ -16,7 +16,7 @@ pub enum ManifestError {
     },
     /// It was there once and is not any more.
     #[error(
-        "the manifest {} is not there any more: put it back, or make it again with `ecluse rebuild manifest` (where the archive shall begin anew, remove {})",
+        "the manifest {} is not there any more: put it back, or make it again with `ecluse rebuild manifest` in this archive (where it shall begin anew, remove {})",
         path.display(), mark.display()
     )]
     Lost {
@@ -27,7 +27,7 @@ pub enum ManifestError {
     },
     /// Another host writes it, on a file system where two must not.
     #[error(
-        "the manifest {} is written by the host {host}, and may not be shared here: run the stages from ingest to clean on one host; see docs/file-systems.md",
+        "the manifest {} (archive.manifest) is written by the host {host}, and two hosts may not write it: run ingest, and transfer and all stages after it, on one host; crawl and index may run anywhere; see docs/file-systems.md",
         path.display()
     )]
     OtherHost {

@@ -103,17 +103,10 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// Tells whether each machine that mounts this keeps caches of its own: FUSE and SMB, where two that write spoil a database.
-pub(crate) fn has_caching_clients(path: &Path) -> bool {
-    const CACHING: [u64; 4] = [0x6573_5546, 0x517b, 0xff53_4d42, 0xfe53_4d42];
+/// Tells whether several machines may have this database. Unknown counts as shared: slower and always right.
+pub(crate) fn is_shared(path: &Path) -> bool {
     let directory = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-    let stat = rustix::fs::statfs(directory.unwrap_or(Path::new(".")));
-    stat.is_ok_and(|stat| CACHING.contains(&((stat.f_type as u64) & 0xffff_ffff)))
-}
-
-/// Unknown counts as shared: slower and always right.
-fn is_shared(path: &Path) -> bool {
-    match rustix::fs::statfs(path) {
+    match rustix::fs::statfs(directory.unwrap_or(Path::new("."))) {
         Ok(stat) => SHARED.contains(&((stat.f_type as u64) & 0xffff_ffff)),
         Err(_) => true,
     }

@@ -7,6 +7,7 @@
 //! A file only ever goes forward: a call that comes late never turns its state back.
 
 mod check;
+mod deposit;
 mod error;
 mod harvested;
 mod journal;
@@ -15,6 +16,7 @@ mod owner;
 mod package;
 mod places;
 mod rebuild;
+mod record;
 mod row;
 mod schema;
 
@@ -26,16 +28,19 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 use serde_json::Value;
 
 pub use check::{ArchiveHealth, CheckOutcome, Due, Frozen};
+pub use deposit::{AwaitedReceipts, DepositFile, DepositKey, DepositState, IdentifierConflict};
 use owner::WritingHost;
 
 pub use error::{ManifestError, Result};
 pub use harvested::{Finding, HarvestedCount, HarvestedFile};
 pub use moved::{MovedPlace, MovedThing};
-pub use package::{JobFile, JobName, PackageRow};
+pub use package::{JobFile, JobName, PackageCheck, PackageRow};
 pub use places::PlaceRoot;
 pub use rebuild::Rebuild;
+pub use record::{CopyRecord, FileRecord, FileTimes};
 pub use row::{
-    Copy, CopyKind, CopyRow, Damage, FileRow, FileState, Ingested, NewFile, Term, UnfinishedFile,
+    Copy, CopyKind, CopyRow, Damage, FileRow, FileState, IndexFacts, Ingested, NewFile, Term,
+    UnfinishedFile,
 };
 
 /// Returns the file beside a database that tells that there is one; not named so that who removes the database by its
@@ -70,8 +75,8 @@ impl Manifest {
             path: path.to_owned(),
             source,
         };
-        let owner = match journal::has_caching_clients(path) {
-            true => owner::claim(path, &WritingHost::this(), PATIENCE)?,
+        let owner = match journal::is_shared(path) {
+            true => Some(owner::claim(path, &WritingHost::this(), PATIENCE)?),
             false => None,
         };
         let connection = Connection::open(path).map_err(at)?;
@@ -106,7 +111,8 @@ impl Manifest {
         })
     }
 
-    /// Opens the database to ask it only, which whoever may read it can: a curator, a monitor.
+    /// Opens the database to ask it only, which whoever may read it can: a curator, a monitor. One of an earlier version is
+    /// brought up to this one first, by whoever may.
     ///
     /// # Errors
     /// When it is not there, cannot be read, or was made by a later version.
@@ -117,7 +123,16 @@ impl Manifest {
         };
         let connection = journal::open_to_read(path).map_err(at)?;
         connection.busy_timeout(PATIENCE).map_err(at)?;
-        schema::check(&connection, path)?;
+        if schema::is_earlier(&connection, path)? {
+            drop(connection);
+            return Self::open(path, root);
+        }
+        // A table that is not there yet has nothing to tell whoever may not make it.
+        if schema::is_short(&connection)
+            && let Ok(manifest) = Self::open(path, root)
+        {
+            return Ok(manifest);
+        }
         Ok(Self {
             connection,
             places: PlaceRoot::new(root),
@@ -145,7 +160,7 @@ impl Manifest {
         let transaction = self.begin("take in", file.name)?;
         let known: Option<(Option<i64>, Option<String>, Option<String>)> = transaction
             .query_row(
-                "SELECT bytes, sha256, ticket FROM file WHERE name = ?1",
+                "SELECT bytes, sha256, parcel FROM file WHERE name = ?1",
                 [file.name],
                 |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
             )
@@ -198,7 +213,7 @@ impl Manifest {
         let transaction = self.begin("take back", name)?;
         let begun: Option<bool> = transaction
             .query_row(
-                "SELECT ticket IS ?2 AND state = 'ingested' FROM file WHERE name = ?1",
+                "SELECT parcel IS ?2 AND state = 'ingested' FROM file WHERE name = ?1",
                 [name, parcel],
                 |row| row.get(0),
             )
@@ -523,7 +538,7 @@ pub(crate) fn step_at(
 fn insert(transaction: &Transaction<'_>, file: &NewFile<'_>) -> rusqlite::Result<usize> {
     let again = format!(
         "DO UPDATE SET bytes = ?2, sha256 = ?3, kind = ?4, job = ?5, harvest = ?6, collection = ?7, \
-         source = ?8, ticket = ?9, ingested = {NOW}"
+         source = ?8, parcel = ?9, ingested = {NOW}"
     );
     insert_at(transaction, file, None, &again)
 }
@@ -538,7 +553,7 @@ pub(crate) fn insert_at(
     connection.execute(
         &format!(
             "INSERT INTO file \
-             (name, bytes, sha256, kind, job, harvest, collection, source, ticket, state, ingested) \
+             (name, bytes, sha256, kind, job, harvest, collection, source, parcel, state, ingested) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'ingested', coalesce(?10, {NOW})) \
              ON CONFLICT (name) {again}"
         ),
@@ -578,8 +593,8 @@ pub(crate) fn skip_at(
 ) -> rusqlite::Result<usize> {
     connection.execute(
         &format!(
-            "INSERT INTO skipped (ticket, file, source, at) VALUES (?1, ?2, ?3, coalesce(?4, {NOW})) \
-             ON CONFLICT (ticket) DO NOTHING"
+            "INSERT INTO skipped (parcel, file, source, at) VALUES (?1, ?2, ?3, coalesce(?4, {NOW})) \
+             ON CONFLICT (parcel) DO NOTHING"
         ),
         params![parcel, name, source, at],
     )

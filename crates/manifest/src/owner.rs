@@ -1,10 +1,10 @@
 //! One host writes the manifest.
 //!
-//! Where each client of a file system keeps caches of its own (FUSE, SMB), two hosts that write spoil the database. So there a
-//! writer locks a file beside the database for as long as it lives, shared with the other writers of its host, and the first of them
-//! writes the host's name into it. A writer of another host finds the lock and the name, and is refused. When the last
-//! writer is gone, whichever way, any host may begin. Where a file system keeps no locks between hosts this sees nothing;
-//! `ecluse check` tells of those.
+//! Two hosts that write spoil the database where each keeps caches of its own, and nobody can tell from one host whether another
+//! does. So on every file system that several machines may have, a writer locks a file beside the database for as long as it
+//! lives, shared with the other writers of its host, and the first of them writes the host's name into it. A writer of
+//! another host finds the lock and the name, and is refused. When the last writer is gone, whichever way, any host may
+//! begin. Where a mount keeps its locks to itself this sees nothing; `ecluse check` tells of those.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -38,11 +38,11 @@ fn beside(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}.host"))
 }
 
-/// Makes this host the one that writes; what is returned must live as long as the writer. `None`: there are no locks here.
+/// Makes this host the one that writes; what is returned must live as long as the writer.
 ///
 /// # Errors
-/// When another host writes.
-pub(crate) fn claim(path: &Path, host: &WritingHost, patience: Duration) -> Result<Option<File>> {
+/// When another host writes, and where no file can be locked.
+pub(crate) fn claim(path: &Path, host: &WritingHost, patience: Duration) -> Result<File> {
     let beside = beside(path);
     let failed = |step| {
         let path = beside.clone();
@@ -62,7 +62,7 @@ pub(crate) fn claim(path: &Path, host: &WritingHost, patience: Duration) -> Resu
                 break;
             }
             Err(Errno::WOULDBLOCK) => {}
-            Err(_) => return Ok(None),
+            Err(error) => return Err(failed("lock")(error.into())),
         }
         match flock(&file, FlockOperation::NonBlockingLockShared) {
             Ok(()) => break,
@@ -79,7 +79,7 @@ pub(crate) fn claim(path: &Path, host: &WritingHost, patience: Duration) -> Resu
         .map_err(failed("read who writes"))?;
     let (boot, name) = text.trim_end().split_once(' ').unwrap_or_default();
     if boot == host.boot {
-        return Ok(Some(file));
+        return Ok(file);
     }
     Err(ManifestError::OtherHost {
         path: path.to_owned(),
@@ -109,17 +109,16 @@ mod tests {
         let claim = |name| claim(&path, &host(name), Duration::ZERO);
         let first = claim("alpha").unwrap();
         let second = claim("alpha").unwrap();
-        assert!(first.is_some() && second.is_some());
         let refused = claim("beta").err().unwrap().to_string();
         assert!(
-            refused.contains("is written by the host alpha"),
+            refused.contains("(archive.manifest) is written by the host alpha"),
             "{refused}"
         );
+        assert!(refused.contains("on one host"), "{refused}");
         drop(first);
         assert!(claim("beta").is_err(), "one of alpha's is left");
         drop(second);
-        let beta = claim("beta").unwrap();
-        assert!(beta.is_some());
+        let _beta = claim("beta").unwrap();
         assert!(claim("alpha").is_err());
         assert_eq!(WritingHost::this(), WritingHost::this());
     }

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::Value;
 
+use crate::deposit::{DepositFile, put_deposit, put_handed_over};
 use crate::error::{ManifestError, Result};
 use crate::package::{PackageRow, put_package, put_sha512};
 use crate::places::PlaceRoot;
-use crate::row::{Copy, CopyKind, Damage, FileState, NewFile};
+use crate::row::{Copy, CopyKind, FileState, IndexFacts, NewFile};
 use crate::{
-    NOW, during, insert_at, journal, put_copy_at, put_damage, schema, signed, skip_at, step_at,
+    during, insert_at, journal, put_copy_at, put_damage, schema, signed, skip_at, step_at,
 };
 
 /// A manifest under construction.
@@ -74,9 +75,23 @@ impl Rebuild {
     }
 
     /// A part of a package was made.
-    pub fn packaged(&mut self, part: &PackageRow, at: &str) -> Result<()> {
-        let put = put_package(&self.connection, part, Some(at));
+    pub fn packaged(&mut self, part: &PackageRow, names: &[String], at: &str) -> Result<()> {
+        let put = put_package(&self.connection, part, names, Some(at));
         put.map_err(during("package", &part.job))
+    }
+
+    /// A package was handed over, file by file.
+    pub fn handed_over(
+        &mut self,
+        (package, sha512): (&str, &str),
+        files: &[DepositFile],
+        at: &str,
+    ) -> Result<()> {
+        let fail = || during("hand over package", package);
+        for file in files {
+            put_deposit(&self.connection, file).map_err(fail())?;
+        }
+        put_handed_over(&self.connection, package, sha512, Some(at)).map_err(fail())
     }
 
     /// A file was found that was known.
@@ -91,8 +106,7 @@ impl Rebuild {
         &mut self,
         parcel: &str,
         name: &str,
-        counts: (u64, u64),
-        told: &[Damage],
+        found: &IndexFacts,
         at: &str,
     ) -> Result<()> {
         self.is_of(parcel, name)?;
@@ -109,15 +123,14 @@ impl Rebuild {
         if known.is_some_and(|known| known.as_str() > at) {
             return Ok(());
         }
-        let (captures, damages) = counts;
         step_at(&self.connection, name, FileState::Indexed, Some(at))
             .and_then(|()| {
                 self.connection.execute(
                     "UPDATE file SET captures = ?2, damages = ?3, indexed = ?4 WHERE name = ?1",
-                    params![name, signed(captures), signed(damages), at],
+                    params![name, signed(found.lines), signed(found.damages), at],
                 )
             })
-            .and_then(|_| put_damage(&self.connection, name, told))
+            .and_then(|_| put_damage(&self.connection, name, &found.told))
             .map_err(fail())
     }
 
@@ -268,6 +281,15 @@ impl Rebuild {
                 )
                 .map_err(fail())?;
         }
+        for check in old.failing_packages().unwrap_or_default() {
+            let values = [Some(check.row.package), check.checked, check.found];
+            let sql =
+                "INSERT OR IGNORE INTO package_check (package, checked, found) VALUES (?1, ?2, ?3)";
+            let put = self
+                .connection
+                .execute(sql, rusqlite::params_from_iter(values));
+            put.map_err(fail())?;
+        }
         if let Some(frozen) = old.frozen()? {
             self.connection
                 .execute(
@@ -281,15 +303,7 @@ impl Rebuild {
 
     /// Lets nothing be removed: whether anything was frozen before is not known.
     pub fn freeze(&mut self, why: &str) -> Result<()> {
-        self.connection
-            .execute(
-                &format!(
-                    "INSERT INTO frozen (one, why, since) VALUES (1, ?1, {NOW}) ON CONFLICT (one) DO NOTHING"
-                ),
-                [why],
-            )
-            .map(drop)
-            .map_err(during("freeze", "removals"))
+        crate::check::freeze(&self.connection, why).map_err(during("freeze", "removals"))
     }
 
     /// Makes it whole and durable, and removes it: this was to be seen only.
@@ -365,7 +379,11 @@ impl Rebuild {
             .map_err(|error| moved("sync", &path, error))
     }
 
-    fn is_of(&self, parcel: &str, name: &str) -> Result<()> {
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    pub(crate) fn is_of(&self, parcel: &str, name: &str) -> Result<()> {
         self.connection
             .execute(
                 "INSERT OR IGNORE INTO rebuild_parcel (parcel, name) VALUES (?1, ?2)",

@@ -4,6 +4,7 @@ use std::fmt;
 
 use rusqlite::Row;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::places::PlaceRoot;
 
@@ -119,7 +120,7 @@ pub struct Copy<'a> {
 }
 
 /// What a copy is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CopyKind {
     /// The copy readers use.
@@ -196,6 +197,30 @@ impl Damage {
     pub const TOLD: usize = 20;
 }
 
+/// What the receipt of index says of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexFacts {
+    /// Its lines in the index; equal ones are one.
+    pub lines: u64,
+    /// How many places could not be read.
+    pub damages: u64,
+    /// The first of them.
+    pub told: Vec<Damage>,
+}
+
+impl IndexFacts {
+    /// Reads them. Early receipts have the captures only, which is the number of lines unless some are equal.
+    pub fn of(facts: &serde_json::Map<String, Value>) -> Self {
+        let number = |key: &str| facts.get(key).and_then(Value::as_u64);
+        let told = facts.get("damage").cloned().unwrap_or_default();
+        Self {
+            lines: number("lines").or(number("captures")).unwrap_or(0),
+            damages: number("damages").unwrap_or(0),
+            told: serde_json::from_value(told).unwrap_or_default(),
+        }
+    }
+}
+
 impl fmt::Display for Damage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -250,7 +275,7 @@ pub(crate) const SELECT_IN_STATE: &str = "SELECT name, bytes, sha256, kind, job,
      source, state, captures, damages, generation, deleted FROM file \
      WHERE state = ?1 AND name > ?2 ORDER BY name LIMIT ?3";
 
-pub(crate) const SELECT_UNFINISHED: &str = "SELECT name, sha256, ticket FROM file \
+pub(crate) const SELECT_UNFINISHED: &str = "SELECT name, sha256, parcel FROM file \
      WHERE state IN ('ingested', 'indexed', 'stored', 'backed-up', 'deleted') LIMIT ?1";
 
 pub(crate) const SELECT_SKIPPED: &str =

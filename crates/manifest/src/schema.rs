@@ -7,8 +7,8 @@ use rusqlite::{Connection, TransactionBehavior};
 use crate::error::{ManifestError, Result};
 use crate::places::PlaceRoot;
 
-/// Since version 2 places below the root are relative to it.
-const VERSION: i64 = 2;
+/// Since version 2 places below the root are relative to it; since version 3 a parcel is called so.
+const VERSION: i64 = 3;
 
 const TABLES: &str = "
 CREATE TABLE file (
@@ -20,7 +20,7 @@ CREATE TABLE file (
     harvest    TEXT,
     collection TEXT,              -- its own index, when it has one
     source     TEXT,              -- where it was found
-    ticket     TEXT,              -- the parcel of ingest that took it in
+    parcel     TEXT,              -- the parcel of ingest that took it in
     state      TEXT NOT NULL,     -- ingested indexed stored backed-up deleted published cleaned
     captures   INTEGER,           -- index lines
     damages    INTEGER,           -- places that could not be read
@@ -45,7 +45,7 @@ CREATE TABLE copy (
 ) WITHOUT ROWID;
 CREATE INDEX copy_by_check ON copy (checked, made);
 CREATE TABLE skipped (
-    ticket TEXT PRIMARY KEY,
+    parcel TEXT PRIMARY KEY,
     file   TEXT NOT NULL,
     source TEXT NOT NULL,
     at     TEXT NOT NULL
@@ -86,7 +86,8 @@ CREATE TABLE IF NOT EXISTS package (
     job     TEXT NOT NULL,
     harvest TEXT NOT NULL,        -- empty for none
     part    INTEGER NOT NULL,     -- from 1
-    parts   INTEGER NOT NULL,
+    parts   INTEGER NOT NULL,     -- made together
+    supplement INTEGER NOT NULL DEFAULT 0,  -- from 1; 0 for the package itself
     ark     TEXT NOT NULL,
     package TEXT NOT NULL,        -- the name of its directory in archive.packages
     files   INTEGER NOT NULL,     -- archive files in it
@@ -96,6 +97,60 @@ CREATE TABLE IF NOT EXISTS package (
     PRIMARY KEY (job, harvest, part)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS file_metadata ON file (published, name) WHERE kind = 'metadata';
+CREATE INDEX IF NOT EXISTS file_by_publishing ON file (published);
+CREATE TABLE IF NOT EXISTS package_file (
+    file    TEXT NOT NULL,        -- an archive file
+    package TEXT NOT NULL,        -- a package that has it
+    PRIMARY KEY (file, package)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS package_file_by_package ON package_file (package);
+CREATE TABLE IF NOT EXISTS package_check (
+    package TEXT PRIMARY KEY,
+    checked TEXT NOT NULL,        -- last read again by ecluse verify
+    found   TEXT NOT NULL         -- what that gave: good, or what was wrong
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS file_history (
+    file    TEXT PRIMARY KEY,     -- an archive file that came back from a package: its receipts are lost
+    history TEXT NOT NULL         -- JSON, what they told, as the package has it
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS package_closing (
+    package TEXT PRIMARY KEY,     -- a package that came back, of a job that was closed by hand
+    closing TEXT NOT NULL         -- JSON: by whom, why and when, as the package has it
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS deposit (
+    job        TEXT NOT NULL,
+    harvest    TEXT NOT NULL,     -- empty for none
+    file       TEXT NOT NULL,     -- the name of an archive file, or PACKAGE/PATH
+    sha256     TEXT NOT NULL,
+    package    TEXT NOT NULL,
+    channel    TEXT NOT NULL,
+    role       TEXT NOT NULL,     -- metadata document data tag
+    bytes      INTEGER NOT NULL,
+    state      TEXT NOT NULL,     -- built sent receipted
+    tries      INTEGER NOT NULL,
+    sent       TEXT,              -- last
+    receipted  TEXT,
+    identifier TEXT,              -- the repository's
+    receipt    TEXT,              -- word for word
+    said       TEXT,              -- the repository's last words that were no receipt
+    PRIMARY KEY (job, harvest, file, sha256)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS deposit_by_file ON deposit (file, sha256);
+CREATE INDEX IF NOT EXISTS deposit_by_identifier ON deposit (identifier) WHERE identifier IS NOT NULL;
+CREATE INDEX IF NOT EXISTS deposit_by_sending ON deposit (sent);
+CREATE INDEX IF NOT EXISTS deposit_awaited ON deposit (sent) WHERE state = 'sent';
+CREATE TABLE IF NOT EXISTS handed_over (
+    package TEXT PRIMARY KEY,
+    sha512  TEXT NOT NULL,        -- of the package that was handed over
+    at      TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS handed_over_by_time ON handed_over (at);
+";
+
+/// What had another name before version 3.
+const RENAMED: &str = "
+ALTER TABLE file RENAME COLUMN ticket TO parcel;
+ALTER TABLE skipped RENAME COLUMN ticket TO parcel;
 ";
 
 /// Makes the tables in an empty database, and brings one of an earlier version up to this one; refuses one of a later version.
@@ -110,24 +165,42 @@ pub(crate) fn prepare(connection: &mut Connection, path: &Path, places: &PlaceRo
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(at)?;
         let found = version(&transaction).map_err(at)?;
-        if found == 0 {
-            transaction.execute_batch(TABLES).map_err(at)?;
+        match found {
+            0 => transaction.execute_batch(TABLES).map_err(at)?,
+            1 | 2 => transaction.execute_batch(RENAMED).map_err(at)?,
+            _ => {}
         }
         transaction.execute_batch(LATER).map_err(at)?;
-        if found < VERSION {
+        if found < 2 {
             places.shorten_all(&transaction).map_err(at)?;
-            transaction
-                .pragma_update(None, "user_version", VERSION)
-                .map_err(at)?;
         }
+        transaction
+            .pragma_update(None, "user_version", VERSION.max(found))
+            .map_err(at)?;
         transaction.commit().map_err(at)?;
     }
-    check(connection, path)?;
-    connection.execute_batch(LATER).map_err(at)
+    is_earlier(connection, path)?;
+    connection.execute_batch(LATER).map_err(at)?;
+    add_supplement(connection).map_err(at)
 }
 
-/// Refuses a database of a later version.
-pub(crate) fn check(connection: &Connection, path: &Path) -> Result<()> {
+/// The first packages had no supplements.
+fn add_supplement(connection: &Connection) -> rusqlite::Result<()> {
+    let sql = "SELECT count(*) FROM pragma_table_info('package') WHERE name = 'supplement'";
+    let has: i64 = connection.query_row(sql, [], |row| row.get(0))?;
+    if has > 0 {
+        return Ok(());
+    }
+    let sql = "ALTER TABLE package ADD COLUMN supplement INTEGER NOT NULL DEFAULT 0";
+    match connection.execute_batch(sql) {
+        // Another program was faster.
+        Err(error) if error.to_string().contains("duplicate column") => Ok(()),
+        done => done,
+    }
+}
+
+/// Tells whether a database is of an earlier version; refuses one of a later version.
+pub(crate) fn is_earlier(connection: &Connection, path: &Path) -> Result<bool> {
     let found = version(connection).map_err(|source| ManifestError::Open {
         path: path.to_owned(),
         source,
@@ -139,7 +212,14 @@ pub(crate) fn check(connection: &Connection, path: &Path) -> Result<()> {
             known: VERSION,
         });
     }
-    Ok(())
+    Ok(found < VERSION)
+}
+
+/// Tells whether a database of this version lacks what was added to it since.
+pub(crate) fn is_short(connection: &Connection) -> bool {
+    let sql = "SELECT count(*) FROM sqlite_master WHERE name = 'file_history'";
+    let count = connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+    count.is_ok_and(|count| count == 0)
 }
 
 fn version(connection: &Connection) -> rusqlite::Result<i64> {

@@ -377,8 +377,16 @@ fn the_places_of_an_earlier_version_begin_at_the_root_now() {
     let connection = rusqlite::Connection::open(&path).unwrap();
     let sql = "UPDATE copy SET place = ?1 WHERE target = 'in'";
     connection.execute(sql, [&inside]).unwrap();
+    for table in ["file", "skipped"] {
+        let sql = format!("ALTER TABLE {table} RENAME COLUMN parcel TO ticket");
+        connection.execute(&sql, []).unwrap();
+    }
     connection.pragma_update(None, "user_version", 1).unwrap();
     drop(connection);
+    // Who only asks brings it up to date as well.
+    let asked = Manifest::open_to_read(&path, dir.path()).unwrap();
+    assert_eq!(asked.unfinished(10).unwrap().len(), 1);
+    drop(asked);
     let copies = open(dir.path()).copies("a.warc.gz").unwrap();
     assert_eq!(copies[0].place, inside);
     assert_eq!(written(), ["./repository/a.warc.gz", "/mnt/a"]);

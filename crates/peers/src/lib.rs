@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The packages, each of the version that tests speak of; `pywb` needs the last one.
-const PACKAGES: [&str; 10] = [
+const PACKAGES: [&str; 12] = [
     "surt==0.3.1",
     "cdxj-indexer==1.5",
     "pywb==2.10.0",
@@ -18,6 +18,8 @@ const PACKAGES: [&str; 10] = [
     "pillow==13.0.0",
     "bagit==1.9.0",
     "eark-validator==1.1.3",
+    "ocfl-py==2.1.0",
+    "wacz==0.6.0",
     "lxml>=5",
     "setuptools<81",
 ];
@@ -48,6 +50,49 @@ pub fn program(name: &str) -> PathBuf {
     program
 }
 
+/// Returns what others made and may not be kept here: schemas and suites in `shared/preserve` beside the checkout, or where
+/// `ECLUSE_PRESERVE` says. None where there is no such directory: it is an extra, which no clone brings along.
+///
+/// # Panics
+/// When the directory is there, or was named, and this is not in it.
+pub fn preserve(path: &str) -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/preserve");
+    let named = std::env::var_os("ECLUSE_PRESERVE").map(PathBuf::from);
+    let is_named = named.is_some();
+    let home = named.unwrap_or(beside);
+    let path = home.join(path);
+    if path.exists() {
+        return Some(path);
+    }
+    assert!(
+        !is_named && !home.exists(),
+        "cannot run: there is no {}",
+        path.display()
+    );
+    eprintln!("left out: there is no {}", path.display());
+    None
+}
+
+/// Returns the library that sets a program's clock: the machine's, or the one that comes with a Python package.
+///
+/// # Panics
+/// Like [`python`].
+pub fn libfaketime() -> PathBuf {
+    let places = ["/usr/lib", "/usr/lib64", "/usr/local/lib"];
+    let mut dirs: Vec<PathBuf> = places.iter().map(PathBuf::from).collect();
+    for place in places {
+        let entries = fs::read_dir(place).into_iter().flatten().flatten();
+        dirs.extend(entries.map(|entry| entry.path()));
+    }
+    let mut paths = dirs.iter().flat_map(|dir| {
+        let name = "libfaketimeMT.so.1";
+        [dir.join("faketime").join(name), dir.join(name)]
+    });
+    paths
+        .find(|path| path.exists())
+        .unwrap_or_else(|| library("libfaketime", "libfaketime.so.1"))
+}
+
 /// Returns a library that a package built for itself.
 ///
 /// # Panics
@@ -65,6 +110,35 @@ pub fn library(package: &str, name: &str) -> PathBuf {
         PACKAGES.join(" ")
     );
     PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
+}
+
+/// Returns rocfl, a second judge of OCFL, without what it needs for S3. To build it takes less than a minute of a core.
+///
+/// # Panics
+/// When it cannot be installed, with a line that says why.
+pub fn rocfl() -> PathBuf {
+    const VERSION: &str = "1.7.0";
+    let home = target().join("rocfl");
+    let program = home.join("bin/rocfl");
+    fs::create_dir_all(&home)
+        .unwrap_or_else(|error| panic!("cannot make {}: {error}", home.display()));
+    let lock = File::create(home.join("lock"));
+    let lock = lock.and_then(|lock| lock.lock().map(|()| lock));
+    let _lock = lock.unwrap_or_else(|error| panic!("cannot lock {}: {error}", home.display()));
+    if program.exists() {
+        return program;
+    }
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["install", "rocfl", "--version", VERSION, "--locked"]);
+    cargo.args(["--quiet", "--debug", "--no-default-features"]);
+    cargo.arg("--root").arg(&home);
+    // It builds in a directory of its own, and removes that.
+    cargo.env_remove("CARGO_TARGET_DIR");
+    let output = cargo.output();
+    let output = output.unwrap_or_else(|error| panic!("cannot run cargo: {error}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(program.exists(), "cannot install rocfl {VERSION}: {said}");
+    program
 }
 
 /// Installs what is missing and returns the interpreter.

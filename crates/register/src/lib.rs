@@ -5,11 +5,14 @@
 
 mod blocks;
 mod error;
+mod find;
+mod harvest_result;
 mod reader;
 mod record;
 mod register;
 
 pub use error::RegisterError;
+pub use harvest_result::{HarvestResult, StopReason};
 pub use reader::{RegisterLine, RegisterReader};
-pub use record::{BadRecord, DnsClass, DomainState, RegisterDay, RegisterRecord};
-pub use register::{REGISTER_FILE, Register, RegisterUpdate};
+pub use record::{BadRecord, DnsAnswer, DomainState, RegisterDay, RegisterRecord};
+pub use register::{REGISTER_FILE, Register, RegisterChange, RegisterUpdate};

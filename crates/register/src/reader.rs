@@ -54,6 +54,12 @@ impl RegisterReader {
         })
     }
 
+    /// Returns how many records there are, as far as that was written down.
+    pub fn records(&self) -> u64 {
+        let written = self.written.as_ref();
+        written.and_then(|written| written.lines).unwrap_or(0)
+    }
+
     /// Returns the next line; none at the end, when all of the file was what was written.
     ///
     /// # Errors

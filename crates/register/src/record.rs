@@ -23,7 +23,7 @@ pub struct RegisterRecord {
     /// The sources that had it, and when each last did.
     pub sources: BTreeMap<String, RegisterDay>,
     /// What DNS said of it, where it was asked.
-    pub dns: Option<DnsClass>,
+    pub dns: Option<DnsAnswer>,
     /// Which of its names answer: `apex`, `www`.
     pub forms: Vec<String>,
     /// Everything else; keys that nobody knows are kept.
@@ -41,7 +41,7 @@ pub enum DomainState {
 
 /// What DNS said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DnsClass {
+pub struct DnsAnswer {
     /// The class, such as `OK_BOTH` or `NXDOMAIN`.
     pub class: String,
     /// When it was asked.
@@ -198,7 +198,7 @@ impl RegisterRecord {
             dns: match dns.split_once('@') {
                 None if dns == "-" => None,
                 None => return Err(bad("dns")),
-                Some((class, asked)) => Some(DnsClass {
+                Some((class, asked)) => Some(DnsAnswer {
                     class: class.to_owned(),
                     day: day(asked, "dns")?,
                 }),

@@ -5,13 +5,15 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use ecluse_generation::{
-    FileSum, IndexDirectory, IndexFile, IndexGeneration, IndexMember, LastGeneration, SCHEMA,
+    FileSum, IndexDirectory, IndexFile, IndexGeneration, IndexMember, LastGeneration, NewList,
+    SCHEMA,
 };
 
 use crate::blocks::{LineBlocks, key_at, last_line, position};
 use crate::error::RegisterError;
+use crate::find::find;
 use crate::reader::RegisterReader;
-use crate::record::RegisterRecord;
+use crate::record::{BadRecord, RegisterRecord};
 
 /// The file of a generation that has the records.
 pub const REGISTER_FILE: &str = "register.tsv";
@@ -33,6 +35,27 @@ pub struct RegisterUpdate {
     pub added: u64,
     /// Records that were, and are now what the change says.
     pub replaced: u64,
+}
+
+/// What happens to one record in a new generation.
+pub trait RegisterChange {
+    /// Returns the key of the record.
+    fn key(&self) -> String;
+
+    /// Returns what the record becomes; `before` is what it was, where it was there. A change may be of no use where there was
+    /// none; one that was there stays.
+    fn apply(self, before: Option<RegisterRecord>) -> Option<RegisterRecord>;
+}
+
+impl RegisterChange for RegisterRecord {
+    fn key(&self) -> String {
+        self.key()
+    }
+
+    /// It takes the place of what was there.
+    fn apply(self, _before: Option<RegisterRecord>) -> Option<RegisterRecord> {
+        Some(self)
+    }
 }
 
 impl Register {
@@ -74,46 +97,46 @@ impl Register {
         let Some(number) = self.current()? else {
             return Ok(None);
         };
+        let path = self.file(number);
         let key = ecluse_names::key_of(domain);
-        let mut blocks = LineBlocks::open(&self.file(number))?;
-        loop {
-            let lines = blocks.lines()?;
-            if lines.is_empty() {
-                return Ok(None);
-            }
-            if key_at(last_line(lines)) < key.as_bytes() {
-                let bytes = lines.len();
-                blocks.take(bytes);
-                continue;
-            }
-            let at = position(lines, key.as_bytes());
-            let rest = &lines[at..];
-            if key_at(rest) != key.as_bytes() {
-                return Ok(None);
-            }
-            let line = rest.split(|byte| *byte == b'\n').next().unwrap_or_default();
-            let record = std::str::from_utf8(line)
-                .ok()
-                .and_then(|line| RegisterRecord::parse(line).ok());
-            return match record {
-                Some(record) => Ok(Some(record)),
-                None => {
-                    blocks.take(at);
-                    Err(blocks.damaged("line"))
-                }
-            };
+        let Some(found) = find(&path, key.as_bytes())? else {
+            return Ok(None);
+        };
+        match read_line(&found.line) {
+            Ok(record) => Ok(Some(record)),
+            Err(source) => Err(RegisterError::Damaged {
+                path,
+                offset: found.offset,
+                source,
+            }),
         }
     }
 
-    /// Makes the next generation: the last one with `changes`, which come in order of their keys, each once. A change takes the
-    /// place of the record with its key. `members` are named in `generation.json`; `is_stopped` is asked now and then.
+    /// Returns what the kept generations are made of. A generation whose builder died before it was current is made current.
+    ///
+    /// # Errors
+    /// When another is at work, or they cannot be read.
+    pub fn settle(&self) -> Result<Vec<IndexMember>, RegisterError> {
+        self.generations.prepare()?;
+        let busy = || RegisterError::Busy(self.generations.root().to_owned());
+        let lock = self.generations.try_lock()?.ok_or_else(busy)?;
+        self.generations.settle(&lock)?;
+        let mut members = Vec::new();
+        for number in self.generations.numbers()? {
+            let generation = self.generations.describe(number)?;
+            members.extend(generation.into_iter().flat_map(|known| known.members));
+        }
+        Ok(members)
+    }
+
+    /// Makes the next generation: the last one with `changes`, which come in order of their keys, each once. `members` are named in `generation.json`; `is_stopped` is asked now and then.
     ///
     /// # Errors
     /// When another is at work, the last generation is not what was written, or a change is out of order. Nothing is shown then.
     pub fn update(
         &self,
         members: Vec<IndexMember>,
-        changes: impl Iterator<Item = io::Result<RegisterRecord>>,
+        changes: impl Iterator<Item = io::Result<impl RegisterChange>>,
         keep: usize,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<RegisterUpdate, RegisterError> {
@@ -156,11 +179,54 @@ impl Register {
         }
     }
 
+    /// Makes a generation of `changes` alone, as [`Register::update`] does of the last one and them. What was there before is put aside as
+    /// `generations.<aside>`.
+    ///
+    /// # Errors
+    /// As [`Register::update`]; what was there before stays aside then.
+    pub fn make_anew(
+        &self,
+        changes: impl Iterator<Item = io::Result<impl RegisterChange>>,
+        aside: &str,
+    ) -> Result<RegisterUpdate, RegisterError> {
+        self.generations.prepare()?;
+        let busy = || RegisterError::Busy(self.generations.root().to_owned());
+        let lock = self.generations.try_lock()?.ok_or_else(busy)?;
+        let path = self.generations.root().to_owned();
+        let mut records = 0;
+        let write = |out: &mut dyn Write| {
+            let (mut previous, mut line) = (String::new(), Vec::new());
+            for change in changes {
+                let change = change.map_err(RegisterError::Changes)?;
+                let key = change.key();
+                if key <= previous {
+                    let before = previous;
+                    return Err(RegisterError::Unsorted { before, key });
+                }
+                if write_change(change, None, &key, &mut line)? {
+                    records += 1;
+                    out.write_all(&line)
+                        .map_err(RegisterError::io("write", &path))?;
+                }
+                previous = key;
+            }
+            Ok(records)
+        };
+        let lists: Vec<NewList<'_, RegisterError>> = vec![(REGISTER_FILE, Box::new(write))];
+        let number = self.generations.publish_anew(&lock, aside, lists)?;
+        Ok(RegisterUpdate {
+            number,
+            records,
+            added: records,
+            replaced: 0,
+        })
+    }
+
     fn build(
         &self,
         building: &Path,
         last: Option<&LastGeneration>,
-        changes: impl Iterator<Item = io::Result<RegisterRecord>>,
+        changes: impl Iterator<Item = io::Result<impl RegisterChange>>,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<(IndexFile, RegisterUpdate), RegisterError> {
         let mut out = NewFile::create(&building.join(REGISTER_FILE))?;
@@ -180,26 +246,22 @@ impl Register {
             if is_stopped() {
                 return Err(RegisterError::Stopped);
             }
-            let record = change.map_err(RegisterError::Changes)?;
-            let key = record.key();
+            let change = change.map_err(RegisterError::Changes)?;
+            let key = change.key();
             if key <= previous {
                 let before = previous;
                 return Err(RegisterError::Unsorted { before, key });
             }
-            let is_there = match &mut blocks {
+            let before = match &mut blocks {
                 Some(blocks) => copy_below(blocks, key.as_bytes(), &mut out)?,
-                None => false,
+                None => None,
             };
-            update.replaced += u64::from(is_there);
-            update.added += u64::from(!is_there);
-            line.clear();
-            let bad = |source| RegisterError::Damaged {
-                path: PathBuf::from(&key),
-                offset: 0,
-                source,
-            };
-            record.write(&mut line).map_err(bad)?;
-            out.write(&line)?;
+            let was_there = before.is_some();
+            if write_change(change, before, &key, &mut line)? {
+                update.replaced += u64::from(was_there);
+                update.added += u64::from(!was_there);
+                out.write(&line)?;
+            }
             previous = key;
         }
         if let Some(blocks) = &mut blocks {
@@ -219,16 +281,42 @@ impl Register {
     }
 }
 
-/// Copies every line below a key, and takes the line that has it; tells whether there was one.
+/// Writes the line that a change makes; tells whether there is one.
+fn write_change(
+    change: impl RegisterChange,
+    before: Option<RegisterRecord>,
+    key: &str,
+    line: &mut Vec<u8>,
+) -> Result<bool, RegisterError> {
+    line.clear();
+    let Some(record) = change.apply(before) else {
+        return Ok(false);
+    };
+    if record.key() != key {
+        return Err(RegisterError::Changes(io::Error::other(format!(
+            "a change of {key} gives a record of {}",
+            record.key()
+        ))));
+    }
+    let bad = |source| RegisterError::Damaged {
+        path: PathBuf::from(key),
+        offset: 0,
+        source,
+    };
+    record.write(line).map_err(bad)?;
+    Ok(true)
+}
+
+/// Copies every line below a key, and takes the record that has it, where there is one.
 fn copy_below(
     blocks: &mut LineBlocks,
     key: &[u8],
     out: &mut NewFile,
-) -> Result<bool, RegisterError> {
+) -> Result<Option<RegisterRecord>, RegisterError> {
     loop {
         let lines = blocks.lines()?;
         if lines.is_empty() {
-            return Ok(false);
+            return Ok(None);
         }
         if key_at(last_line(lines)) < key {
             out.write(lines)?;
@@ -238,14 +326,24 @@ fn copy_below(
         }
         let at = position(lines, key);
         out.write(&lines[..at])?;
-        let is_there = key_at(&lines[at..]) == key;
-        let bytes = match memchr::memchr(b'\n', &lines[at..]) {
-            Some(feed) if is_there => at + feed + 1,
-            _ => at,
-        };
-        blocks.take(bytes);
-        return Ok(is_there);
+        let rest = &lines[at..];
+        if key_at(rest) != key {
+            blocks.take(at);
+            return Ok(None);
+        }
+        let feed = memchr::memchr(b'\n', rest).unwrap_or(rest.len() - 1);
+        let record = read_line(&rest[..feed]);
+        blocks.take(at);
+        let record = record.map_err(|fault| blocks.damaged(fault.column))?;
+        blocks.take(feed + 1);
+        return Ok(Some(record));
     }
+}
+
+/// Reads a line without its line feed.
+fn read_line(line: &[u8]) -> Result<RegisterRecord, BadRecord> {
+    let text = std::str::from_utf8(line).map_err(|_| BadRecord { column: "line" })?;
+    RegisterRecord::parse(text)
 }
 
 fn copy_rest(

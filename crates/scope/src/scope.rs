@@ -13,6 +13,8 @@ mod rule;
 mod traps;
 
 use std::fmt;
+use std::io;
+use std::path::Path;
 
 use ecluse_config::{Bytes, Key};
 use serde::{Deserialize, Serialize};
@@ -20,7 +22,7 @@ use thiserror::Error;
 
 use crate::limit::Limit;
 use crate::seed::Seed;
-use crate::surts::{Reach, SurtPrefixError, SurtSet};
+use crate::surts::{Reach, SeedSurts, SurtPrefixError};
 
 pub use self::dates::CalendarOrder;
 pub use self::evidence::Evidence;
@@ -355,7 +357,7 @@ fn lines(errors: &[ScopeError]) -> String {
 #[derive(Debug)]
 pub struct Scope {
     order: ScopeOrder,
-    seeds: SurtSet,
+    seeds: SeedSurts,
     rules: Vec<(String, Rule)>,
     year: u32,
 }
@@ -366,20 +368,38 @@ impl Scope {
         let rules = rule::compile(order).map_err(ScopeErrors)?;
         let mut scope = Scope {
             order: order.clone(),
-            seeds: SurtSet::default(),
+            seeds: SeedSurts::default(),
             rules,
             year,
         };
         for seed in seeds {
-            scope.add_seed(seed);
+            let added = scope.add_seed(seed);
+            added.expect("in memory nothing fails");
         }
         Ok(scope)
     }
 
+    /// Keeps what belongs to seeds that are added from now on in files of this directory, beyond a few megabytes of them.
+    /// The files have no names.
+    pub fn keep_seeds_in(&mut self, directory: &Path) {
+        self.seeds.keep_in(directory);
+    }
+
     /// Adds what belongs to one more seed: one given while the job runs, or where a seed redirects to.
-    pub fn add_seed(&mut self, seed: &Seed) {
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn add_seed(&mut self, seed: &Seed) -> io::Result<()> {
         let reach = seed.reach.unwrap_or(self.order.reach);
-        self.seeds.insert_seed(&seed.url, reach);
+        self.seeds.insert(&seed.url, reach)
+    }
+
+    /// Puts the files of seeds together, now that most are added: decisions are faster then.
+    ///
+    /// # Errors
+    /// When a file cannot be read or written.
+    pub fn gather_seeds(&mut self) -> io::Result<()> {
+        self.seeds.gather()
     }
 
     /// The order it was compiled from.
@@ -393,17 +413,21 @@ impl Scope {
     }
 
     /// Decides about a URL, and says by which rule. What no rule speaks of is rejected.
-    pub fn decide<'a>(&'a self, candidate: &Candidate<'a>) -> Decision<'a> {
+    ///
+    /// # Errors
+    /// When a file of seeds cannot be read.
+    pub fn decide<'a>(&'a self, candidate: &Candidate<'a>) -> io::Result<Decision<'a>> {
         let parts = Parts::of(candidate.url);
-        let spoken = self.rules.iter().rev().find_map(|(name, rule)| {
-            let (verdict, why) = rule.ask(self, candidate, &parts)?;
-            Some(Decision {
-                verdict,
-                rule: name,
-                why,
-            })
-        });
-        spoken.unwrap_or(Decision {
+        for (name, rule) in self.rules.iter().rev() {
+            if let Some((verdict, why)) = rule.ask(self, candidate, &parts)? {
+                return Ok(Decision {
+                    verdict,
+                    rule: name,
+                    why,
+                });
+            }
+        }
+        Ok(Decision {
             verdict: Verdict::Reject,
             rule: "",
             why: Evidence::Silence,
@@ -411,11 +435,14 @@ impl Scope {
     }
 
     /// Asks every rule about a URL.
-    pub fn judge(&self, candidate: &Candidate<'_>) -> Judgement {
+    ///
+    /// # Errors
+    /// When a file of seeds cannot be read.
+    pub fn judge(&self, candidate: &Candidate<'_>) -> io::Result<Judgement> {
         let parts = Parts::of(candidate.url);
         let mut spoke = Vec::new();
         for (name, rule) in &self.rules {
-            if let Some((verdict, why)) = rule.ask(self, candidate, &parts) {
+            if let Some((verdict, why)) = rule.ask(self, candidate, &parts)? {
                 spoke.push(Spoken {
                     rule: name.clone(),
                     verdict,
@@ -423,10 +450,10 @@ impl Scope {
                 });
             }
         }
-        Judgement {
+        Ok(Judgement {
             verdict: spoke.last().map_or(Verdict::Reject, |last| last.verdict),
             spoke,
-        }
+        })
     }
 }
 

@@ -3,6 +3,8 @@
 //! Domains and hosts are looked up by name, label by label; only paths need an ordered set. So a lookup costs the same
 //! with four seeds and with four million.
 
+mod seeds;
+
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 
@@ -11,6 +13,8 @@ use url::Url;
 
 use crate::canon::host_name;
 use crate::queue::registered_domain;
+
+pub(crate) use self::seeds::SeedSurts;
 
 /// How much of the web around a seed belongs to it.
 #[derive(

@@ -414,7 +414,7 @@ fn a_running_order_is_amended() {
     let url = "http://lock.example/new/";
     let surt = ecluse_surt::Surt::of(url.as_bytes()).unwrap();
     let candidate = ecluse_scope::Candidate::seed(url, surt.as_bytes());
-    assert_eq!(scope.decide(&candidate).verdict, Verdict::Reject);
+    assert_eq!(scope.decide(&candidate).unwrap().verdict, Verdict::Reject);
 
     let nothing = order
         .amend("", "change.toml", "keeper@archive.example")

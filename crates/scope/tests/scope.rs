@@ -30,8 +30,8 @@ fn ask(scope: &Scope, url: &str, hops: &str) -> Asked {
         tag: Some("register"),
         ..Candidate::seed(url, surt.as_bytes())
     };
-    let judged = scope.judge(&candidate);
-    let decided = scope.decide(&candidate);
+    let judged = scope.judge(&candidate).expect("in memory nothing fails");
+    let decided = scope.decide(&candidate).expect("in memory nothing fails");
     // The quick way and the whole story agree.
     assert_eq!(judged.verdict, decided.verdict);
     if let Some(last) = judged.spoke.last() {
@@ -168,7 +168,7 @@ fn a_judgement_tells_the_whole_story() {
         hops: "LE",
         ..Candidate::seed(url, surt.as_bytes())
     };
-    let judgement = scope.judge(&candidate);
+    let judgement = scope.judge(&candidate).unwrap();
     let story: Vec<String> = judgement.spoke.iter().map(ToString::to_string).collect();
     assert_eq!(
         story,
@@ -216,7 +216,7 @@ fn a_seed_may_come_later() {
     list.add("lock.example", "a", None).unwrap();
     let mut scope = Scope::compile(&ScopeOrder::default(), &[], 2026).unwrap();
     assert_eq!(ask(&scope, "http://lock.example/a", "L").verdict, Reject);
-    scope.add_seed(&list.seeds[0]);
+    scope.add_seed(&list.seeds[0]).unwrap();
     assert_eq!(ask(&scope, "http://lock.example/a", "L").verdict, Accept);
 }
 
@@ -267,7 +267,7 @@ fn lists_and_limits_of_the_order() {
             size: Some(size),
             ..Candidate::seed("http://lock.example/a", b"example,lock)/a")
         };
-        let decision = scope.decide(&candidate);
+        let decision = scope.decide(&candidate).unwrap();
         (decision.verdict, decision.why.to_string())
     };
     assert_eq!(sized(1_000).0, Accept);
@@ -416,7 +416,7 @@ fn documents_count_and_files_do_not() {
             framed,
             ..Candidate::seed(url, surt.as_bytes())
         };
-        scope.decide(&candidate).verdict
+        scope.decide(&candidate).unwrap().verdict
     };
     // A page, a frame in it, a frame in that; then its style sheet, what that imports, and a font.
     assert_eq!(verdict("LE", true), Accept);
@@ -646,8 +646,8 @@ proptest! {
         let scope = &*SCOPE;
         for url in [&url, &close] {
             let candidate = Candidate { url, surt: &surt, hops: &hops, via: Some(url), tag: None, size, framed: false };
-            let judged = scope.judge(&candidate);
-            prop_assert_eq!(judged.verdict, scope.decide(&candidate).verdict);
+            let judged = scope.judge(&candidate).unwrap();
+            prop_assert_eq!(judged.verdict, scope.decide(&candidate).unwrap().verdict);
         }
     }
 

@@ -58,8 +58,7 @@ impl WorkTree {
 
     /// Returns the present time by the clock of the file system, in Unix seconds.
     pub fn now_seconds(&self, stage: &str) -> u64 {
-        let seconds = self.now_ns(&self.stage(stage)) / 1_000_000_000;
-        u64::try_from(seconds).unwrap_or(0)
+        seconds_of(self.now_ns(&self.stage(stage)))
     }
 
     /// Returns by how many seconds this host's wall clock is ahead of the file system's; negative
@@ -96,5 +95,28 @@ impl WorkTree {
 
     fn wall_ns(&self) -> i128 {
         i128::from((self.wall)()) * 1_000_000
+    }
+}
+
+/// Returns a time as a number that only grows. A clock before 1970 goes on too, in numbers that no clock after it shows: what
+/// is due by them was deferred by a wrong clock.
+fn seconds_of(ns: i128) -> u64 {
+    let seconds = ns.div_euclid(1_000_000_000).rem_euclid(1 << 40);
+    u64::try_from(seconds).expect("it is below 2^40")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_before_1970_goes_on() {
+        assert_eq!(seconds_of(1_800_000_000_999_999_999), 1_800_000_000);
+        let before = [-86_400_i128, -2, -1].map(|second| seconds_of(second * 1_000_000_000));
+        assert!(
+            before.is_sorted() && before[1] - before[0] == 86_398,
+            "{before:?}"
+        );
+        assert!(before[0] > seconds_of(i128::from(u32::MAX) * 1_000_000_000));
     }
 }

@@ -1,6 +1,7 @@
 //! How full a stage is, and what keeps it from taking more.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -83,9 +84,9 @@ pub enum Blocked {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct WorkerNote {
-    /// `working`, `idle`, `blocked` or `halted`.
+    /// `working`, `idle`, `blocked`, `halted`, or `refusing`: a file of settings or rules makes no sense.
     pub state: String,
-    /// What blocks it or made it halt.
+    /// What blocks it or made it halt; of one that works, how far it is.
     pub why: String,
     /// Since when, in Unix seconds.
     pub since: u64,
@@ -124,11 +125,15 @@ const NOTE_BYTES: usize = 4096;
 impl crate::Worker {
     /// Says what this worker is doing, for `status`. Best effort: a full disk does not matter.
     pub fn note(&self, note: &WorkerNote) {
-        let mut bytes = serde_json::to_vec(note).unwrap_or_default();
-        bytes.truncate(NOTE_BYTES);
-        bytes.resize(NOTE_BYTES, b' ');
-        let _ = self.fs.overwrite(&self.home.join(".status"), &bytes);
+        write_note(&*self.fs, &self.home, note);
     }
+}
+
+pub(crate) fn write_note(fs: &dyn Fs, home: &Path, note: &WorkerNote) {
+    let mut bytes = serde_json::to_vec(note).unwrap_or_default();
+    bytes.truncate(NOTE_BYTES);
+    bytes.resize(NOTE_BYTES, b' ');
+    let _ = fs.overwrite(&home.join(".status"), &bytes);
 }
 
 /// The marks between which a stage stops and goes on.

@@ -9,11 +9,10 @@
 //!
 //! What a worker has in hand, living or dead, may have to be handed over by its receipt yet: that
 //! is not folded. Whoever looks for a receipt looks here too, since it may be folded meanwhile.
-//!
-//! Earlier versions wrote one `ledger/receipts.jsonl.gz` with one `ledger/index`; they are still read.
 
 use std::collections::HashSet;
 use std::io::{self, BufRead, BufReader, Read, SeekFrom, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -87,16 +86,6 @@ impl Files {
         }
     }
 
-    /// What may hold the receipt of a piece of work.
-    fn that_may_hold(stage: &StageDir, id: &ParcelId) -> [Self; 2] {
-        let ledger = stage.ledger();
-        let earlier = Self {
-            index: ledger.join("index"),
-            receipts: ledger.join("receipts.jsonl.gz"),
-        };
-        [Self::of_shard(stage, &id.shard()), earlier]
-    }
-
     fn line_of(&self, fs: &dyn Fs, id: &ParcelId) -> Result<Option<IndexLine>> {
         match if_there(fs.open(&self.index)).at("open", &self.index)? {
             Some(mut index) => bisect(&mut *index, id.as_str()).at("search", &self.index),
@@ -107,41 +96,33 @@ impl Files {
 
 /// Tells whether the receipt of a piece of work, or of a member of a batch, was folded.
 pub(crate) fn holds(fs: &dyn Fs, stage: &StageDir, id: &ParcelId) -> Result<bool> {
-    for files in Files::that_may_hold(stage, id) {
-        if files.line_of(fs, id)?.is_some() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    let files = Files::of_shard(stage, &id.shard());
+    Ok(files.line_of(fs, id)?.is_some())
 }
 
 /// Finds the folded receipt of a piece of work, or of a member of a batch.
 pub(crate) fn find(fs: &dyn Fs, stage: &StageDir, id: &ParcelId) -> Result<Option<Filed>> {
-    for files in Files::that_may_hold(stage, id) {
-        let Some(line) = files.line_of(fs, id)? else {
-            continue;
-        };
-        let (found, place) = match line.at {
-            Whereabouts::Member { offset, bytes } => {
-                let path = &files.receipts;
-                let lines = read_member(fs, path, offset, bytes).at("read", path)?;
-                (find_in_sheet(&lines, id), format!("at {offset}"))
-            }
-            Whereabouts::Batch(batch) => {
-                let filed = filed_as(fs, stage, &batch)?;
-                let filed = filed.filter(|filed| filed.receipt.input(id).is_some());
-                (filed, format!("in {batch}"))
-            }
-        };
-        return match found {
-            Some(filed) => Ok(Some(filed)),
-            None => Err(SpoolError::Damaged {
-                parcel: id.clone(),
-                reason: format!("the ledger names it {place} but it is not there"),
-            }),
-        };
-    }
-    Ok(None)
+    let files = Files::of_shard(stage, &id.shard());
+    let Some(line) = files.line_of(fs, id)? else {
+        return Ok(None);
+    };
+    let (found, place) = match line.at {
+        Whereabouts::Member { offset, bytes } => {
+            let path = &files.receipts;
+            let lines = read_member(fs, path, offset, bytes).at("read", path)?;
+            (find_in_sheet(&lines, id), format!("at {offset}"))
+        }
+        Whereabouts::Batch(batch) => {
+            let filed = filed_as(fs, stage, &batch)?;
+            let filed = filed.filter(|filed| filed.receipt.input(id).is_some());
+            (filed, format!("in {batch}"))
+        }
+    };
+    let lost = || SpoolError::Damaged {
+        parcel: id.clone(),
+        reason: format!("the ledger names it {place} but it is not there"),
+    };
+    found.map(Some).ok_or_else(lost)
 }
 
 /// Calls `see` with every line of a stage's ledger.
@@ -190,6 +171,23 @@ pub fn fold(tree: &WorkTree, stage: &str, age: Duration) -> Result<usize> {
         }
     }
     Ok(folded)
+}
+
+/// Returns the next shard of a stage, from this one on, in which there are receipts.
+pub fn next_shard(tree: &WorkTree, stage: &str, from: u8) -> Result<Option<u8>> {
+    let receipts = tree.stage(stage).receipts();
+    for shard in from..=u8::MAX {
+        let dir = receipts.join(format!("{shard:02x}"));
+        let mut is_empty = true;
+        let looked = tree.fs.visit(&dir, &mut |_, _| {
+            is_empty = false;
+            ControlFlow::Break(())
+        });
+        if if_there(looked).at("list", &dir)?.is_some() && !is_empty {
+            return Ok(Some(shard));
+        }
+    }
+    Ok(None)
 }
 
 /// Folds the receipts of one shard that are older than `age`, no more than some thousands at a time,

@@ -16,7 +16,6 @@ mod clock;
 mod commit;
 mod depths;
 mod error;
-pub mod failpoint;
 mod fitness;
 mod fs;
 mod handover;
@@ -43,13 +42,13 @@ pub use depths::{Blocked, Depths, Floor, Marks, Paused, Throughput, WorkerNote, 
 pub use error::{Result, SpoolError};
 pub use fitness::second_process;
 pub use fs::{Fs, Inside, InsideByPath, Kind, Lease, RealFs, Room, SeekRead, Sink, Stat};
-pub use ledger::{fold, fold_shard};
+pub use ledger::{fold, fold_shard, next_shard};
 pub use name::{BadName, Deferred, Entry, ParcelId, WorkerId, hex, safe_file_name};
 pub use new_parcel::{NewParcel, OutFile};
 pub use operator::{Gift, ParcelPlace, ParcelState};
 pub use outbox::{Outbox, Parcel};
 pub use parcel::{
-    FileEntry, HISTORY, MANIFEST, ParcelManifest, TROUBLE, Trouble, digest, was_given,
+    FileEntry, HISTORY, MANIFEST, ParcelManifest, TROUBLE, Trouble, digest, maker_of,
 };
 pub use reap::Recovered;
 pub use receipt::{Fate, Filed, Input, Output, Receipt, find_in_sheet, parse_sheet};
@@ -57,5 +56,7 @@ pub use rest::RestWatch;
 pub use scan::{Scan, Urgency};
 pub use setback::{Setback, Verdict, Why};
 pub use spool::{Spool, open};
+#[cfg(feature = "failpoints")]
+pub use tree::{AROUND, Around};
 pub use tree::{Dice, Host, Monotonic, StageDir, Wall, WorkTree};
 pub use worker::{LeaseNote, Pulse, Signs, Waiting, Worker, WorkerLimits};

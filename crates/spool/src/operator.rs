@@ -15,7 +15,7 @@ use crate::name::{Deferred, Entry, ParcelId, safe_file_name};
 use crate::outbox::is_at_fault;
 use crate::parcel::{HISTORY, ParcelManifest, Trouble};
 use crate::place::Placed;
-use crate::receipt::{Filed, parse_makers, parse_sheet};
+use crate::receipt::{Filed, parse_sheet};
 use crate::setback::{Why, beside};
 use crate::tree::WorkTree;
 use crate::worker::{find_receipt, read_manifest, read_trouble};
@@ -223,30 +223,8 @@ impl WorkTree {
         Ok(())
     }
 
-    /// Calls `see` for every receipt of a stage that made parcels, those in the ledger too. Those of a stage that passes
-    /// its parcels on are not even parsed. It takes as long as there are receipts: ask by name first.
-    pub fn each_maker(&self, stage: &str, see: &mut dyn FnMut(Filed)) -> Result<()> {
-        let see = &mut |sheet: &[u8]| parse_makers(sheet).into_iter().for_each(&mut *see);
-        self.each_sheet(stage, see)?;
-        crate::ledger::each_line(&*self.fs, &self.stage(stage), see)
-    }
-
     /// Calls `see` for every receipt still in `receipts/` of a stage, each once.
     pub fn each_receipt(&self, stage: &str, see: &mut dyn FnMut(Filed)) -> Result<()> {
-        self.each_sheet(stage, &mut |sheet| {
-            parse_sheet(sheet).into_iter().for_each(&mut *see);
-        })
-    }
-
-    /// Calls `see` for every receipt of a stage, those in its ledger too. One may be seen twice.
-    pub fn each_receipt_ever(&self, stage: &str, see: &mut dyn FnMut(Filed)) -> Result<()> {
-        crate::ledger::each_line(&*self.fs, &self.stage(stage), &mut |line| {
-            parse_sheet(line).into_iter().for_each(&mut *see);
-        })?;
-        self.each_receipt(stage, see)
-    }
-
-    fn each_sheet(&self, stage: &str, see: &mut dyn FnMut(&[u8])) -> Result<()> {
         let receipts = self.stage(stage).receipts();
         let mut seen = std::collections::HashSet::new();
         for (shard, _) in self.list(&receipts)? {
@@ -260,10 +238,19 @@ impl WorkTree {
                 if !seen.insert(stat.inode) {
                     continue;
                 }
-                see(&self.fs.read(&path, 1 << 30).at("read", &path)?);
+                let sheet = self.fs.read(&path, 1 << 30).at("read", &path)?;
+                parse_sheet(&sheet).into_iter().for_each(&mut *see);
             }
         }
         Ok(())
+    }
+
+    /// Calls `see` for every receipt of a stage, those in its ledger too. One may be seen twice.
+    pub fn each_receipt_ever(&self, stage: &str, see: &mut dyn FnMut(Filed)) -> Result<()> {
+        crate::ledger::each_line(&*self.fs, &self.stage(stage), &mut |line| {
+            parse_sheet(line).into_iter().for_each(&mut *see);
+        })?;
+        self.each_receipt(stage, see)
     }
 
     /// Gives a copy of a file to a stage as a parcel.

@@ -4,16 +4,19 @@
 //! visible until the receipt is durable; a worker that dies before that leaves only rubbish.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
+use crate::depths::{WorkerNote, write_note};
 use crate::error::{At, Result, SpoolError};
-use crate::fs::{Fs, SeekRead};
+use crate::fs::{Fs, SeekRead, if_there};
 use crate::name::ParcelId;
 use crate::new_parcel::{NewParcel, OutFile, check_payload_name};
-use crate::parcel::{FileEntry, ParcelManifest, birth_mark};
+use crate::parcel::{FileEntry, HISTORY, ParcelManifest, birth_mark};
+use crate::receipt::{Receipt, find_in_sheet};
 use crate::worker::{Seen, Signs};
 
 /// A claimed parcel, as a stage sees it.
@@ -63,6 +66,29 @@ impl Parcel {
             [file] => Ok(file),
             files => Err(self.damaged(format!("expected one file, found {}", files.len()))),
         }
+    }
+
+    /// Returns the receipt of a stage that it has passed, on whatever machine; the last, where there are several.
+    ///
+    /// # Errors
+    /// When its history cannot be read.
+    pub fn receipt_of(&self, stage: &str) -> Result<Option<Receipt>> {
+        let dir = self.path.join(HISTORY);
+        let listed = if_there(self.fs.list(&dir)).at("list", &dir)?;
+        let names = listed.into_iter().flatten().map(|(name, _)| name);
+        let mut pages: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
+        pages.retain(|name| {
+            let of = name.split_once('-').map_or("", |(_, of)| of);
+            let of = of.strip_suffix(".json").unwrap_or_default();
+            of.split('@').next() == Some(stage)
+        });
+        pages.sort();
+        let Some(page) = pages.pop() else {
+            return Ok(None);
+        };
+        let path = dir.join(page);
+        let bytes = self.fs.read(&path, 1 << 30).at("read", &path)?;
+        Ok(find_in_sheet(&bytes, self.id()).map(|filed| filed.receipt))
     }
 
     fn damaged(&self, reason: String) -> SpoolError {
@@ -122,6 +148,7 @@ pub struct Outbox {
     pub(crate) dir: PathBuf,
     pub(crate) made: bool,
     stage: String,
+    work: ParcelId,
     pub(crate) parent_born: String,
     next: Option<String>,
     pub(crate) outputs: Vec<(NewParcel, String)>,
@@ -130,6 +157,7 @@ pub struct Outbox {
     pub(crate) choice: Choice,
     pub(crate) facts: serde_json::Map<String, Value>,
     pub(crate) signs: Signs,
+    said: AtomicBool,
 }
 
 /// The directory of files to attach; no parcel id starts with `+.`.
@@ -140,17 +168,19 @@ pub(crate) const NEW_MANIFEST: &str = ".parcel.json";
 impl Outbox {
     pub(crate) fn new(
         fs: Arc<dyn Fs>,
-        dir: PathBuf,
+        out: &Path,
         stage: &str,
+        work: ParcelId,
         parent_born: String,
         next: Option<String>,
     ) -> Self {
         let choice = next.clone().map_or(Choice::Consume, Choice::PassOn);
         Self {
             fs,
-            dir,
+            dir: out.join(work.as_str()),
             made: false,
             stage: stage.to_owned(),
+            work,
             parent_born,
             next,
             outputs: Vec::new(),
@@ -159,6 +189,7 @@ impl Outbox {
             choice,
             facts: serde_json::Map::new(),
             signs: Signs::default(),
+            said: AtomicBool::new(false),
         }
     }
 
@@ -170,6 +201,26 @@ impl Outbox {
     /// Says that work goes forward, where it neither reads nor writes for long.
     pub fn tick(&self) {
         self.signs.tick();
+    }
+
+    /// Says how far long work is, for `status`. Best effort, and not for every step: it is written to disk.
+    pub fn say(&self, how_far: &str) {
+        let work = self.dir.file_name().unwrap_or_default();
+        if let Some(home) = self.dir.parent().and_then(Path::parent) {
+            let note = WorkerNote {
+                state: "working".to_owned(),
+                why: how_far.to_owned(),
+                parcel: work.to_string_lossy().into_owned(),
+                since: 0,
+            };
+            write_note(&*self.fs, home, &note);
+            self.said.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells whether the stage said how far it is.
+    pub fn has_said(&self) -> bool {
+        self.said.load(Ordering::Relaxed)
     }
 
     /// Starts a file that the parcel will carry on with it; see [`Outbox::attach`].
@@ -203,7 +254,7 @@ impl Outbox {
             return Err(SpoolError::Refused(format!("two outputs are named {id}")));
         }
         self.make_dir()?;
-        let born = birth_mark(&self.stage, &self.parent_born, &id);
+        let born = birth_mark(&self.stage, &self.work, &self.parent_born, &id);
         let dir = self.dir.join(id.as_str());
         let manifest = ParcelManifest::new(id, kind, born);
         NewParcel::make(&self.fs, dir, manifest, &self.signs)

@@ -124,25 +124,26 @@ pub fn digest(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// Returns the birth mark of an output: the same for the same work on the same parent.
-pub(crate) fn birth_mark(stage: &str, parent_born: &str, id: &ParcelId) -> String {
-    let mut text = digest(format!("{stage}\n{parent_born}\n{id}\n").as_bytes());
-    text.truncate(16);
-    text
+/// Returns the birth mark of an output: the same for the same work on the same parent. An output with another name than
+/// the work names it, so that its maker can be found.
+pub(crate) fn birth_mark(stage: &str, work: &ParcelId, parent_born: &str, id: &ParcelId) -> String {
+    let mut mark = digest(format!("{stage}\n{parent_born}\n{id}\n").as_bytes());
+    mark.truncate(16);
+    if work != id {
+        mark.push_str(&format!(" {stage} {work}"));
+    }
+    mark
 }
 
-/// How the birth mark begins of a parcel that no work made.
-const GIVEN: &str = "given-";
+/// Returns the stage and the work that made a parcel of another name, by its birth mark.
+pub fn maker_of(born: &str) -> Option<(&str, ParcelId)> {
+    let (stage, work) = born.split_once(' ')?.1.split_once(' ')?;
+    Some((stage, ParcelId::new(work).ok()?))
+}
 
 /// Returns the birth mark of a parcel that was given or adopted.
 pub(crate) fn given_mark(random: u64) -> String {
-    format!("{GIVEN}{random:016x}")
-}
-
-/// Tells whether a birth mark says that nobody made the parcel: it was given or adopted. An earlier
-/// version did not say so.
-pub fn was_given(born: &str) -> bool {
-    born.starts_with(GIVEN)
+    format!("given-{random:016x}")
 }
 
 /// What went wrong with a parcel in a stage; kept inside it, so that it moves with it.

@@ -3,7 +3,7 @@
 //!
 //! Taking inputs and outputs by two renames lost parcels: a reaper that died between them left
 //! outputs behind that the next one took for handed over. The torture must catch a file system
-//! that does so: see [`failpoint`](crate::failpoint).
+//! that does so: see `crates/failpoint`.
 
 use std::ffi::OsStr;
 use std::io;

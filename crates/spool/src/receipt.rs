@@ -135,17 +135,6 @@ pub fn parse_sheet(bytes: &[u8]) -> Vec<Filed> {
     lines(bytes).filter_map(parse_line).collect()
 }
 
-/// Returns the receipts of a sheet that made parcels; the others are not parsed.
-pub(crate) fn parse_makers(bytes: &[u8]) -> Vec<Filed> {
-    // Left out where it is empty; inside a text the quotes would be escaped.
-    let mark = memmem::Finder::new(b"\"outputs\":[");
-    let lines = lines(bytes).filter(|line| mark.find(line).is_some());
-    let filed = lines.filter_map(parse_line);
-    filed
-        .filter(|filed| !filed.receipt.outputs.is_empty())
-        .collect()
-}
-
 fn parse_line(line: &[u8]) -> Option<Filed> {
     let receipt = serde_json::from_slice(line).ok()?;
     Some(Filed {

@@ -25,6 +25,13 @@ pub enum Verdict {
         /// What was wrong.
         reason: String,
     },
+    /// Nobody is at fault: somebody asked to be left alone for so long. It is not counted, however often it happens.
+    Wait {
+        /// What is waited for.
+        reason: String,
+        /// How long; never longer than the longest back-off.
+        wait: Duration,
+    },
     /// The parcel is at fault: a person decides.
     Hold {
         /// What was wrong, with file, record and offset where known.
@@ -72,14 +79,21 @@ impl Worker {
                 self.hold_at(&parcel.path, &entry, reason)?;
                 Ok(Setback::Held)
             }
-            Verdict::Defer { reason } => self.defer(&parcel, &entry, reason),
+            Verdict::Defer { reason } => self.defer(&parcel, &entry, reason, None),
+            Verdict::Wait { reason, wait } => self.defer(&parcel, &entry, reason, Some(*wait)),
         }
     }
 
-    fn defer(&mut self, parcel: &Parcel, entry: &Entry, reason: &str) -> Result<Setback> {
+    fn defer(
+        &mut self,
+        parcel: &Parcel,
+        entry: &Entry,
+        reason: &str,
+        pause: Option<Duration>,
+    ) -> Result<Setback> {
         let mut trouble = read_trouble(&*self.fs, &parcel.path, &self.stage.name);
-        if trouble.held.is_some() {
-            // Somebody let it go on: what was before is forgotten.
+        if trouble.held.is_some() || pause.is_some() {
+            // Somebody let it go on, or answered: what was before is forgotten.
             trouble = Trouble::default();
         }
         let now = self.tree.now_seconds(&self.stage.name);
@@ -89,7 +103,8 @@ impl Worker {
         trouble.deferrals += 1;
         trouble.reason = reason.to_owned();
         trouble.stage = self.stage.name.clone();
-        if now.saturating_sub(trouble.since) >= self.limits.retry_limit.as_secs() {
+        if pause.is_none() && now.saturating_sub(trouble.since) >= self.limits.retry_limit.as_secs()
+        {
             let reason = format!("deferred {} times: {reason}", trouble.deferrals);
             self.hold_at(&parcel.path, entry, &reason)?;
             return Ok(Setback::Held);
@@ -101,7 +116,11 @@ impl Worker {
             .at("write", &new)?;
         let to = parcel.path.join(TROUBLE);
         self.fs.rename(&new, &to).at("write", &to)?;
-        let due = now + self.wait_after(trouble.deferrals).as_secs().max(1);
+        let wait = match pause {
+            Some(wait) => wait.min(self.limits.retry_longest),
+            None => self.wait_after(trouble.deferrals),
+        };
+        let due = now + wait.as_secs().max(1);
         // The attempt is not the parcel's fault and does not count towards holding it as poison.
         let deferred = Deferred {
             due,

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use crate::clock::LastReading;
 use crate::error::{At, Result, SpoolError};
-use crate::failpoint;
 use crate::fs::{Fs, Kind, RealFs};
 use crate::name::{Entry, ParcelId, WorkerId};
 use crate::worker::LeaseNote;
@@ -96,7 +95,7 @@ impl WorkTree {
         });
         let dice = Arc::new(|| getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id())));
         Self::with(
-            failpoint::wrap(Arc::new(RealFs), work),
+            around(Arc::new(RealFs), work),
             work,
             Host::this(),
             wall,
@@ -202,6 +201,27 @@ impl WorkTree {
     pub(crate) fn ready_slot(&self, dir: &StageDir, entry: &Entry) -> PathBuf {
         dir.ready().join(entry.file_name())
     }
+}
+
+/// Puts a file system around another, for the work directories under a path.
+#[cfg(feature = "failpoints")]
+pub type Around = fn(Arc<dyn Fs>, &Path) -> Arc<dyn Fs>;
+
+/// What is put around the file system of every work tree that this process opens: for torture, set before the first is opened.
+#[cfg(feature = "failpoints")]
+pub static AROUND: std::sync::OnceLock<Around> = std::sync::OnceLock::new();
+
+#[cfg(feature = "failpoints")]
+fn around(fs: Arc<dyn Fs>, work: &Path) -> Arc<dyn Fs> {
+    match AROUND.get() {
+        Some(around) => around(fs, work),
+        None => fs,
+    }
+}
+
+#[cfg(not(feature = "failpoints"))]
+fn around(fs: Arc<dyn Fs>, _work: &Path) -> Arc<dyn Fs> {
+    fs
 }
 
 /// The name of a commit record.

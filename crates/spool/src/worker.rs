@@ -369,8 +369,8 @@ impl Worker {
             _ => work.to_string(),
         };
         let next = self.next.first().cloned();
-        let dir = self.home.join("out").join(work.as_str());
-        let mut outbox = Outbox::new(Arc::clone(&self.fs), dir, &self.stage.name, born, next);
+        let (fs, out) = (Arc::clone(&self.fs), self.home.join("out"));
+        let mut outbox = Outbox::new(fs, &out, &self.stage.name, work, born, next);
         outbox.signs = self.signs.clone();
         if parcels.len() != 1 {
             outbox.consume();

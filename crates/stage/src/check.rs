@@ -13,6 +13,7 @@ use ecluse_config::{ConfigError, Level, Pipeline, Problem};
 
 use crate::failure::Failure;
 use crate::home::Home;
+use crate::open_files::{NEEDED, open_files};
 use crate::stage::Stage;
 
 /// What is wrong with the settings of a stage, collected.
@@ -67,6 +68,18 @@ impl SettingsCheck<'_> {
         }
     }
 
+    /// Asks for so many files open at once.
+    pub fn open_files(&mut self, key: &str, files: u64) {
+        let needed = files.saturating_add(NEEDED);
+        let open_files = open_files();
+        if open_files < needed {
+            self.error(
+                key,
+                format_args!("{open_files} files may be open at once here, and {needed} are needed: raise `ulimit -n`, or LimitNOFILE in the unit"),
+            );
+        }
+    }
+
     /// Asks for a file that can be read.
     pub fn file(&mut self, key: &str, path: &Path) {
         let read = File::open(path).and_then(|file| file.take(1).read_to_end(&mut Vec::new()));
@@ -111,6 +124,21 @@ impl SettingsCheck<'_> {
 
 /// Returns what is wrong with the settings of a stage.
 pub(crate) fn check_settings<Kind: Stage>(pipeline: &Pipeline, root: &Path) -> Vec<Problem> {
+    let mut problems = asked::<Kind>(pipeline, root, Kind::check);
+    problems.extend(pipeline.check_locations(root));
+    problems
+}
+
+/// Returns what is wrong with those that a stage needs outside this machine.
+pub(crate) fn try_out<Kind: Stage>(pipeline: &Pipeline, root: &Path) -> Vec<Problem> {
+    asked::<Kind>(pipeline, root, Kind::try_out)
+}
+
+fn asked<Kind: Stage>(
+    pipeline: &Pipeline,
+    root: &Path,
+    ask: impl FnOnce(&Kind::Settings, &Home, &mut SettingsCheck<'_>),
+) -> Vec<Problem> {
     let settings = match pipeline.stage_settings::<Kind::Settings>(Kind::NAME) {
         Ok(settings) => settings,
         Err(ConfigError::Invalid(problems)) => return problems,
@@ -121,8 +149,7 @@ pub(crate) fn check_settings<Kind: Stage>(pipeline: &Pipeline, root: &Path) -> V
         problems: Vec::new(),
     };
     let home = Home::of(pipeline, Kind::NAME, root);
-    Kind::check(&settings, &home, &mut check);
-    check.problems.extend(pipeline.check_locations(root));
+    ask(&settings, &home, &mut check);
     check.problems
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use ecluse_config::{Pipeline, Problem};
 
-use crate::check::{check_settings, must_be_sound};
+use crate::check::{check_settings, must_be_sound, try_out};
 use crate::failure::Failure;
 use crate::home::Home;
 use crate::pool::{StageContext, WorkerPool};
@@ -32,6 +32,8 @@ pub struct Entry {
     pub needs_network: fn(&Pipeline) -> bool,
     /// Reads its settings and says what is wrong with them under this root.
     pub check: fn(&Pipeline, &Path) -> Vec<Problem>,
+    /// Tries those it needs outside this machine.
+    pub try_out: fn(&Pipeline, &Path) -> Vec<Problem>,
     /// Starts its workers.
     pub start: fn(StageContext) -> Result<WorkerPool, Failure>,
     /// Its own program, with these arguments: its name, then options.
@@ -51,6 +53,7 @@ impl Entry {
             writes: writes::<Kind>,
             needs_network: needs_network::<Kind>,
             check: check_settings::<Kind>,
+            try_out: try_out::<Kind>,
             start: WorkerPool::start::<Kind>,
             main_with: crate::program::main_with::<Kind>,
         }

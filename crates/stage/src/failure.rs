@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io;
+use std::time::Duration;
 
 use ecluse_spool::{ParcelId, SpoolError};
 
@@ -30,6 +31,8 @@ pub struct Failure {
     pub reason: String,
     /// The one parcel of a batch that is at fault, when it is known: the others go on without it.
     pub member: Option<ParcelId>,
+    /// Somebody asked to be left alone for so long: the parcel waits, and that does not count against it.
+    pub pause: Option<Duration>,
 }
 
 impl Failure {
@@ -46,6 +49,14 @@ impl Failure {
     /// The world is at fault: DNS, 503, a busy lock.
     pub fn defer(reason: impl ToString) -> Self {
         Self::of(Blame::World, reason)
+    }
+
+    /// Nobody is at fault: somebody asked to be left alone for so long, a busy service or a limit of our own.
+    pub fn pause(reason: impl ToString, pause: Duration) -> Self {
+        Self {
+            pause: Some(pause),
+            ..Self::defer(reason)
+        }
     }
 
     /// `pipeline.toml` is at fault.
@@ -82,6 +93,7 @@ impl Failure {
             blame,
             reason: reason.to_string(),
             member: None,
+            pause: None,
         }
     }
 }

@@ -22,6 +22,8 @@ pub struct Home {
     pub archive: Archive,
     /// Where results go.
     pub next: Vec<String>,
+    /// The earlier stages that results may go back to.
+    pub back: Vec<String>,
     /// What the shell around it does.
     pub shell: ShellSettings,
     /// The work directories.
@@ -39,6 +41,7 @@ impl Home {
             site: pipeline.site.clone(),
             archive: pipeline.archive.clone(),
             next: nexts(pipeline, stage),
+            back: pipeline.back_of(stage).to_vec(),
             shell: pipeline.shell(stage),
             tree: WorkTree::open(&root.join("work")),
             metrics: Metrics::new(stage),

@@ -16,11 +16,9 @@ use ecluse_telemetry::Metrics;
 use crate::bell;
 use crate::check::{check_settings, must_be_sound};
 use crate::control::{Bell, Control};
-use crate::entry::writes;
 use crate::failure::Failure;
 use crate::home::Home;
 use crate::inbox::News;
-use crate::sharing::warn_of_sharing;
 use crate::stage::{Intake, Stage};
 use crate::thread::Thread;
 use crate::worker_loop::WorkerLoop;
@@ -162,15 +160,6 @@ fn must_be_fit(tree: &WorkTree, stage: &str) -> Result<(), Failure> {
     )))
 }
 
-/// Says in the log when this stage writes the manifest and other hosts do so too, where that does not go well.
-fn warn_if_manifest_is_shared<Kind: Stage>(stage: &StageContext, tree: &WorkTree) {
-    let pipeline = stage.control.pipeline();
-    let manifest = Home::of(&pipeline, stage.name, &stage.root).manifest_directory();
-    if writes::<Kind>(&pipeline, &stage.root).contains(&manifest) {
-        warn_of_sharing(tree, &pipeline, stage.name, &manifest);
-    }
-}
-
 impl WorkerPool {
     /// Starts the workers of a stage: each is born and has scanned once when this returns.
     pub fn start<Kind: Stage + 'static>(stage: StageContext) -> Result<Self, Failure> {
@@ -185,7 +174,6 @@ impl WorkerPool {
             tree.init(next).map_err(Failure::halt)?;
         }
         must_be_fit(&tree, stage.name)?;
-        warn_if_manifest_is_shared::<Kind>(&stage, &tree);
         let bell = Arc::new(Bell::default());
         let wire = bell::wire(&dir, &watched::<Kind>(&stage), &bell);
         let sized = stage.control.settings_number();

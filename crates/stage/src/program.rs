@@ -57,7 +57,9 @@ pub(crate) fn main_with<Kind: Stage + 'static>(arguments: Vec<String>) -> ExitCo
         };
     }
     if matches.get_flag("check") {
-        for problem in (entry.check)(&pipeline, &root) {
+        let mut problems = (entry.check)(&pipeline, &root);
+        problems.extend((entry.try_out)(&pipeline, &root));
+        for problem in problems {
             complain(Exit::Done, &problem.to_string());
         }
         return Exit::Done.into();

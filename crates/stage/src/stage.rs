@@ -46,6 +46,12 @@ pub trait Stage: Sized {
         let _ = (settings, home, check);
     }
 
+    /// Tries those it needs outside this machine, and warns of whom it cannot reach. Asked for `--check` and by `ecluse check`;
+    /// takes a few seconds at most.
+    fn try_out(settings: &Self::Settings, home: &Home, check: &mut SettingsCheck<'_>) {
+        let _ = (settings, home, check);
+    }
+
     /// Opens what outlives one parcel: clients, indexes, locks. Each worker opens its own.
     fn open(settings: Self::Settings, home: &Home) -> Result<Self, Failure>;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ecluse_config::Pipeline;
-use ecluse_spool::{Depths, WorkTree};
+use ecluse_spool::{Depths, ParcelPlace, ParcelState, WorkTree};
 use ecluse_telemetry as telemetry;
 use ecluse_telemetry::{Exposition, Registry};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -15,6 +15,7 @@ use signal_hook::iterator::Signals;
 use crate::control::Control;
 use crate::exit::Exit;
 use crate::failure::{Blame, Failure};
+use crate::open_files::must_have_files;
 use crate::pool::{StageContext, WorkerPool};
 use crate::stage::Intake;
 
@@ -55,6 +56,8 @@ pub struct Ended {
     pub held: u64,
     /// Parcels deferred and still waiting.
     pub deferred: u64,
+    /// What the first of them waits for.
+    pub deferred_for: Option<String>,
     /// What failed of the machine, or is wrong with the settings.
     pub halted: Option<String>,
     /// It is the settings.
@@ -91,6 +94,7 @@ pub fn supervise(
 ) -> Result<Ended, Failure> {
     // Paths are written down in receipts and in the manifest: they must not hang on where we stand.
     plan.root = std::path::absolute(&plan.root).map_err(Failure::halt)?;
+    must_have_files()?;
     let registry = Registry::new(plan.version);
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1]).map_err(Failure::halt)?;
     let health = telemetry::Health::starting();
@@ -353,6 +357,11 @@ impl Watch<'_> {
         self.busy = None;
         let mut still = true;
         for pool in pools {
+            // Behind a stage that is busy nothing is hurried, whatever waits there.
+            if !still {
+                pool.hurry(false);
+                continue;
+            }
             let Ok(depths) = self.tree.depths(pool.name) else {
                 return false;
             };
@@ -412,9 +421,25 @@ fn ended(pools: &[WorkerPool], tree: &WorkTree, once: bool) -> Ended {
         }
         if once && let Ok(depths) = tree.depths(pool.name) {
             ended.deferred += depths.deferred as u64;
+            let waits_for = || deferred_for(tree, pool.name);
+            ended.deferred_for = ended.deferred_for.or_else(waits_for);
         }
     }
     ended
+}
+
+/// Says what the parcel of a stage that is tried next waits for.
+pub fn deferred_for(tree: &WorkTree, stage: &str) -> Option<String> {
+    let mut next: Option<ParcelPlace> = None;
+    let looked = tree.each_place(stage, &mut |place| {
+        let is_next = next.as_ref().is_none_or(|next| place.due < next.due);
+        if place.state == ParcelState::Deferred && is_next {
+            next = Some(place);
+        }
+    });
+    looked.ok()?;
+    let trouble = tree.trouble(&next?)?;
+    Some(format!("{stage}: {}", trouble.reason))
 }
 
 fn stop_all(pools: Vec<WorkerPool>, deadline: Instant) {

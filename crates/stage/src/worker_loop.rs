@@ -1,5 +1,6 @@
 //! One worker's life: scan, claim, work, commit, wait for the bell.
 
+mod faults;
 mod gather;
 mod pressure;
 
@@ -14,16 +15,18 @@ use std::time::{Duration, Instant};
 
 use ecluse_config::{Pipeline, ShellSettings};
 use ecluse_spool::{
-    Blocked, Finish, Marks, Outbox, Parcel, ParcelId, Pulse, Setback, Spool, SpoolError, Verdict,
-    Waiting, Work, WorkerNote,
+    Blocked, Finish, Marks, Outbox, Parcel, ParcelId, Pulse, Setback, Spool, SpoolError, Waiting,
+    Work, WorkerNote,
 };
-use ecluse_telemetry::{Cause, ResultKind};
+use ecluse_telemetry::ResultKind;
 
-use crate::failure::{Blame, Failure};
+use crate::failure::Failure;
 use crate::inbox::Inbox;
 use crate::pool::{PoolWorker, VERSION, WorkerContext, home, limits_of, marks_of, nexts};
 use crate::stage::{Intake, Stage};
 use crate::thread::Thread;
+
+use faults::StepError;
 
 pub use pressure::say_blocked;
 
@@ -31,10 +34,6 @@ pub use pressure::say_blocked;
 const PRESSURE_EVERY: Duration = Duration::from_millis(500);
 /// Without a bell, the directory is read this often.
 const SCAN_WITHOUT_BELL: Duration = Duration::from_secs(2);
-/// How long a worker rests after the machine was sick.
-const AFTER_HALT: Duration = Duration::from_millis(500);
-/// With `--once`, how often the machine is tried after failures with nothing finished between them.
-const TRIES_OF_ONCE: u32 = 3;
 /// After so many lost claims the listing is stale.
 const LOSSES: u32 = 8;
 /// A parcel larger than this is no company for small ones: what is finished is committed first.
@@ -75,34 +74,10 @@ pub(crate) struct WorkerLoop<Kind: Stage> {
     blocked: Option<Blocked>,
     /// How often the machine was tried since something was finished.
     tries: u32,
+    /// A file of people that makes no sense, while it does not.
+    refusal: Option<faults::Refusal>,
     noted: WorkerNote,
     beating: Arc<AtomicBool>,
-}
-
-/// Why a step failed.
-#[derive(Debug, thiserror::Error)]
-enum StepError {
-    /// The work directories did not do what they were asked.
-    #[error(transparent)]
-    Spool(#[from] SpoolError),
-    /// The stage says that the machine or the configuration is at fault.
-    #[error(transparent)]
-    Stage(Failure),
-}
-
-impl StepError {
-    /// Tells a fenced worker from a sick machine.
-    fn is_fenced(&self) -> bool {
-        matches!(self, Self::Spool(SpoolError::Fenced { .. }))
-    }
-
-    fn failure(self) -> Failure {
-        match self {
-            // Whatever it is, no parcel is at fault: none is in hand.
-            Self::Spool(error) => Failure::halt(error),
-            Self::Stage(failure) => failure,
-        }
-    }
 }
 
 /// Why the loop was left.
@@ -228,6 +203,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
             pressure_at: now,
             blocked: None,
             tries: 0,
+            refusal: None,
             noted: WorkerNote::default(),
             beating,
         })
@@ -236,7 +212,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
     fn live(&mut self) -> Left {
         loop {
             match self.step() {
-                Ok(true) => {}
+                Ok(true) => self.settle_well(),
                 Ok(false) => return Left::Stopped,
                 Err(error) => {
                     if let ControlFlow::Break(left) = self.settle_error(error) {
@@ -313,7 +289,16 @@ impl<Kind: Stage> WorkerLoop<Kind> {
         }
         let age = self.settings.keep_receipts.0;
         let signs = self.worker.signs();
-        let folded = ecluse_spool::fold_shard(tree, stage, self.fold_next, age, signs)?;
+        let folded = match ecluse_spool::next_shard(tree, stage, self.fold_next)? {
+            Some(shard) => {
+                self.fold_next = shard;
+                ecluse_spool::fold_shard(tree, stage, shard, age, signs)?
+            }
+            None => {
+                self.fold_next = u8::MAX;
+                0
+            }
+        };
         if folded + swept > 0 {
             tracing::info!(folded, swept, "kept house");
         }
@@ -500,6 +485,10 @@ impl<Kind: Stage> WorkerLoop<Kind> {
             let parcel = &parcel;
             catch_unwind(AssertUnwindSafe(move || stage.process(parcel, outbox)))
         };
+        if outbox.has_said() {
+            // What stands there is no longer what we wrote.
+            self.noted = WorkerNote::default();
+        }
         match worked {
             Ok(Ok(())) => self.finish_later(vec![parcel], outbox, began),
             Ok(Err(failure)) => self.refuse(vec![parcel], failure)?,
@@ -555,55 +544,6 @@ impl<Kind: Stage> WorkerLoop<Kind> {
         Ok(())
     }
 
-    /// Sets parcels aside as the blame says.
-    fn refuse(&mut self, parcels: Vec<Parcel>, failure: Failure) -> Result<(), StepError> {
-        let reason = failure.reason.clone();
-        let verdict = match failure.blame {
-            Blame::Parcel => Verdict::Hold { reason },
-            Blame::World => Verdict::Defer { reason },
-            Blame::Nobody => {
-                for parcel in parcels {
-                    self.worker.give_back(parcel)?;
-                    self.context.stage.metrics.result(ResultKind::GivenBack);
-                }
-                return Ok(());
-            }
-            Blame::Machine | Blame::Config => {
-                // What is finished is not to be done again for it.
-                self.commit()?;
-                self.failed_on = parcels.first().map(|parcel| parcel.id().clone());
-                for parcel in parcels {
-                    self.worker.give_back(parcel)?;
-                }
-                return Err(StepError::Stage(failure));
-            }
-        };
-        for parcel in parcels {
-            let setback = self.worker.fail(parcel, &verdict)?;
-            self.count_setback(Some(setback), &failure.reason);
-        }
-        Ok(())
-    }
-
-    fn count_setback(&mut self, setback: Option<Setback>, reason: &str) {
-        let tally = &self.context.tally;
-        match setback {
-            Some(Setback::Held) => {
-                tracing::warn!(reason, "held");
-                tally.held.fetch_add(1, Ordering::Relaxed);
-                self.context.stage.metrics.result(ResultKind::Held);
-            }
-            Some(Setback::DeferredUntil(due)) => {
-                // Known at once, not from the next scan: it may be due before that.
-                self.next_due = Some(self.next_due.map_or(due, |next| next.min(due)));
-                tracing::info!(reason, due, "deferred");
-                tally.deferred.fetch_add(1, Ordering::Relaxed);
-                self.context.stage.metrics.result(ResultKind::Deferred);
-            }
-            None => {}
-        }
-    }
-
     /// Waits for the bell, or until something is due.
     fn idle(&mut self) {
         self.note("idle", "", "");
@@ -627,72 +567,6 @@ impl<Kind: Stage> WorkerLoop<Kind> {
             .wait(heard, wait.max(Duration::from_millis(1)));
         if rang != heard || self.settling || self.next_due.is_some() {
             self.more_waiting = true;
-        }
-    }
-
-    /// After an error: puts everything back, and waits until the machine is well. `--once` waits for a few tries only.
-    fn settle_error(&mut self, error: StepError) -> ControlFlow<Left> {
-        self.finished.clear();
-        self.first_finished = None;
-        self.queue.clear();
-        self.more_waiting = true;
-        if error.is_fenced() || is_fenced_now(&*self.worker) {
-            tracing::warn!("taken for dead and fenced: starting over as another worker");
-            return ControlFlow::Break(Left::Fenced);
-        }
-        let mut failure = error.failure();
-        let mut wait = Duration::from_millis(200);
-        let since = Instant::now();
-        tracing::error!(reason = %failure, "the machine is not well: claiming nothing");
-        self.context.stage.metrics.blocked(Cause::Halted, true);
-        loop {
-            self.note("halted", &failure.reason, "");
-            let (tally, number) = (&self.context.tally, self.context.number);
-            tally.set_halted(number, Some(&failure.reason));
-            self.tries += 1;
-            let is_last = self.context.stage.once && self.tries >= TRIES_OF_ONCE;
-            match self.try_machine() {
-                // Well again and again, and it fails again and again: the work is too much for it.
-                Ok(()) if is_last => {}
-                Ok(()) => break,
-                Err(error) if error.is_fenced() => return ControlFlow::Break(Left::Fenced),
-                Err(error) => failure = error.failure(),
-            }
-            if is_last {
-                self.context.tally.halt(failure);
-                return ControlFlow::Break(Left::Halted);
-            }
-            if self.stopping() {
-                return ControlFlow::Break(Left::Stopped);
-            }
-            self.rest(wait);
-            wait = (wait * 2).min(Duration::from_secs(5));
-        }
-        tracing::info!(halted = ?since.elapsed(), "the machine is well again");
-        self.context.stage.metrics.blocked(Cause::Halted, false);
-        self.context.tally.set_halted(self.context.number, None);
-        // Not at once: what failed may fail again, and must not spin.
-        self.rest(AFTER_HALT);
-        ControlFlow::Continue(())
-    }
-
-    /// Puts back what is in hand and writes a little.
-    fn try_machine(&mut self) -> Result<(), StepError> {
-        let (tree, stage) = (&self.context.tree, self.context.stage.name);
-        self.worker.reset()?;
-        // Directories that somebody took away are made again.
-        tree.init(stage)?;
-        Ok(tree.probe(stage)?)
-    }
-
-    /// Rests for so long. The bell does not shorten it: the parcels given back have just rung it.
-    fn rest(&mut self, wait: Duration) {
-        let rested = Instant::now() + wait;
-        while !self.stopping() && Instant::now() < rested {
-            self.worker.signs().tick();
-            let left = rested.saturating_duration_since(Instant::now());
-            let heard = self.context.bell.rings();
-            self.context.bell.wait(heard, left.min(self.longest_wait()));
         }
     }
 
@@ -728,6 +602,10 @@ impl<Kind: Stage> WorkerLoop<Kind> {
 
     fn note(&mut self, state: &str, why: &str, parcel: &str) {
         if self.noted.state == state && self.noted.why == why && self.noted.parcel == parcel {
+            return;
+        }
+        // What a person has to mend stays to be read until it is mended.
+        if self.refusal.is_some() && state != "halted" && state != "refusing" {
             return;
         }
         let since = self.context.tree.now_seconds(self.context.stage.name);

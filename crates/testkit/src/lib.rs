@@ -7,7 +7,10 @@ pub mod contract;
 pub mod dns;
 pub mod lists;
 pub mod machine;
+pub mod mmdb;
+pub mod name_servers;
 mod relay;
+pub mod repository;
 pub mod root;
 mod split;
 mod tally;
@@ -31,6 +34,12 @@ pub fn cannot_run(why: &str) {
         "cannot run, and {MUST}=1: {why}"
     );
     eprintln!("skipped: {why}");
+}
+
+/// Lets the file system of this process kill or lie as the environment says, in builds that are made for torture.
+pub fn let_it_fail() {
+    #[cfg(any(feature = "failpoints", feature = "mutants"))]
+    let _ = ecluse_spool::AROUND.set(ecluse_failpoint::wrap);
 }
 
 #[cfg(test)]

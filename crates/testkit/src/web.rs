@@ -5,7 +5,7 @@
 //! with the program.
 
 mod answer;
-mod line;
+pub(crate) mod line;
 mod request;
 mod wire;
 
@@ -43,7 +43,8 @@ struct Shared {
 pub struct Seen {
     /// When its first byte came.
     pub start: Instant,
-    /// When the answer was sent, or given up; none as long as it is being sent.
+    /// When the last bytes of the answer were about to go out, or it was given up; none as long as it is being sent. Noted
+    /// before, not after: the client may have them long before this machine lets the server go on.
     pub end: Option<Instant>,
     /// The host that was asked for, without its port; lower case.
     pub host: String,
@@ -156,7 +157,7 @@ impl Shared {
                 Some(handler) => handler(&request, &mut wire),
                 None => wire.answer(&Answer::missing()),
             };
-            lock(&self.log)[number].end = Some(Instant::now());
+            lock(&self.log)[number].end = Some(wire.sent().unwrap_or_else(Instant::now));
             match after {
                 Ok(After::Keep) => {}
                 Ok(After::Close) => return wire.close(),

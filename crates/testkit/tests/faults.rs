@@ -6,7 +6,6 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
@@ -281,26 +280,9 @@ fn a_first_scan_that_fails_is_no_end() {
     assert_eq!(root.list("relay", "ready"), ["p~1"]);
 }
 
-/// Returns the library that sets a program's clock: the machine's, or the one that comes with a Python package.
-fn libfaketime() -> PathBuf {
-    let places = ["/usr/lib", "/usr/lib64", "/usr/local/lib"];
-    let mut dirs: Vec<PathBuf> = places.iter().map(PathBuf::from).collect();
-    for place in places {
-        let entries = fs::read_dir(place).into_iter().flatten().flatten();
-        dirs.extend(entries.map(|entry| entry.path()));
-    }
-    let mut paths = dirs.iter().flat_map(|dir| {
-        let name = "libfaketimeMT.so.1";
-        [dir.join("faketime").join(name), dir.join(name)]
-    });
-    paths
-        .find(|path| path.exists())
-        .unwrap_or_else(|| ecluse_peers::library("libfaketime", "libfaketime.so.1"))
-}
-
 #[test]
 fn a_wall_clock_that_jumps_changes_no_due_time() {
-    let library = libfaketime();
+    let library = ecluse_peers::libfaketime();
     let root = Root::new();
     relay_settings(
         &root,

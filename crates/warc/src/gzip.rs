@@ -6,6 +6,7 @@
 //! (padding, a magic number by chance, damage) is a case for the stream, which says what it has consumed.
 
 use std::fmt;
+use std::io;
 use std::sync::LazyLock;
 
 use flate2::{Decompress, FlushDecompress, Status};
@@ -21,6 +22,9 @@ const TRAILER_BYTES: usize = 8;
 
 /// How much is inflated between two looks at how far it came.
 const CHUNK_BYTES: usize = 64 << 10;
+
+/// After so many of these chunks it is asked whether to go on.
+const ASK_EVERY: u64 = 64;
 
 /// Looks for the next member.
 static NEXT_MEMBER: LazyLock<memmem::Finder<'static>> =
@@ -330,15 +334,17 @@ impl GzipStream {
     }
 
     /// Inflates the member at the start of `window` into `out`; where it ends is known for certain. What does not fit is
-    /// inflated all the same, if another member may start in it.
+    /// inflated all the same, if another member may start in it. That may be a thousand times the window, so `ask` is
+    /// asked meanwhile whether to go on; an error of it is the only one.
     pub(crate) fn inflate(
         &mut self,
         window: &[u8],
         next: Option<NextMember>,
         out: &mut [u8],
-    ) -> Streamed {
+        ask: &mut dyn FnMut() -> io::Result<()>,
+    ) -> io::Result<Streamed> {
         let (mut consumed, mut produced, mut overrun) = (0, 0, 0);
-        let mut passed_over = Vec::new();
+        let (mut passed_over, mut chunks) = (Vec::new(), 0_u64);
         self.restart();
         let outcome = loop {
             let fits = produced < out.len();
@@ -347,6 +353,10 @@ impl GzipStream {
             }
             if !fits {
                 passed_over.resize(CHUNK_BYTES, 0);
+                chunks += 1;
+                if chunks % ASK_EVERY == 0 {
+                    ask()?;
+                }
             }
             let room = if fits {
                 &mut out[produced..]
@@ -377,7 +387,7 @@ impl GzipStream {
             }
         };
         self.restart();
-        outcome
+        Ok(outcome)
     }
 
     /// Tells how the record is written that the member at the start of `input` holds, if it looks like one.
@@ -424,9 +434,9 @@ pub(crate) mod tests {
         let streamed = match inflate_whole(inflater, window, true, &mut out) {
             Whole::Inflated { consumed, produced } => Streamed::Inflated { consumed, produced },
             Whole::TooLarge => Streamed::TooLarge,
-            Whole::Unfinished | Whole::Doubtful => {
-                GzipStream::new().inflate(window, None, &mut out)
-            }
+            Whole::Unfinished | Whole::Doubtful => GzipStream::new()
+                .inflate(window, None, &mut out, &mut || Ok(()))
+                .unwrap(),
         };
         (streamed, out)
     }

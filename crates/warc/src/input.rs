@@ -8,11 +8,15 @@ use std::io::{self, Read};
 /// Goes to an offset of a source that can.
 pub(crate) type SeekTo<Source> = fn(&mut Source, u64) -> io::Result<()>;
 
+/// Asks a source whether to go on, where nothing is read for long.
+pub(crate) type Ask<Source> = fn(&mut Source) -> io::Result<()>;
+
 /// A window on a source.
 #[derive(Debug)]
 pub(crate) struct Input<Source> {
     source: Source,
     seek: Option<SeekTo<Source>>,
+    ask: Option<Ask<Source>>,
     buffer: Vec<u8>,
     capacity: usize,
     /// The next byte to take.
@@ -34,6 +38,7 @@ impl<Source: Read> Input<Source> {
         Self {
             source,
             seek,
+            ask: None,
             buffer: Vec::new(),
             capacity,
             position: 0,
@@ -115,6 +120,23 @@ impl<Source: Read> Input<Source> {
         let before = self.end - self.position;
         self.fill(before.saturating_mul(2).max(READ_BYTES.min(self.capacity)))?;
         Ok(self.end - self.position > before)
+    }
+
+    /// Says how the source is asked whether to go on.
+    pub(crate) fn set_ask(&mut self, ask: Ask<Source>) {
+        self.ask = Some(ask);
+    }
+
+    /// Asks the source whether to go on.
+    pub(crate) fn ask(&mut self) -> io::Result<()> {
+        self.ask.map_or(Ok(()), |ask| ask(&mut self.source))
+    }
+
+    /// Returns the bytes at hand, and what asks the source while they are worked on.
+    pub(crate) fn window_and_ask(&mut self) -> (&[u8], impl FnMut() -> io::Result<()>) {
+        let (ask, source) = (self.ask, &mut self.source);
+        let window = &self.buffer[self.position..self.end];
+        (window, move || ask.map_or(Ok(()), |ask| ask(source)))
     }
 
     /// Moves bytes into `out`: those at hand first, then straight from the source. Returns 0 at the end.

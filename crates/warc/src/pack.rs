@@ -88,6 +88,7 @@ impl Packer {
     ) -> Result<(), WriteError> {
         let header = compose(record, block.len() as u64, digests)?;
         let Some(compressor) = &mut self.compressor else {
+            out.reserve(header.len() + block.len() + END.len());
             for part in [header.as_bytes(), block, END] {
                 out.extend_from_slice(part);
             }

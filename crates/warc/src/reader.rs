@@ -111,6 +111,14 @@ impl<Source: Read> WarcReader<Source> {
         Self::of(Unpacked::new(source, limits.workable(), Some(seek)), limits)
     }
 
+    /// Asks the source now and then whether to go on, also where nothing is read for long: in a damaged file. An error ends
+    /// the reading.
+    #[must_use]
+    pub fn asking(mut self, ask: fn(&mut Source) -> io::Result<()>) -> Self {
+        self.unpacked.set_ask(ask);
+        self
+    }
+
     fn of(unpacked: Unpacked<Source>, limits: ReaderLimits) -> Self {
         let limits = limits.workable();
         Self {

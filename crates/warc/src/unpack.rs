@@ -16,7 +16,7 @@ use crate::damage::{Damage, DamageLog, Reason, Snippet};
 use crate::format::{Compression, Format};
 use crate::frame::{self, ZstdStream};
 use crate::gzip::{self, GzipStream, NextMember, Step, Streamed, Whole};
-use crate::input::{Input, SeekTo, enlarge};
+use crate::input::{Ask, Input, SeekTo, enlarge};
 use crate::limits::ReaderLimits;
 
 /// How much input is at hand before a member is inflated, so that few members have to be inflated twice.
@@ -31,6 +31,9 @@ const PROBE_BYTES: usize = 8 << 10;
 /// Damaged members are inflated beyond the next good one, all together, so far, and so far for each byte of the file.
 const OVERRUN_BYTES: u64 = 16 << 20;
 const OVERRUN_FACTOR: u64 = 8;
+
+/// After so many members, or what might be some, the source is asked whether to go on.
+const LOOKS: u32 = 64;
 
 /// A source unpacked.
 #[derive(Debug)]
@@ -48,6 +51,8 @@ pub(crate) struct Unpacked<Source> {
     searched: Searched,
     /// How many bytes damaged members were inflated beyond the next good one, to see that they are damaged.
     overrun: u64,
+    /// How many members, or what might be some, were looked at since the source was asked.
+    looks: u32,
     damages: DamageLog,
     bomb: Option<Damage>,
     /// The number of the record that damage is laid to.
@@ -104,10 +109,16 @@ impl<Source: Read> Unpacked<Source> {
             },
             searched: Searched::default(),
             overrun: 0,
+            looks: 0,
             damages: DamageLog::new(limits.damages),
             bomb: None,
             record: 1,
         }
+    }
+
+    /// Says how the source is asked whether to go on.
+    pub(crate) fn set_ask(&mut self, ask: Ask<Source>) {
+        self.input.set_ask(ask);
     }
 
     /// Looks at the first bytes of the source.
@@ -262,8 +273,20 @@ impl<Source: Read> Unpacked<Source> {
         Ok(more)
     }
 
+    /// Asks the source now and then whether to go on. A window of small or false members takes seconds, and nothing is read
+    /// meanwhile: whoever reads a file behind a source of its own could neither be seen at work nor be stopped.
+    fn look_up(&mut self) -> io::Result<()> {
+        self.looks += 1;
+        if self.looks < LOOKS {
+            return Ok(());
+        }
+        self.looks = 0;
+        self.input.ask()
+    }
+
     fn open_gzip(&mut self) -> io::Result<bool> {
         loop {
+            self.look_up()?;
             self.input.fill(LOW_WATER)?;
             let window = self.input.available();
             if window.is_empty() {
@@ -319,11 +342,12 @@ impl<Source: Read> Unpacked<Source> {
         let offset = self.input.offset();
         let next = self.search(1, self.judged())?;
         let allowance = (OVERRUN_BYTES + OVERRUN_FACTOR * offset).saturating_sub(self.overrun);
-        let streamed = self.codecs.gzip().inflate(
-            self.input.available(),
-            next.map(|at| NextMember { at, allowance }),
-            &mut self.data,
-        );
+        let next_member = next.map(|at| NextMember { at, allowance });
+        let streamed = {
+            let (window, mut ask) = self.input.window_and_ask();
+            let gzip = self.codecs.gzip();
+            gzip.inflate(window, next_member, &mut self.data, &mut ask)?
+        };
         let goes_on = match streamed {
             Streamed::Inflated { consumed, produced } => {
                 self.take_whole(consumed, produced);
@@ -350,6 +374,7 @@ impl<Source: Read> Unpacked<Source> {
 
     fn open_zstd(&mut self) -> io::Result<bool> {
         loop {
+            self.look_up()?;
             self.input.fill(LOW_WATER)?;
             let window = self.input.available();
             if window.is_empty() {
@@ -401,6 +426,7 @@ impl<Source: Read> Unpacked<Source> {
 
     /// Unpacks something into the window, up to `goal`, or ends the member.
     fn unpack(&mut self, goal: usize) -> io::Result<()> {
+        self.look_up()?;
         if self.compression == Compression::None {
             let bytes = self.input.take(&mut self.data[self.end..goal])?;
             self.end += bytes;
@@ -566,13 +592,16 @@ impl<Source: Read> Unpacked<Source> {
             Compression::Zstd => &frame::MAGIC,
             _ => &gzip::MAGIC,
         };
+        let magic = memmem::Finder::new(magic);
         let mut room = vec![0; PROBE_BYTES];
-        let window = self.input.available();
-        for at in memmem::find_iter(window.get(from..).unwrap_or_default(), magic) {
-            let at = from + at;
-            if at >= judged {
-                break;
-            }
+        let mut from = from;
+        loop {
+            self.look_up()?;
+            let window = self.input.available();
+            let next = magic.find(window.get(from..).unwrap_or_default());
+            let Some(at) = next.map(|next| from + next).filter(|at| *at < judged) else {
+                return Ok(None);
+            };
             let format = match self.compression {
                 Compression::Zstd => self
                     .codecs
@@ -583,8 +612,8 @@ impl<Source: Read> Unpacked<Source> {
             if format.is_some() {
                 return Ok(Some(at));
             }
+            from = at + 1;
         }
-        Ok(None)
     }
 
     /// Turns from plain records to members, if one that holds a record starts here.
@@ -691,6 +720,65 @@ mod tests {
         let gzip = unpacked.codecs.gzip();
         gzip.restart();
         gzip.work
+    }
+
+    /// Gives all its bytes, and then wants no more to do with it.
+    struct Impatient<'b>(&'b [u8]);
+
+    impl Impatient<'_> {
+        fn ask(&mut self) -> io::Result<()> {
+            match self.0.is_empty() {
+                true => Err(io::Error::other("asked to stop")),
+                false => Ok(()),
+            }
+        }
+    }
+
+    impl Read for Impatient<'_> {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            self.0.read(out)
+        }
+    }
+
+    /// What is looked for in these lies in one window: nothing is read any more when the search begins.
+    #[test]
+    fn a_search_within_a_window_can_be_stopped() {
+        let zeros = member(&[b"WARC/1.0\r\n\r\n", &[0; 40_000][..]].concat());
+        let endless = member(&vec![0; 10 << 20]);
+        let long = member(&vec![0; 6 << 20]);
+        // A magic number in a stored block, and then zeros until long behind what the whole member may take.
+        let mut doubtful = member(b"")[..10].to_vec();
+        doubtful.extend([0, 3, 0, !3, !0, 0x1F, 0x8B, 0x08]);
+        doubtful.extend(&long[10..long.len() - 8]);
+        let kinds = [
+            ("magic numbers", gzip::MAGIC.repeat(100_000)),
+            (
+                "garbage first",
+                [b"x", &gzip::MAGIC.repeat(100_000)[..]].concat(),
+            ),
+            ("members cut short", zeros[..zeros.len() - 9].repeat(5_000)),
+            ("empty members", member(b"").repeat(5_000)),
+            ("a member of zeros", endless),
+            ("zeros before the next member", [doubtful, zeros].concat()),
+            ("zstd's magic numbers", frame::MAGIC.repeat(100_000)),
+        ];
+        for (kind, file) in kinds {
+            let limits = ReaderLimits {
+                member_bytes: 1 << 20,
+                header_bytes: 1 << 10,
+                prefix_bytes: 1 << 10,
+                ..ReaderLimits::default()
+            };
+            let mut unpacked = Unpacked::new(Impatient(&file), limits.workable(), None);
+            unpacked.set_ask(Impatient::ask);
+            let mut read = || {
+                unpacked.detect()?;
+                while unpacked.next_member()? {}
+                Ok::<(), io::Error>(())
+            };
+            let error = read().err().map(|error| error.to_string());
+            assert_eq!(error.as_deref(), Some("asked to stop"), "{kind}");
+        }
     }
 
     #[test]

@@ -351,6 +351,32 @@ pub(crate) fn pump(
     Ok(())
 }
 
+/// Most headers fit.
+const HEADER_ROOM: usize = 768;
+
+/// Tells whether a byte may stand in the name of a field.
+fn is_token(byte: u8) -> bool {
+    const SEPARATORS: u128 = {
+        let (mut set, mut at, text) = (0, 0, b"()<>@,;:\\\"/[]?={}");
+        while at < text.len() {
+            set |= 1 << text[at];
+            at += 1;
+        }
+        set
+    };
+    byte.is_ascii_graphic() && SEPARATORS >> byte & 1 == 0
+}
+
+/// Tells whether a value can stand in a field as it is: no control characters but tabs, no blanks at its ends.
+fn is_one_line(value: &str) -> bool {
+    // Nearly all are such texts, and need not be taken apart into characters.
+    if value.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+        return !value.starts_with(' ') && !value.ends_with(' ');
+    }
+    let is_control = |character: char| character.is_control() && character != '\t';
+    value.trim() == value && !value.chars().any(is_control)
+}
+
 pub(crate) fn compose(
     record: &NewRecord<'_>,
     block_bytes: u64,
@@ -361,18 +387,10 @@ pub(crate) fn compose(
         .name()
         .ok_or(WriteError::Kind { kind: record.kind })?;
     RecordDate::from_warc_date(record.date.as_bytes())?;
-    let mut header = String::from("WARC/1.1\r\n");
+    let mut header = String::with_capacity(HEADER_ROOM);
+    header.push_str("WARC/1.1\r\n");
     let mut put = |name: &str, value: &str| -> Result<(), WriteError> {
-        let is_token = !name.is_empty()
-            && name
-                .bytes()
-                .all(|byte| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?={}".contains(&byte));
-        if !is_token
-            || value.trim() != value
-            || value
-                .chars()
-                .any(|character| character.is_control() && character != '\t')
-        {
+        if name.is_empty() || !name.bytes().all(is_token) || !is_one_line(value) {
             return Err(WriteError::Field {
                 name: name.to_owned(),
                 value: value.to_owned(),

@@ -517,7 +517,9 @@ fn a_busy_service_is_asked_three_times_and_then_waited_for() {
         !said.contains('\u{1b}') && !said.contains("\\u001b"),
         "{said}"
     );
-    assert_eq!(asked.lock().unwrap().len(), 4);
+    // Asked whether it is there, and then three times; on a slow machine the parcel may be due again before the end.
+    let asked = asked.lock().unwrap().len();
+    assert!(asked >= 4 && asked % 3 == 1, "{asked}");
     // One bad moment costs nothing.
     let (port, _) = canned(listed(vec![
         busy.clone(),

@@ -96,7 +96,7 @@ impl Building<'_> {
         let path = self.directory.join(name);
         let mut out = SummedFile::create(&path, self.outbox)
             .map_err(|error| cannot("make", &path, &error))?;
-        let options = self.options(shape);
+        let options = self.settings.options(shape);
         let mut new = self.new_sources(&pieces_of(self.members, suffix), &options)?;
         if shape == LineShape::Path && !new.is_empty() {
             new = vec![self.whole_places(new, &options)?];
@@ -246,14 +246,6 @@ impl Building<'_> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         self.outbox.tick();
         entry_of(path, &name).map_err(|error| cannot("read", path, &error))
-    }
-
-    fn options(&self, shape: LineShape) -> MergeOptions {
-        MergeOptions {
-            shape,
-            memory_bytes: usize::try_from(self.settings.memory.0).unwrap_or(usize::MAX),
-            ..MergeOptions::default()
-        }
     }
 
     /// Returns a list of the last generation and what was written of it; nothing is known of one a person put there, which

@@ -65,6 +65,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How many names the manifest is told at a time.
 const NAMES: usize = 10_000;
 
+impl Settings {
+    fn options(&self, shape: LineShape) -> MergeOptions {
+        MergeOptions {
+            shape,
+            memory_bytes: usize::try_from(self.memory.0).unwrap_or(usize::MAX),
+            ..MergeOptions::default()
+        }
+    }
+}
+
 impl Stage for Bigmerge {
     const NAME: &'static str = "bigmerge";
     const ABOUT: &'static str =
@@ -374,5 +384,18 @@ fn blame(error: IndexError) -> Failure {
         IndexError::BadCollection(_) => Failure::hold(error),
         IndexError::Overtaken { .. } => Failure::defer(error),
         _ => Failure::halt(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_are_those_of_the_merge() {
+        let text = "[stage.bigmerge]\nmemory = \"3 MiB\"\n";
+        let pipeline = ecluse_config::Pipeline::parse(text, "").unwrap();
+        let settings: Settings = pipeline.stage_settings("bigmerge").unwrap();
+        assert_eq!(settings.options(LineShape::Path).memory_bytes, 3 << 20);
     }
 }

@@ -36,6 +36,8 @@ pub struct Settings {
     pub backups: NonZeroUsize,
     /// How often to sweep, beside the sweep after each new generation of the index; zero for never.
     pub every: Span,
+    /// Keep a file until the preservation repository has given a receipt for it.
+    pub requires_deposit: bool,
 }
 
 /// The stage.

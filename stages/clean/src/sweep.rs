@@ -161,7 +161,12 @@ impl Clean {
         };
         let mut unread = Vec::new();
         for candidate in candidates {
-            if let Some(reason) = not_recorded(&candidate, self.settings.backups.get()) {
+            let mut reason = not_recorded(&candidate, self.settings.backups.get());
+            if reason.is_none() && !self.is_handed_over(&candidate)? {
+                let text = "the preservation repository has given no receipt (requires-deposit)";
+                reason = Some(text.to_owned());
+            }
+            if let Some(reason) = reason {
                 self.leave(&candidate, &Unproven::Archive(reason), swept)?;
             } else if !self.settings.remove && self.is_remembered(&candidate)? {
                 let originals = candidate.originals.iter();
@@ -194,6 +199,19 @@ impl Clean {
             }
         }
         Ok(())
+    }
+
+    /// Tells whether the preservation repository has the file, where that is asked for.
+    fn is_handed_over(&self, candidate: &Candidate) -> Result<bool, Failure> {
+        let row = &candidate.row;
+        match (&row.sha256, self.settings.requires_deposit) {
+            (_, false) => Ok(true),
+            (None, true) => Ok(false),
+            (Some(sha256), true) => {
+                let asked = self.manifest.is_receipted(&row.name, sha256);
+                asked.map_err(Failure::halt)
+            }
+        }
     }
 
     /// Tells whether a dry run has nothing to read: every file was found removable before, and is as it was.

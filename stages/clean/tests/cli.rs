@@ -517,7 +517,7 @@ fn a_file_found_twice_goes_twice() {
     fs::create_dir(twin.parent().unwrap()).unwrap();
     fs::write(&twin, b"the bytes").unwrap();
     archive.sql(&format!(
-        "INSERT INTO skipped (ticket, file, source, at) VALUES ('t2', '{NAME}', '{}', 'now')",
+        "INSERT INTO skipped (parcel, file, source, at) VALUES ('t2', '{NAME}', '{}', 'now')",
         twin.display()
     ));
     let (code, out, log) = archive.clean();

@@ -1,49 +1,56 @@
 //! The engine of a job: hands URLs out, takes captures in, and commits both together.
 //!
-//! One thread owns the frontier and the logs, and runs all fetches; a few others look for links and pack, and one writes. A URL is finished in the frontier only after its records stand in the file, and a commit makes both
-//! durable at once: killed at any moment, the job is where its last commit was.
+//! One thread owns the frontier and the logs, and runs all fetches; a few others look for links and pack, and one writes and
+//! syncs, in the order in which it is told. A URL is finished in the frontier only after its records were given to that one,
+//! and a commit makes both durable at once: killed at any moment, the job is where its last commit was.
 
+mod amend;
+mod capture;
+mod commit;
+mod prerequisites;
+mod progress;
 mod settle;
 mod upkeep;
 
 use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ecluse_extract::ExtractLimits;
-use ecluse_frontier::{Frontier, FrontierError, Item, Millis, Next, Precedence, Reason};
-use ecluse_http::{Client, Jar, Settings as ClientSettings};
+use ecluse_frontier::{Frontier, FrontierError, Item, Millis, Next, Precedence};
+use ecluse_http::{Jar, KnownAddresses};
+use ecluse_pace::PaceTable;
 use ecluse_report::{Moment, Progress, SeedTally};
 use ecluse_scope::{Compression, Order, Seed};
 use ecluse_stage::{Failure, Metrics, Outbox, Paused};
-use ecluse_warc::{Packer, Packing};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::checkpoint::{Checkpoint, Ended};
 use crate::earlier::Earlier;
 use crate::fetch_task::{self, FetchTask, Shared, now};
+use crate::in_force::InForce;
 use crate::job::Job;
 use crate::link_filter::{FoundBy, LinkFilter};
 use crate::logs::Logs;
 use crate::manners::{Capacity, frontier_settings, set_groups};
 use crate::notes;
-use crate::pace_table::PaceTable;
-use crate::pool::{Pool, PoolOrder, Processed};
-use crate::rests::{RestFile, RestOf};
-use crate::robots::Robots;
+use crate::pool::{Pool, Processed};
+use crate::readiness::{self, Missing, Readiness};
+use crate::robots::{Robots, authority_of};
 use crate::status::{JobState, Rates};
 use crate::warcs::{Naming, Warcs};
 
-pub(crate) use upkeep::{SOFTWARE, host_of_queue, policy_name, why_slow};
+use progress::priority_name;
+
+pub(crate) use amend::host_of_queue;
+pub(crate) use progress::{SOFTWARE, policy_name, why_slow};
 
 /// What the stage gives every job.
 pub(crate) struct Surroundings<'a> {
     pub(crate) harvested: std::path::PathBuf,
     pub(crate) digests: std::path::PathBuf,
     /// Where all jobs of this machine agree on when to ask whom.
-    pub(crate) paces: std::path::PathBuf,
+    pub(crate) pace_table: std::path::PathBuf,
     pub(crate) capacity: Capacity,
     pub(crate) threads: usize,
     pub(crate) commit_every: Duration,
@@ -70,7 +77,16 @@ pub(crate) enum Left {
 /// What comes back to the engine.
 enum Event {
     FetchTask(Box<FetchTask>),
+    Resolved(Box<Asked>),
     Processed(Box<Processed>),
+}
+
+/// A host whose address was asked for, and what came of it.
+struct Asked {
+    /// The URL that is waiting for it.
+    item: Item,
+    host: String,
+    answer: KnownAddresses,
 }
 
 /// Why nothing more is handed out.
@@ -83,7 +99,7 @@ enum Ending {
 /// How long what is in flight may take when the job is asked to stop; then it is fetched again another time.
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
 /// How a job ends that fetched everything.
-const FINISHED: &str = "finished";
+pub(crate) const FINISHED: &str = "finished";
 /// How often the engine looks around.
 const LOOK_AROUND: Duration = Duration::from_millis(100);
 /// How often it does while nothing is in flight.
@@ -100,21 +116,20 @@ const DROPPED_AT_A_TIME: usize = 1000;
 pub(crate) struct Engine<'a> {
     pub(crate) job: &'a Job,
     around: &'a Surroundings<'a>,
-    pub(crate) order: Rc<Order>,
-    /// Where seeds lead to: seeds too, beside those of the job.
-    redirected_seeds: Vec<Seed>,
+    pub(crate) in_force: Rc<InForce>,
     shared: Rc<Shared>,
     pub(crate) frontier: Frontier,
     link_filter: LinkFilter,
     warcs: Warcs,
     logs: Logs,
-    rests: RestFile,
     clock: JobClock,
-    packer: Packer,
     pool: Pool,
-    pool_order: Arc<PoolOrder>,
     events: UnboundedReceiver<Event>,
     sender: UnboundedSender<Event>,
+    /// The commits being written, the oldest first.
+    commits: VecDeque<commit::CommitUnderWay>,
+    /// Hosts whose addresses are being asked for.
+    resolving: HashSet<String>,
     /// Large captures that wait until the disk is through with the last one.
     put_off: VecDeque<Box<Processed>>,
     pub(crate) checkpoint: Checkpoint,
@@ -176,8 +191,9 @@ impl<'a> Engine<'a> {
     /// # Errors
     /// Defers while another process has the job, halts when the machine refuses.
     pub(crate) fn open(job: &'a Job, around: &'a Surroundings<'a>) -> Result<Self, Failure> {
-        let order = Rc::new(job.order.clone());
-        let settings = frontier_settings(&order, around.capacity);
+        let in_force = InForce::new(job, job.order.clone(), None)?;
+        let order = &in_force.order;
+        let settings = frontier_settings(order, around.capacity);
         let mut frontier = Frontier::open(&job.dir.frontier(), settings).map_err(blame)?;
         let checkpoint: Checkpoint = match frontier.checkpoint() {
             Some(bytes) => serde_json::from_slice(bytes)
@@ -188,28 +204,15 @@ impl<'a> Engine<'a> {
             },
         };
         let clock = JobClock::after(checkpoint.at, now().0);
-        set_groups(&order, &mut frontier).map_err(blame)?;
-        let (rest_file, rests) = RestFile::open(&job.dir.rests())?;
-        for rest in &rests {
-            let until = Millis(rest.until);
-            let held = match &rest.of {
-                RestOf::Group(group) => {
-                    frontier.hold_group(clock.now(), group, until, Reason::Restart)
-                }
-                RestOf::Queue(queue) => {
-                    frontier.hold_queue(clock.now(), queue, until, Reason::Restart)
-                }
-            };
-            held.map_err(blame)?;
-        }
-        let redirected_seeds = redirected_seeds(&frontier)?;
+        set_groups(order, &mut frontier).map_err(blame)?;
         let began = year(checkpoint.begun);
-        let mut link_filter = LinkFilter::new(&order, job, &redirected_seeds, began)?;
+        let spool = job.dir.spool();
+        let mut link_filter = LinkFilter::new(order, job, &frontier, began, &spool)?;
         link_filter.rejected.clone_from(&checkpoint.rejected);
-        let naming = naming(&order, &around.host);
+        let naming = naming(order, &around.host);
         let warcs = Warcs::resume(&around.harvested, naming, checkpoint.warc.clone())?;
         let logs = Logs::open(&job.dir.logs(), checkpoint.logs)?;
-        let shared = Rc::new(share(job, around, &order, cookies(&frontier)?)?);
+        let shared = Rc::new(share(around, cookies(&frontier)?)?);
         let (sender, events) = unbounded_channel();
         let done = {
             let sender = sender.clone();
@@ -218,24 +221,22 @@ impl<'a> Engine<'a> {
             }
         };
         Ok(Self {
-            packer: Packer::new(packing(&order)),
             pool: Pool::start(around.threads, done)?,
-            pool_order: Arc::new(pool_order(&order, job)),
             busy_before: checkpoint.busy,
             committed_bytes: warcs.all_bytes(),
             job,
             around,
-            order,
-            redirected_seeds,
+            in_force: Rc::new(in_force),
             shared,
             frontier,
             link_filter,
             warcs,
             logs,
-            rests: rest_file,
             clock,
             events,
             sender,
+            commits: VecDeque::new(),
+            resolving: HashSet::new(),
             put_off: VecDeque::new(),
             checkpoint,
             state: JobState::Starting,
@@ -274,7 +275,7 @@ impl<'a> Engine<'a> {
         self.state = JobState::Running;
         loop {
             self.look_around().await?;
-            self.take_put_off().await?;
+            self.take_put_off()?;
             let wake = self.send_out()?;
             if let Some(left) = self.is_over().await? {
                 return Ok(left);
@@ -290,12 +291,12 @@ impl<'a> Engine<'a> {
                 () = tokio::time::sleep(wait) => None,
             };
             if let Some(event) = first {
-                self.take(event).await?;
+                self.take(event)?;
                 for _ in 1..AT_A_TIME {
                     let Ok(event) = self.events.try_recv() else {
                         break;
                     };
-                    self.take(event).await?;
+                    self.take(event)?;
                 }
             }
         }
@@ -312,7 +313,7 @@ impl<'a> Engine<'a> {
         let refused = self.job.seeds.count.rejected;
         if refused > 0 {
             tracing::warn!(
-                job = self.order.job,
+                job = self.in_force.order.job,
                 lines = refused,
                 "lines that are no seeds"
             );
@@ -333,7 +334,7 @@ impl<'a> Engine<'a> {
     /// Queues a seed, unless it is one that is queued already.
     fn sow_one(&mut self, seed: &Seed) -> Result<(), Failure> {
         self.around.outbox.tick();
-        let key = notes::key_of(&self.order.same_url.key(&seed.url));
+        let key = notes::key_of(&self.in_force.order.same_url.key(&seed.url));
         let known = self.frontier.noted(notes::SEED_NUMBER, &key);
         if known.map_err(blame)?.is_some() {
             return Ok(());
@@ -360,10 +361,10 @@ impl<'a> Engine<'a> {
             precedence: Precedence::SEED,
             force: false,
         };
-        let order = Rc::clone(&self.order);
+        let in_force = Rc::clone(&self.in_force);
         let queued = self
             .link_filter
-            .queue(&order, &mut self.frontier, &seed.url, &found);
+            .queue(&in_force, &mut self.frontier, &seed.url, &found);
         queued.map(|_| ()).map_err(blame)
     }
 
@@ -371,65 +372,114 @@ impl<'a> Engine<'a> {
     fn send_out(&mut self) -> Result<Duration, Failure> {
         self.is_drained = false;
         self.check_budget();
-        let most = usize::try_from(self.order.manners.connections).unwrap_or(usize::MAX);
+        let most = usize::try_from(self.in_force.order.manners.connections).unwrap_or(usize::MAX);
         let mut dropped = 0;
         while self.ending.is_none()
             && self.state == JobState::Running
-            && self.frontier.in_flight() < most.max(1)
+            && self.under_way() < most.max(1)
             && self.warcs.bytes_in_memory() < UNWRITTEN
         {
             if self.is_budget_handed_out() {
                 break;
             }
             let at = self.given_up.unwrap_or(self.clock.now());
-            match self.frontier.next(at).map_err(blame)? {
-                Next::Fetch(item) if self.drop_rejected(&item)? || self.drop_given_up(&item)? => {
-                    dropped += 1;
+            match self.next(at)? {
+                (Next::Fetch(item), Some(readiness)) => {
+                    dropped += usize::from(self.begin(item, readiness)?);
                     if dropped >= DROPPED_AT_A_TIME {
                         return Ok(Duration::ZERO);
                     }
                 }
-                Next::Fetch(item) => {
-                    self.set_exception(&item)?;
-                    let (shared, sender) = (Rc::clone(&self.shared), self.sender.clone());
-                    tokio::task::spawn_local(async move {
-                        let task = fetch_task::run(shared, item).await;
-                        let _ = sender.send(Event::FetchTask(Box::new(task)));
-                    });
+                (Next::Missing(item), Some(Readiness::Missing(missing))) => {
+                    self.look_for(&item, missing)?;
                 }
-                Next::Wait(until) if self.is_in_vain(until.since(at)) => {
+                (Next::Wait(until), _) if self.is_in_vain(until.since(at)) => {
                     self.given_up = Some(until);
                 }
-                Next::Wait(until) => return Ok(until.since(at)),
-                Next::Idle => break,
-                Next::Empty => {
+                (Next::Wait(until), _) => return Ok(until.since(at)),
+                (Next::Empty, _) => {
                     self.is_drained = self.frontier.in_flight() == 0;
                     break;
                 }
+                (Next::Idle | Next::Fetch(_) | Next::Missing(_), _) => break,
             }
         }
         Ok(LOOK_AT_REST)
     }
 
-    /// Drops a URL that was queued under other rules and does not belong to the job by those in force, or a guess of a
-    /// kind that has led nowhere since.
-    fn drop_rejected(&mut self, item: &Item) -> Result<bool, Failure> {
-        let limit = self.order.extract.guess_misses;
-        if self.link_filter.guesses.are_vain(item.into(), limit) {
-            return self.drop_item(item, "guessGivenUp").map(|()| true);
+    /// URLs being fetched, and hosts whose addresses are asked for.
+    fn under_way(&self) -> usize {
+        self.frontier.in_flight() + self.resolving.len()
+    }
+
+    /// Asks the frontier for the next URL, and says what can be done with it.
+    fn next(&mut self, at: Millis) -> Result<(Next, Option<Readiness>), Failure> {
+        for authority in self.shared.robots.borrow_mut().learned() {
+            self.frontier.fulfil(&readiness::robots_of(&authority));
         }
-        if !self.is_changed {
-            return Ok(false);
+        let (is_changed, is_given_up) = (self.is_changed, self.given_up.is_some());
+        let (shared, in_force) = (&self.shared, &self.in_force);
+        let link_filter = &mut self.link_filter;
+        let mut found = None;
+        let next = self.frontier.next(at, |item| {
+            let rejected = link_filter.drops(&in_force.order, item, is_changed);
+            let readiness = match rejected {
+                Err(failure) => {
+                    found = Some(Err(failure));
+                    return None;
+                }
+                Ok(Some(why)) => Readiness::Dropped(why),
+                Ok(None) if is_given_up => Readiness::GivenUp,
+                Ok(None) => readiness::look_at(shared, in_force, item),
+            };
+            let missing = match &readiness {
+                // One that was queued before what it misses could be goes behind it first.
+                Readiness::Missing(Missing::Robots(url))
+                    if item.precedence == Precedence::PREREQUISITE
+                        && !shared.robots.borrow().is_asked(&authority_of(url)) =>
+                {
+                    None
+                }
+                Readiness::Missing(missing) => {
+                    Some(missing.prerequisite(&in_force.order, item, at))
+                }
+                _ => None,
+            };
+            found = Some(Ok(readiness));
+            missing
+        });
+        Ok((next.map_err(blame)?, found.transpose()?))
+    }
+
+    /// Does with a URL what its turn brings, and tells whether it was dropped.
+    fn begin(&mut self, item: Item, readiness: Readiness) -> Result<bool, Failure> {
+        match readiness {
+            Readiness::Dropped(why) => return self.drop_item(&item, &why).map(|()| true),
+            Readiness::GivenUp => return self.give_up(&item).map(|()| true),
+            Readiness::Missing(missing) => {
+                self.look_for(&item, missing)?;
+                self.put_back(&item)?;
+            }
+            Readiness::Clear(result) => {
+                let task = FetchTask::unasked(item, result);
+                let _ = self.sender.send(Event::FetchTask(Box::new(task)));
+            }
+            Readiness::Ready(ready) => {
+                self.set_exception(&item)?;
+                let (shared, in_force) = (Rc::clone(&self.shared), Rc::clone(&self.in_force));
+                let sender = self.sender.clone();
+                tokio::task::spawn_local(async move {
+                    let task = fetch_task::run(shared, in_force, item, *ready).await;
+                    let _ = sender.send(Event::FetchTask(Box::new(task)));
+                });
+            }
         }
-        match self.link_filter.rejects(item) {
-            Some(why) => self.drop_item(item, &why).map(|()| true),
-            None => Ok(false),
-        }
+        Ok(false)
     }
 
     /// Tells whether a wait for hosts that fail is longer than the order allows, with nothing else left to do.
     fn is_in_vain(&mut self, wait: Duration) -> bool {
-        if self.frontier.in_flight() > 0 {
+        if self.under_way() > 0 {
             return false;
         }
         if !self.frontier.is_left_with_failures() {
@@ -437,46 +487,39 @@ impl<'a> Engine<'a> {
             return false;
         }
         let since = *self.waits_since.get_or_insert_with(Instant::now);
-        let limit = self.order.budget.wait.get().map(|span| span.get());
+        let limit = self.in_force.order.budget.wait.get().map(|span| span.get());
         let waited = since.elapsed().saturating_add(wait);
         self.given_up.is_some() || limit.is_some_and(|limit| waited > limit)
     }
 
-    /// Drops a URL of a host that is waited for no more.
-    fn drop_given_up(&mut self, item: &Item) -> Result<bool, Failure> {
-        if self.given_up.is_none() {
-            return Ok(false);
-        }
-        self.give_up(item).map(|()| true)
-    }
-
     /// Tells whether as many URLs are out as the job may still fetch.
     fn is_budget_handed_out(&self) -> bool {
-        let limit = self.order.budget.urls.get();
+        let limit = self.in_force.order.budget.urls.get();
         limit.is_some_and(|limit| {
             self.checkpoint.fetched + self.frontier.in_flight() as u64 >= limit
         }) && self.frontier.in_flight() > 0
     }
 
-    async fn take(&mut self, event: Event) -> Result<(), Failure> {
+    fn take(&mut self, event: Event) -> Result<(), Failure> {
         self.changed = true;
         match event {
-            Event::FetchTask(task) => self.settle_task(*task).await,
+            Event::FetchTask(task) => self.settle_task(*task),
+            Event::Resolved(asked) => self.settle_address(*asked),
             Event::Processed(processed) if processed.is_large() && self.warcs.is_busy() => {
                 self.put_off.push_back(processed);
                 Ok(())
             }
-            Event::Processed(processed) => self.settle_processed(*processed).await,
+            Event::Processed(processed) => self.settle_processed(*processed),
         }
     }
 
     /// Takes in a large capture that had to wait for the disk. Between two of these there may be a commit.
-    async fn take_put_off(&mut self) -> Result<(), Failure> {
+    fn take_put_off(&mut self) -> Result<(), Failure> {
         if self.warcs.is_busy() {
             return Ok(());
         }
         match self.put_off.pop_front() {
-            Some(processed) => self.settle_processed(*processed).await,
+            Some(processed) => self.settle_processed(*processed),
             None => Ok(()),
         }
     }
@@ -507,7 +550,7 @@ impl<'a> Engine<'a> {
         self.state = JobState::Finishing;
         self.why = None;
         self.log_progress()?;
-        self.close_file().await?;
+        self.close_file()?;
         self.note_change(&format!("ended: {how}"))?;
         self.checkpoint.ended = Some(Ended {
             how: how.to_owned(),
@@ -536,7 +579,7 @@ impl<'a> Engine<'a> {
     async fn leave(&mut self) -> Result<(), Failure> {
         self.log_progress()?;
         self.note_change("stopped")?;
-        self.commit_by(Frontier::pause).await?;
+        self.commit_by(Frontier::begin_pause).await?;
         self.job.forget_starts()?;
         self.state = JobState::Stopped;
         self.tell()?;
@@ -547,20 +590,12 @@ impl<'a> Engine<'a> {
 impl Drop for Engine<'_> {
     fn drop(&mut self) {
         // Whatever becomes of the job, it is not running here any more.
-        let job = format!("{}-{}", self.order.job, self.order.harvest);
+        let job = format!(
+            "{}-{}",
+            self.in_force.order.job, self.in_force.order.harvest
+        );
         self.around.metrics.crawl(&job, None);
     }
-}
-
-/// Where seeds were seen to lead to.
-pub(crate) fn redirected_seeds(frontier: &Frontier) -> Result<Vec<Seed>, Failure> {
-    let mut seeds = Vec::new();
-    let walked = frontier.notes(notes::SEED_TARGET, |_, value| {
-        seeds.extend(notes::decode_target(value));
-        true
-    });
-    walked.map_err(blame)?;
-    Ok(seeds)
 }
 
 /// The cookies of the last commit.
@@ -574,64 +609,17 @@ fn cookies(frontier: &Frontier) -> Result<Jar, Failure> {
     Ok(jar)
 }
 
-fn share(
-    job: &Job,
-    around: &Surroundings<'_>,
-    order: &Rc<Order>,
-    jar: Jar,
-) -> Result<Shared, Failure> {
-    let agent = order.user_agent(&job.contact).map_err(Failure::hold)?;
+fn share(around: &Surroundings<'_>, jar: Jar) -> Result<Shared, Failure> {
     Ok(Shared {
-        client: Rc::new(client(job, order)?).into(),
-        grouping: Rc::new(order.grouping()).into(),
-        user_agent: RefCell::new(agent.into()),
-        resolver: Rc::new(fetch_task::resolver(order).map_err(Failure::hold)?).into(),
         robots: Robots::default().into(),
-        paces: PaceTable::open(&around.paces)?,
+        unresolved: RefCell::default(),
+        pace_table: PaceTable::open(&around.pace_table)?,
         jar: RefCell::new(jar),
         page_jars: RefCell::default(),
         earlier: Earlier::open(&around.digests)
             .map_err(Failure::halt)?
             .into(),
-        order: Rc::clone(order).into(),
     })
-}
-
-/// The client that an order asks for. How many fetches there are at once is the engine's to say.
-fn client(job: &Job, order: &Order) -> Result<Client, Failure> {
-    let mut settings = ClientSettings::new(&job.dir.spool());
-    settings.connections = usize::MAX >> 4;
-    settings.kept_connections = usize::try_from(order.manners.connections)
-        .unwrap_or(500)
-        .max(64);
-    settings.bytes_per_second = order.manners.bandwidth.get().map(|bytes| bytes.get());
-    settings.spooling.memory_bytes =
-        usize::try_from(order.limits.memory.get()).unwrap_or(256 << 10);
-    Client::new(settings).map_err(Failure::halt)
-}
-
-fn pool_order(order: &Order, job: &Job) -> PoolOrder {
-    PoolOrder {
-        packing: packing(order),
-        limits: ExtractLimits {
-            document_bytes: order.extract.size.get(),
-            links: order.extract.links as usize,
-            url_bytes: order.scope.url_length as usize,
-            ..ExtractLimits::default()
-        },
-        speculative: order.extract.speculative,
-        sitemaps: order.extract.sitemaps,
-        favicons: order.extract.favicons,
-        robots_bytes: order.robots.size.get(),
-        spool: job.dir.spool(),
-    }
-}
-
-fn packing(order: &Order) -> Packing {
-    match order.warc.compression {
-        Compression::Gzip => Packing::Gzip(order.warc.gzip_level),
-        Compression::None => Packing::None,
-    }
 }
 
 fn naming(order: &Order, host: &str) -> Naming {
@@ -651,6 +639,10 @@ fn naming(order: &Order, host: &str) -> Naming {
 
 pub(crate) fn year(at: u64) -> u32 {
     Moment(at).digits14()[..4].parse().unwrap_or(2026)
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Who is at fault when the frontier fails.

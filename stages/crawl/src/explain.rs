@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use crate::checkpoint::Checkpoint;
-use crate::engine::{redirected_seeds, why_slow, year};
+use crate::engine::{why_slow, year};
 use crate::job::Job;
 use crate::link_filter::LinkFilter;
 use crate::logs::CRAWL;
@@ -66,9 +66,10 @@ pub fn explain(
     let settings = ecluse_frontier::Settings::default();
     match Frontier::open_to_read(&dir.frontier(), settings) {
         Ok(mut frontier) => {
-            let redirected_seeds = redirected_seeds(&frontier).map_err(|failure| failure.reason)?;
-            let began = began(&frontier);
-            let link_filter = LinkFilter::new(&job.order, &job, &redirected_seeds, year(began));
+            let year = year(began(&frontier));
+            // Nothing is written to the job, not even a nameless file.
+            let spool = std::env::temp_dir();
+            let link_filter = LinkFilter::new(&job.order, &job, &frontier, year, &spool);
             let link_filter = link_filter.map_err(|failure| failure.reason)?;
             let known = Known {
                 order: &job.order,
@@ -179,18 +180,19 @@ impl Known<'_> {
             size: None,
             framed: false,
         });
+        let judgement = judgement.map_err(|error| format!("cannot read the seeds: {error}"))?;
         Ok(Explanation {
             found,
             scope: judgement.spoke.iter().map(ToString::to_string).collect(),
             verdict: judgement.verdict.to_string(),
-            robots: self.robots_word(frontier, &url, &hops)?,
-            frontier: self.frontier_words(frontier, known.as_ref()),
+            robots: self.robots_text(frontier, &url, &hops)?,
+            frontier: self.frontier_lines(frontier, known.as_ref()),
             log: lines,
             url: url.to_string(),
         })
     }
 
-    fn robots_word(
+    fn robots_text(
         &self,
         frontier: &mut Frontier,
         url: &Url,
@@ -233,15 +235,15 @@ impl Known<'_> {
             return Ok("robots.txt has not been fetched yet".to_owned());
         };
         let verdict = standing.judge(url.as_str()).under(policy, hops);
-        let word = if verdict.allowed {
+        let verb = if verdict.allowed {
             "allowed"
         } else {
             "forbidden"
         };
-        Ok(format!("{word}: {}", verdict.why))
+        Ok(format!("{verb}: {}", verdict.why))
     }
 
-    fn frontier_words(
+    fn frontier_lines(
         &self,
         frontier: &mut Frontier,
         known: Option<&ecluse_frontier::Known>,
@@ -264,18 +266,18 @@ impl Known<'_> {
                 )
             }
         };
-        let mut words = vec![state];
+        let mut lines = vec![state];
         if let Some(queue) = &known.queue {
-            words.push(format!(
+            lines.push(format!(
                 "queue {}: {}, {} URLs wait, {} done, {} given up",
                 queue.name,
-                queue_word(queue.state, self.now),
+                queue_text(queue.state, self.now),
                 queue.queued,
                 queue.done,
                 queue.failed
             ));
             if let Ok(Some(group)) = frontier.group(&queue.group) {
-                words.push(format!(
+                lines.push(format!(
                     "group {}: {:.1} s between requests, {} queues",
                     group.name,
                     group.delay.as_secs_f64(),
@@ -283,11 +285,11 @@ impl Known<'_> {
                 ));
             }
         }
-        words
+        lines
     }
 }
 
-fn queue_word(state: QueueState, now: Duration) -> String {
+fn queue_text(state: QueueState, now: Duration) -> String {
     match state {
         QueueState::Exhausted => "empty".to_owned(),
         QueueState::Ready => "may be asked now".to_owned(),
@@ -298,12 +300,12 @@ fn queue_word(state: QueueState, now: Duration) -> String {
         }
         QueueState::GroupBusy => "its group has as many requests as it may".to_owned(),
         QueueState::Retrying => "all of it waits to be tried again".to_owned(),
+        QueueState::Missing => "waits for an address or a robots.txt".to_owned(),
         QueueState::Inactive => "waits for its turn".to_owned(),
         QueueState::Parked => "waits behind other queues of its group".to_owned(),
         QueueState::Retired(Retired::Urls) => "retired: its budget of URLs is spent".to_owned(),
         QueueState::Retired(Retired::Bytes) => "retired: its budget of bytes is spent".to_owned(),
         QueueState::Retired(Retired::Time) => "retired: its time is over".to_owned(),
-        QueueState::Retired(Retired::Operator) => "retired by an operator".to_owned(),
     }
 }
 

@@ -1,66 +1,58 @@
-//! One URL on its way: its host's address, its group, robots.txt, then the fetch itself.
+//! One URL on its way, once everything is there that it needs.
 //!
 //! A fetch task decides nothing for good. It says what it found, and the engine, which alone holds the frontier, draws the
 //! consequences.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::ControlFlow;
 use std::rc::Rc;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ecluse_frontier::Item;
 use ecluse_http::{
-    AddressPolicy, AnswerSource, Authority, CertificatePolicy, Client, CookiePlace, DigestedBody,
-    DnsError, Exchange, FetchError, FetchLimits, Head, Jar, Request, Resolved, Resolver,
-    ResolverSettings, Scheme, Servers, Tap, is_public,
+    AddressPolicy, Authority, CertificatePolicy, CookiePlace, DigestedBody, DnsError, Exchange,
+    FetchError, FetchLimits, Head, Jar, Request, Scheme, Tap,
 };
+use ecluse_pace::{PaceTable, Turn};
 use ecluse_report::Moment;
-use ecluse_scope::{
-    CookiesKept, Grouping, InvalidCertificates, Order, PayloadDigestOf, QueueBy, RobotsPolicy,
-    RobotsReason, queue_of,
-};
+use ecluse_scope::{CookiesKept, InvalidCertificates, Order, PayloadDigestOf, QueueBy, queue_of};
 use url::Url;
 
 use crate::earlier::{Earlier, LastCapture};
-use crate::pace_table::{PaceTable, Turn};
+use crate::in_force::InForce;
+use crate::manners::least_rest;
 use crate::page_jars::PageJars;
-use crate::robots::{Robots, authority_of};
+use crate::readiness::Ready;
+use crate::robots::Robots;
 
 /// So long the turn of another job is waited for here.
 const SHORT_WAIT: Duration = Duration::from_millis(5);
 
 /// What all fetch tasks of a job share. All of them run in one thread.
 pub(crate) struct Shared {
-    pub(crate) order: RefCell<Rc<Order>>,
-    pub(crate) grouping: RefCell<Rc<Grouping>>,
-    pub(crate) user_agent: RefCell<Rc<str>>,
-    pub(crate) client: RefCell<Rc<Client>>,
-    pub(crate) resolver: RefCell<Rc<Resolver>>,
     pub(crate) robots: RefCell<Robots>,
+    /// Why hosts have no address, where that holds for one URL only: the next one asks again.
+    pub(crate) unresolved: RefCell<HashMap<String, DnsError>>,
     pub(crate) jar: RefCell<Jar>,
     pub(crate) page_jars: RefCell<PageJars>,
     pub(crate) earlier: RefCell<Earlier>,
-    pub(crate) paces: PaceTable,
+    pub(crate) pace_table: PaceTable,
 }
 
-/// What a fetch task found.
-pub(crate) enum Result {
+/// What became of a URL.
+pub(crate) enum FetchResult {
     /// It can never be fetched.
     Bad { status: i32, why: String },
-    /// Its queue belongs to another group, now that the address is known.
-    Regroup { group: String },
-    /// robots.txt must be fetched first.
-    NeedsRobots,
     /// robots.txt forbids it.
     Forbidden { why: String },
     /// robots.txt cannot be had, and so forbids everything for so long.
     Unknown { why: String, wait: Duration },
-    /// Another job of this machine asks the server, or has just asked it.
-    OtherJob { wait: Duration },
+    /// Another job of this machine asks the server, or has just asked it: so long its name and its group wait.
+    OtherJob { name: Duration, group: Duration },
     /// The name has no address, for good or for now.
     Unresolved { error: DnsError },
     /// The server gave no answer.
@@ -71,6 +63,7 @@ pub(crate) enum Result {
     },
     /// It was fetched.
     Fetched {
+        url: Url,
         exchange: Box<Exchange>,
         last: Option<Box<LastCapture>>,
         crawl_delay: Option<Duration>,
@@ -80,11 +73,20 @@ pub(crate) enum Result {
 /// A fetch task that is over.
 pub(crate) struct FetchTask {
     pub(crate) item: Item,
-    pub(crate) url: Option<Url>,
     pub(crate) begun: Moment,
-    /// An answer of the DNS that was not known before.
-    pub(crate) dns: Option<Arc<Resolved>>,
-    pub(crate) result: Result,
+    pub(crate) result: FetchResult,
+}
+
+impl FetchTask {
+    /// One whose server was not asked.
+    pub(crate) fn unasked(item: Item, result: FetchResult) -> Self {
+        let begun = now();
+        Self {
+            item,
+            begun,
+            result,
+        }
+    }
 }
 
 /// The wall clock is read once in a process; from then on the monotonic clock counts. A wall clock that is set, back or
@@ -104,113 +106,58 @@ pub(crate) fn now() -> Moment {
     Moment(since.as_millis().try_into().unwrap_or(u64::MAX))
 }
 
-/// Makes the resolver that an order asks for.
-///
-/// # Errors
-/// When there is none to be had; in words.
-pub(crate) fn resolver(order: &Order) -> std::result::Result<Resolver, String> {
-    let mut servers = Vec::new();
-    for text in &order.network.resolvers {
-        let address = text.parse::<SocketAddr>();
-        servers.push(address.map_err(|error| format!("resolver {text:?}: {error}"))?);
-    }
-    let settings = ResolverSettings {
-        // Who names his resolvers wants to hear these.
-        hosts: ResolverSettings::default()
-            .hosts
-            .filter(|_| servers.is_empty()),
-        servers: match servers.is_empty() {
-            true => Servers::System,
-            false => Servers::Given(servers),
-        },
-        ..ResolverSettings::default()
-    };
-    Resolver::new(settings).map_err(|error| error.to_string())
-}
-
-/// Runs a fetch task to its end.
-pub(crate) async fn run(shared: Rc<Shared>, item: Item) -> FetchTask {
-    let begun = now();
-    let mut task = FetchTask {
-        url: Url::parse(&item.url).ok(),
+/// Fetches a URL that misses nothing.
+pub(crate) async fn run(
+    shared: Rc<Shared>,
+    in_force: Rc<InForce>,
+    item: Item,
+    ready: Ready,
+) -> FetchTask {
+    let mut begun = now();
+    let result = go(&shared, &in_force, &item, &mut begun, ready).await;
+    FetchTask {
         item,
         begun,
-        dns: None,
-        result: Result::NeedsRobots,
-    };
-    task.result = match task.url.clone() {
-        Some(url) => go(&shared, &mut task, &url).await,
-        None => Result::Bad {
-            status: -7,
-            why: "not a URL".to_owned(),
-        },
-    };
-    task
+        result,
+    }
 }
 
-async fn go(shared: &Shared, task: &mut FetchTask, url: &Url) -> Result {
-    let Some(authority) = authority(url) else {
-        let why = format!("cannot fetch the scheme {:?}", url.scheme());
-        return Result::Bad { status: -7, why };
-    };
-    let addresses = match resolve(shared, &authority.host, task).await {
-        Ok(addresses) => addresses,
-        Err(error) => return Result::Unresolved { error },
-    };
-    let allow_private = shared.order.borrow().network.allow_private;
-    if !allow_private && !addresses.iter().copied().any(is_public) {
-        // Said here, or its robots.txt would seem to be what is wrong.
-        let why = format!("no address of {} is public", authority.host);
-        return Result::Bad { status: -5001, why };
-    }
-    if let Some(regroup) = regroup(shared, &task.item, &authority.host, &addresses) {
-        return regroup;
-    }
-    let crawl_delay = match ask_robots(shared, &task.item, url) {
-        Ok(crawl_delay) => crawl_delay,
-        Err(result) => return result,
-    };
-    let names = names_in_table(url, &task.item);
-    match take_turn(shared, [&names[0], &names[1]]).await {
+async fn go(
+    shared: &Shared,
+    in_force: &InForce,
+    item: &Item,
+    begun: &mut Moment,
+    ready: Ready,
+) -> FetchResult {
+    let (url, crawl_delay) = (&ready.url, ready.crawl_delay);
+    let [name, group] = names_in_table(url, item);
+    let least = least_rest(&in_force.order, &item.group, crawl_delay);
+    match take_turn(shared, [&name, &group], least).await {
         Ok(None) => {}
-        Ok(Some(wait)) => return Result::OtherJob { wait },
+        Ok(Some([name, group])) => return FetchResult::OtherJob { name, group },
         Err(source) => {
-            return Result::Unanswered {
+            return FetchResult::Unanswered {
                 error: FetchError::Exhausted { source },
                 took: Duration::ZERO,
                 crawl_delay,
             };
         }
     }
-    task.begun = now();
-    let last = last_capture(shared, &task.item, url);
-    let addresses = addresses_of_group(shared, &task.item, &authority.host, addresses);
-    let request = request(
-        shared,
-        &task.item,
-        url,
-        authority,
-        &addresses,
-        last.as_deref(),
-    );
-    let client = Rc::clone(&shared.client.borrow());
+    *begun = now();
+    let last = last_capture(shared, &in_force.order, item, url);
+    let request = request(shared, in_force, item, &ready, last.as_deref());
     let started = Instant::now();
     let mut gate = Gate {
-        limit: shared
-            .order
-            .borrow()
-            .scope
-            .size
-            .get()
-            .map(|size| size.get()),
+        limit: in_force.order.scope.size.get().map(|size| size.get()),
     };
-    match client.fetch(&request, &mut gate).await {
-        Ok(exchange) => Result::Fetched {
+    match in_force.client.fetch(&request, &mut gate).await {
+        Ok(exchange) => FetchResult::Fetched {
+            url: ready.url,
             exchange: Box::new(exchange),
             last,
             crawl_delay,
         },
-        Err(error) => Result::Unanswered {
+        Err(error) => FetchResult::Unanswered {
             error,
             took: started.elapsed(),
             crawl_delay,
@@ -223,15 +170,27 @@ pub(crate) fn names_in_table(url: &Url, item: &Item) -> [String; 2] {
     [queue_of(QueueBy::Authority, url), item.group.clone()]
 }
 
-/// Takes our turn among all jobs, or says how long to wait for it.
-async fn take_turn(shared: &Shared, names: [&str; 2]) -> io::Result<Option<Duration>> {
-    let least = shared.order.borrow().manners.min_delay.get();
+/// Takes our turn among all jobs, or says how long the two names wait for it.
+async fn take_turn(
+    shared: &Shared,
+    names: [&str; 2],
+    least: Duration,
+) -> io::Result<Option<[Duration; 2]>> {
     loop {
-        match shared.paces.ask(names, least)? {
+        match shared.pace_table.ask(names, least)? {
             Turn::Granted => return Ok(None),
             // The two clocks may differ in the last millisecond.
             Turn::Later(wait) if wait <= SHORT_WAIT => tokio::time::sleep(wait).await,
-            Turn::Later(wait) => return Ok(Some(wait)),
+            Turn::Later(wait) => {
+                let [name, group] = shared.pace_table.waits(names)?;
+                // Where neither waits for itself, somebody else has the next turn.
+                let group = if name.max(group).is_zero() {
+                    wait
+                } else {
+                    group
+                };
+                return Ok(Some([name, group]));
+            }
         }
     }
 }
@@ -252,127 +211,12 @@ impl Tap for Gate {
     }
 }
 
-/// Whom to ask for a URL; none for a scheme that is not spoken.
-pub(crate) fn authority(url: &Url) -> Option<Authority> {
-    let scheme = match url.scheme() {
-        "http" => Scheme::Http,
-        "https" => Scheme::Https,
-        _ => return None,
-    };
-    Some(Authority {
-        scheme,
-        host: url.host_str()?.trim_matches(['[', ']']).to_owned(),
-        port: url.port_or_known_default()?,
-    })
-}
-
-async fn resolve(
+fn last_capture(
     shared: &Shared,
-    host: &str,
-    task: &mut FetchTask,
-) -> std::result::Result<Vec<IpAddr>, DnsError> {
-    let bare = host.trim_end_matches('.');
-    if bare == "localhost" || bare.ends_with(".localhost") {
-        // RFC 6761: these names mean this machine, and no server is asked for them.
-        return Ok(vec![
-            IpAddr::V4(Ipv4Addr::LOCALHOST),
-            IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ]);
-    }
-    let resolver = Rc::clone(&shared.resolver.borrow());
-    let (resolved, source) = resolver.resolve(host, wall()).await?;
-    if source == AnswerSource::Asked {
-        task.dns = Some(Arc::clone(&resolved));
-    }
-    Ok(resolved.addresses.clone())
-}
-
-/// Says to which group a queue belongs once its address is known. A queue keeps the group of an address that is still
-/// one of its own: names with many addresses would wander otherwise. A URL that failed there is tried at the next one.
-fn regroup(shared: &Shared, item: &Item, host: &str, addresses: &[IpAddr]) -> Option<Result> {
-    let grouping = Rc::clone(&shared.grouping.borrow());
-    let allow_private = shared.order.borrow().network.allow_private;
-    let group_of = |address| grouping.group_of(&item.queue, host, address);
-    let keeps = |address: &IpAddr| group_of(Some(*address)).name == item.group;
-    if item.attempts == 0 && addresses.iter().any(keeps) {
-        return None;
-    }
-    let address = address_for_group(addresses, allow_private, item.attempts);
-    let group = group_of(address).name;
-    (group != item.group).then(|| Result::Regroup {
-        group: group.into_owned(),
-    })
-}
-
-/// The address by which a queue gets its group, and to which it connects. Names with several addresses have them in turn,
-/// each time another one first: the lowest is the same for all names that share them, and whenever one is asked for.
-fn address_for_group(addresses: &[IpAddr], allow_private: bool, tries: u32) -> Option<IpAddr> {
-    let reached = addresses.iter().copied();
-    let mut reached: Vec<IpAddr> = reached
-        .filter(|address| allow_private || is_public(*address))
-        .collect();
-    reached.sort_unstable();
-    let turn = tries as usize % reached.len().max(1);
-    reached.get(turn).copied()
-}
-
-/// The addresses to connect to: those of the group that the queue is paced by, and no others.
-fn addresses_of_group(
-    shared: &Shared,
-    item: &Item,
-    host: &str,
-    mut addresses: Vec<IpAddr>,
-) -> Vec<IpAddr> {
-    let grouping = Rc::clone(&shared.grouping.borrow());
-    addresses.retain(|address| {
-        let group = grouping.group_of(&item.queue, host, Some(*address));
-        group.name == item.group
-    });
-    addresses
-}
-
-/// Asks robots.txt, as far as the policy wants it asked; gives the delay it asks for.
-fn ask_robots(
-    shared: &Shared,
+    order: &Order,
     item: &Item,
     url: &Url,
-) -> std::result::Result<Option<Duration>, Result> {
-    let order = shared.order.borrow();
-    let host = url.host_str().unwrap_or_default();
-    let policy = order.robots.policy_of(host);
-    let robots = shared.robots.borrow();
-    if policy == RobotsPolicy::Ignore {
-        return Ok(None);
-    }
-    let at = Duration::from_millis(now().0);
-    let standing = robots.standing(&authority_of(url), at);
-    if robots.is_awaited(url) {
-        return Ok(standing.and_then(|standing| standing.crawl_delay()));
-    }
-    if robots.is_given_up(&order, &authority_of(url), at) {
-        let tries = order.budget.queue.tries;
-        let why = format!("robots.txt could not be had in {tries} tries");
-        return Err(Result::Bad { status: -61, why });
-    }
-    let Some(standing) = standing else {
-        return Err(Result::NeedsRobots);
-    };
-    let verdict = standing.judge(url.as_str()).under(policy, &item.hops);
-    if verdict.allowed {
-        return Ok(standing.crawl_delay());
-    }
-    let why = verdict.why.to_string();
-    Err(match verdict.why {
-        RobotsReason::Absent(_) => Result::Unknown {
-            why,
-            wait: standing.until.saturating_sub(at),
-        },
-        _ => Result::Forbidden { why },
-    })
-}
-
-fn last_capture(shared: &Shared, item: &Item, url: &Url) -> Option<Box<LastCapture>> {
-    let order = shared.order.borrow();
+) -> Option<Box<LastCapture>> {
     if !order.dedup.conditional || !order.dedup.across_jobs || item.hops.ends_with('P') {
         return None;
     }
@@ -388,22 +232,20 @@ fn last_capture(shared: &Shared, item: &Item, url: &Url) -> Option<Box<LastCaptu
 
 fn request(
     shared: &Shared,
+    in_force: &InForce,
     item: &Item,
-    url: &Url,
-    authority: Authority,
-    addresses: &[IpAddr],
+    ready: &Ready,
     last: Option<&LastCapture>,
 ) -> Request {
-    let order = shared.order.borrow();
-    let place_host = authority.host.clone();
-    let scheme = authority.scheme;
+    let (order, url) = (&in_force.order, &ready.url);
+    let Authority { scheme, host, .. } = &ready.authority;
     let target = match url.query() {
         Some(query) => format!("{}?{query}", url.path()),
         None => url.path().to_owned(),
     };
     let at = wall();
-    let mut request = Request::get(authority, &target, addresses, at)
-        .with("User-Agent", shared.user_agent.borrow().as_bytes())
+    let mut request = Request::get(ready.authority.clone(), &target, &ready.addresses, at)
+        .with("User-Agent", in_force.user_agent.as_bytes())
         .with("Accept", "*/*");
     let agent = &order.agent;
     for (name, value) in [
@@ -415,13 +257,13 @@ fn request(
             request = request.with(name, value);
         }
     }
-    if agent.referer && item.via.starts_with("http") && !leaks(&item.via, scheme) {
+    if agent.referer && item.via.starts_with("http") && !leaks(&item.via, *scheme) {
         request = request.with("Referer", referer(&item.via).as_ref());
     }
     if agent.cookies {
         let place = CookiePlace {
-            scheme,
-            host: &place_host,
+            scheme: *scheme,
+            host,
             path: url.path(),
         };
         let seconds = i64::try_from(now().0 / 1000).unwrap_or(i64::MAX);
@@ -439,7 +281,7 @@ fn request(
     if let Some(last) = last {
         request = request.unless_unchanged(Some(&last.etag), Some(&last.last_modified));
     }
-    request.limits = limits(&order);
+    request.limits = limits(order);
     request.address_policy = match order.network.allow_private {
         true => AddressPolicy::Any,
         false => AddressPolicy::PublicOnly,
@@ -497,30 +339,6 @@ fn limits(order: &Order) -> FetchLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_that_share_their_addresses_share_a_group() {
-        let address = |texts: &[&str], allow_private| {
-            let addresses: Vec<IpAddr> = texts.iter().map(|text| text.parse().unwrap()).collect();
-            address_for_group(&addresses, allow_private, 0).map(|address| address.to_string())
-        };
-        let all = ["9.9.9.9", "10.0.0.1", "2001:4860::1", "8.8.8.8"];
-        let turned = ["8.8.8.8", "2001:4860::1", "9.9.9.9", "10.0.0.1"];
-        assert_eq!(address(&all, false).as_deref(), Some("8.8.8.8"));
-        assert_eq!(address(&turned, false), address(&all, false));
-        assert_eq!(
-            address(&["10.0.0.1", "2a00::1"], false).as_deref(),
-            Some("2a00::1")
-        );
-        assert_eq!(
-            address(&["10.0.0.1", "2a00::1"], true).as_deref(),
-            Some("10.0.0.1")
-        );
-        assert_eq!(address(&["127.0.0.1"], false), None);
-        let both: Vec<IpAddr> = vec!["9.9.9.9".parse().unwrap(), "8.8.8.8".parse().unwrap()];
-        let tried = |tries| address_for_group(&both, false, tries);
-        assert_eq!([tried(1), tried(2)], [Some(both[0]), Some(both[1])]);
-    }
 
     #[test]
     fn a_referer_tells_no_password() {

@@ -25,7 +25,11 @@ use crate::job::Job;
 use crate::logs::{CHANGES, CRAWL, ERRORS, PROGRESS};
 use crate::notes;
 use crate::place::publish;
+use crate::results::{SiteResults, results};
 use crate::warcs::ClosedFile;
+
+/// How hard the metadata file is packed: its logs hardly become smaller beyond this, and take twice as long.
+const METADATA_LEVEL: u8 = 6;
 
 /// Retired queues that are named.
 const NAMED: usize = 1000;
@@ -39,16 +43,17 @@ const REPORTED: usize = 2000;
 pub(crate) fn finish(
     around: &Surroundings<'_>,
     engine: &mut Engine<'_>,
-) -> Result<JobFacts, Failure> {
+) -> Result<(JobFacts, SiteResults), Failure> {
     // The order as it was at the end: a start after a kill reads the same.
-    let order = Rc::clone(&engine.order);
+    let in_force = Rc::clone(&engine.in_force);
+    let order = &in_force.order;
     let Engine {
         job,
         frontier,
         checkpoint,
         ..
     } = engine;
-    let facts = facts(job, &order, around, frontier, checkpoint)?;
+    let facts = facts(job, order, around, frontier, checkpoint)?;
     let mut source = Notes {
         frontier,
         rejected: checkpoint,
@@ -80,7 +85,8 @@ pub(crate) fn finish(
         let mut going = || around.outbox.tick();
         Earlier::add_job(&around.digests, frontier, &mut going).map_err(Failure::halt)?;
     }
-    Ok(facts)
+    let results = results(frontier, order, &facts)?;
+    Ok((facts, results))
 }
 
 fn facts(
@@ -146,7 +152,7 @@ fn write_metadata_file(
         "" => "localhost",
         organization => organization,
     };
-    let mut out = WarcWriter::new(BufWriter::new(File::create(&open)?), 9);
+    let mut out = WarcWriter::new(BufWriter::new(File::create(&open)?), METADATA_LEVEL);
     write_metadata(&mut out, organization, facts, entries)
         .map_err(|error| Failure::halt(crate::pool::causes(&error)))?;
     let mut file = out.into_inner();

@@ -9,6 +9,7 @@ use ecluse_stage::{Failure, Home, Parcel};
 use serde::{Deserialize, Serialize};
 
 use crate::Settings;
+use crate::forced_seeds::{ForcedSeeds, SeedShare};
 use crate::place::{JobDir, copy_whole, write_whole};
 
 /// Starts in a row that may bring nothing: a job that kills its worker is held after these.
@@ -30,11 +31,16 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Takes up the job of a parcel: begins it, or finds it as it was left.
+    /// Takes up the job of a parcel: begins it, or finds it as it was left. There is none where librarians have forced out all
+    /// of its seeds; how many they have is told when it begins.
     ///
     /// # Errors
     /// Holds an order that makes no sense or contradicts the job of its name.
-    pub(crate) fn open(parcel: &Parcel, settings: &Settings, home: &Home) -> Result<Self, Failure> {
+    pub(crate) fn open(
+        parcel: &Parcel,
+        settings: &Settings,
+        home: &Home,
+    ) -> Result<(Option<Self>, u64), Failure> {
         let name = order_file(parcel)?;
         let text = read_text(parcel, &name)?;
         let contact = home.site.contact.clone();
@@ -44,10 +50,17 @@ impl Job {
         }
         let order = given.order;
         let dir = JobDir::of(&home.path(&settings.jobs), &order.job, &order.harvest);
+        let forced = ForcedSeeds::of(parcel, settings, home)?;
+        let share = new_seeds(parcel, &dir, &order, &forced)?;
+        let has_urls = order.seeds.iter().any(|seeds| !seeds.urls.is_empty());
+        if share.out > 0 && share.left == 0 && !has_urls {
+            return Ok((None, share.out));
+        }
         dir.make()?;
         keep_given(&dir, &text)?;
-        let seed_files = keep_seed_files(parcel, &dir, &order)?;
-        Self::read(dir, order, &contact, &home.site.organization, seed_files)
+        let seed_files = keep_seed_files(parcel, &dir, &order, &forced)?;
+        let job = Self::read(dir, order, &contact, &home.site.organization, seed_files)?;
+        Ok((Some(job), share.out))
     }
 
     /// Reads the job in a directory.
@@ -241,12 +254,35 @@ fn keep_given(dir: &JobDir, text: &str) -> Result<(), Failure> {
     }
 }
 
-fn keep_seed_files(parcel: &Parcel, dir: &JobDir, order: &Order) -> Result<Vec<String>, Failure> {
+/// Counts the seeds of files that the job does not have yet.
+fn new_seeds(
+    parcel: &Parcel,
+    dir: &JobDir,
+    order: &Order,
+    forced: &ForcedSeeds,
+) -> Result<SeedShare, Failure> {
+    let mut sum = SeedShare::default();
+    for file in order.seeds.iter().filter_map(|seeds| seeds.file.as_ref()) {
+        if !dir.seeds().join(file).is_file() {
+            let share = forced.share(parcel.open(file)?)?;
+            sum.left += share.left;
+            sum.out += share.out;
+        }
+    }
+    Ok(sum)
+}
+
+fn keep_seed_files(
+    parcel: &Parcel,
+    dir: &JobDir,
+    order: &Order,
+    forced: &ForcedSeeds,
+) -> Result<Vec<String>, Failure> {
     let mut kept = Vec::new();
     for file in order.seeds.iter().filter_map(|seeds| seeds.file.as_ref()) {
         let to = dir.seeds().join(file);
         if !to.is_file() {
-            copy_whole(&mut parcel.open(file)?, &to)?;
+            copy_whole(&mut forced.without(parcel.open(file)?), &to)?;
         }
         kept.push(file.clone());
     }

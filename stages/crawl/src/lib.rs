@@ -1,7 +1,8 @@
 //! Fetches what a job order asks for, and keeps every byte.
 //!
 //! * **Reads** a parcel with a job order, `order.toml`, and maybe seed files beside it.
-//! * **Writes** (W)ARC files into the harvested directory as each closes, then the job's metadata file.
+//! * **Writes** (W)ARC files into the harvested directory as each closes, then the job's metadata file; and a parcel of kind
+//!   `results` for each stage in `back`: what became of each domain.
 //! * **Never** alters a byte that came over the wire, and never asks a server sooner than its manners allow.
 //! * **Defers** while another process works on the job. **Holds** an order that makes no sense.
 //! * **Again**: a job goes on where its last commit was; a finished one is not crawled again.
@@ -13,18 +14,20 @@ mod engine;
 mod explain;
 mod fetch_task;
 mod finish;
+mod forced_seeds;
 mod guesses;
+mod in_force;
 mod job;
 mod link_filter;
 mod logs;
 mod manners;
 mod notes;
-mod pace_table;
 mod page_jars;
 mod place;
 mod pool;
+mod readiness;
 mod records;
-mod rests;
+mod results;
 mod robots;
 mod settings;
 mod status;
@@ -35,6 +38,7 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ecluse_names::ForcedRules;
 use ecluse_stage::{Failure, Home, Outbox, Parcel, ParcelId, SettingsCheck, Stage};
 
 use crate::engine::{Engine, Left, Surroundings};
@@ -64,8 +68,11 @@ impl Stage for Crawl {
         self.urgencies.of(parcel.as_str(), path) as u8
     }
 
-    fn check(_settings: &Settings, home: &Home, check: &mut SettingsCheck<'_>) {
+    fn check(settings: &Settings, home: &Home, check: &mut SettingsCheck<'_>) {
         check.directory("archive.harvested[0]", home.archive.crawled());
+        if let Err(fault) = ForcedRules::read(&home.path(&settings.forced)) {
+            check.error("stage.crawl.forced", fault);
+        }
     }
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
@@ -82,7 +89,15 @@ impl Stage for Crawl {
     }
 
     fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {
-        let job = Job::open(parcel, &self.settings, &self.home)?;
+        let (job, forced_out) = Job::open(parcel, &self.settings, &self.home)?;
+        if forced_out > 0 {
+            outbox.fact("forced-out", forced_out);
+        }
+        let Some(job) = job else {
+            tracing::warn!(forced_out, "nothing is left of the order: no job");
+            outbox.consume();
+            return Ok(());
+        };
         let way = Way::new(
             &self.home,
             Self::NAME,
@@ -95,7 +110,7 @@ impl Stage for Crawl {
         let around = Surroundings {
             harvested: self.home.path(self.home.archive.crawled()),
             digests: self.home.path(&self.settings.digests),
-            paces: self
+            pace_table: self
                 .home
                 .path(&self.settings.jobs)
                 .join(".paces")
@@ -113,7 +128,10 @@ impl Stage for Crawl {
             is_in_the_way: &is_in_the_way,
             stage_paused: &stage_paused,
         };
-        let facts = crawl(&job, &around)?;
+        let (facts, results) = crawl(&job, &around)?;
+        for stage in &self.home.back {
+            results::send(&results, &facts, stage, outbox)?;
+        }
         outbox.fact("job", job.order.job.as_str());
         outbox.fact("harvest", job.order.harvest.as_str());
         outbox.fact("ended", facts.how.as_str());
@@ -136,9 +154,16 @@ impl Stage for Crawl {
     }
 }
 
+/// Threads that write large responses to disk while they come.
+const SPOOL_THREADS: usize = 8;
+
 /// Crawls a job to its end.
-fn crawl(job: &Job, around: &Surroundings<'_>) -> Result<ecluse_report::JobFacts, Failure> {
+fn crawl(
+    job: &Job,
+    around: &Surroundings<'_>,
+) -> Result<(ecluse_report::JobFacts, results::SiteResults), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(SPOOL_THREADS)
         .enable_all()
         .build()?;
     let local = tokio::task::LocalSet::new();
@@ -148,9 +173,9 @@ fn crawl(job: &Job, around: &Surroundings<'_>) -> Result<ecluse_report::JobFacts
         match left.inspect_err(|failure| engine.tell_failed(&failure.reason))? {
             Left::Stopped => Err(Failure::give_back()),
             Left::Ended => {
-                let facts = finish::finish(around, &mut engine)?;
+                let finished = finish::finish(around, &mut engine)?;
                 engine.tell_finished();
-                Ok(facts)
+                Ok(finished)
             }
         }
     });

@@ -1,16 +1,19 @@
 //! What becomes of a link: whether it belongs to the job, by which rule, and where it waits.
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
 
 use ecluse_extract::{Hop, Link};
 use ecluse_frontier::{Added, Candidate, Frontier, Item, Precedence};
-use ecluse_scope::{Grouping, Order, Scope, Seed, Verdict, queue_of};
+use ecluse_scope::{Order, Scope, Seed, Verdict, queue_of};
 use ecluse_stage::Failure;
 use url::Url;
 
-use crate::job::Job;
-
+use crate::engine::blame;
 use crate::guesses::Guesses;
+use crate::in_force::InForce;
+use crate::job::Job;
+use crate::notes;
 
 /// URLs that were queued lately and need no second look.
 const RECENT: usize = 50_000;
@@ -20,7 +23,6 @@ const LONGEST_RECENT: usize = 200;
 /// Decides about links.
 pub(crate) struct LinkFilter {
     pub(crate) scope: Scope,
-    grouping: Grouping,
     key: Vec<u8>,
     surt: Vec<u8>,
     hops: String,
@@ -52,15 +54,16 @@ pub(crate) enum Unfollowed {
 }
 
 impl LinkFilter {
-    /// Compiles the rules of an order.
+    /// Compiles the rules of an order. What belongs to many seeds is kept in nameless files of `spool`.
     ///
     /// # Errors
     /// With every rule that makes no sense; when a seed file cannot be read.
     pub(crate) fn new(
         order: &Order,
         job: &Job,
-        redirected_seeds: &[Seed],
+        frontier: &Frontier,
         year: u32,
+        spool: &Path,
     ) -> Result<Self, Failure> {
         let mut rules = order.scope.clone();
         // A seed file may widen the scope, as Heritrix's does.
@@ -68,16 +71,24 @@ impl LinkFilter {
             .accept_surts
             .extend_from_slice(&job.seeds.accept_surts);
         let mut scope = Scope::compile(&rules, &[], year).map_err(Failure::hold)?;
-        job.each_seed(&mut |seed| {
-            scope.add_seed(&seed);
+        scope.keep_seeds_in(spool);
+        let mut added = Ok(());
+        let mut add = |seed: &Seed| {
+            if added.is_ok() {
+                added = scope.add_seed(seed);
+            }
             true
-        })?;
-        for seed in redirected_seeds {
-            scope.add_seed(seed);
-        }
+        };
+        job.each_seed(&mut |seed| add(&seed))?;
+        // Where seeds were seen to lead to.
+        let walked = frontier.notes(notes::SEED_TARGET, |_, value| {
+            notes::decode_target(value).is_none_or(|seed| add(&seed))
+        });
+        walked.map_err(blame)?;
+        added?;
+        scope.gather_seeds()?;
         Ok(Self {
             scope,
-            grouping: order.grouping(),
             key: Vec::new(),
             surt: Vec::new(),
             hops: String::new(),
@@ -91,14 +102,14 @@ impl LinkFilter {
     /// Queues a link of a page if it belongs to the job and is not known.
     ///
     /// # Errors
-    /// When the frontier fails.
+    /// When the frontier or the scope fails.
     pub(crate) fn offer(
         &mut self,
-        order: &Order,
+        in_force: &InForce,
         frontier: &mut Frontier,
         linking: LinkingPage<'_>,
         link: &Link,
-    ) -> ecluse_frontier::Result<bool> {
+    ) -> Result<bool, Failure> {
         // Where a page redirects to may be where it was found, or itself.
         if link.hop != Hop::Redirect && self.is_recent(&link.url) {
             return Ok(false);
@@ -130,13 +141,13 @@ impl LinkFilter {
             size: None,
             framed: link.framed,
         };
-        let decision = self.scope.decide(&candidate);
+        let decision = self.scope.decide(&candidate)?;
         if decision.verdict == Verdict::Reject {
             count(&mut self.rejected, decision.rule);
             return Ok(false);
         }
         let precedence = match link.hop {
-            Hop::Redirect => Precedence::PREREQUISITE,
+            Hop::Redirect => Precedence::REDIRECT,
             _ if link.requisite => Precedence::REQUISITE,
             Hop::Embed | Hop::Inferred => Precedence::REQUISITE,
             Hop::Navigation | Hop::Speculative | Hop::Manifest => Precedence::NORMAL,
@@ -148,19 +159,34 @@ impl LinkFilter {
             source: &page.source,
             precedence,
             force: link.hop == Hop::Redirect
-                && (leads_to_its_like(order, page, &url)
+                && (leads_to_its_like(&in_force.order, page, &url)
                     || linking.sets_cookie && leads_back(page, &url)),
         };
-        let added = self.queue(order, frontier, &url, &found);
+        let added = self.queue(in_force, frontier, &url, &found);
         self.hops = hops;
         self.note_recent(&link.url);
-        Ok(added? == Added::New)
+        Ok(added.map_err(blame)? == Added::New)
     }
 
-    /// Says why a URL that waits does not belong to the job, now that the rules have changed. Seeds and prerequisites do.
-    pub(crate) fn rejects(&mut self, item: &Item) -> Option<String> {
-        if item.hops.is_empty() || item.hops.ends_with('P') {
-            return None;
+    /// Says why a URL that waits is dropped: it is a guess of a kind that has led nowhere since, or it was queued under other
+    /// rules and does not belong to the job by those in force. Seeds and prerequisites always do.
+    ///
+    /// # Errors
+    /// When the scope cannot be asked.
+    pub(crate) fn drops(
+        &mut self,
+        order: &Order,
+        item: &Item,
+        is_changed: bool,
+    ) -> Result<Option<String>, Failure> {
+        if self
+            .guesses
+            .are_vain(item.into(), order.extract.guess_misses)
+        {
+            return Ok(Some("guessGivenUp".to_owned()));
+        }
+        if !is_changed || item.hops.is_empty() || item.hops.ends_with('P') {
+            return Ok(None);
         }
         self.surt.clear();
         ecluse_surt::surt_or_url(item.url.as_bytes(), &mut self.surt);
@@ -172,8 +198,9 @@ impl LinkFilter {
             tag: Some(&item.source),
             size: None,
             framed: false,
-        });
-        (decision.verdict == Verdict::Reject).then(|| format!("scope:{}", decision.rule))
+        })?;
+        let is_rejected = decision.verdict == Verdict::Reject;
+        Ok(is_rejected.then(|| format!("scope:{}", decision.rule)))
     }
 
     /// Queues a URL without asking the scope: a seed, a prerequisite, or what the scope has let through.
@@ -182,16 +209,16 @@ impl LinkFilter {
     /// When the frontier fails.
     pub(crate) fn queue(
         &mut self,
-        order: &Order,
+        in_force: &InForce,
         frontier: &mut Frontier,
         url: &Url,
         found: &FoundBy<'_>,
     ) -> ecluse_frontier::Result<Added> {
         self.key.clear();
-        order.same_url.append_key(url, &mut self.key);
-        let queue = queue_of(order.manners.queue_by, url);
+        in_force.order.same_url.append_key(url, &mut self.key);
+        let queue = queue_of(in_force.order.manners.queue_by, url);
         let host = url.host_str().unwrap_or_default();
-        let group = self.grouping.group_of(&queue, host, None);
+        let group = in_force.grouping.group_of(&queue, host, None);
         let added = frontier.add(&Candidate {
             url: url.as_str(),
             key: &self.key,
@@ -216,10 +243,10 @@ impl LinkFilter {
         &mut self,
         order: &Order,
         job: &Job,
-        redirected_seeds: &[Seed],
+        frontier: &Frontier,
         year: u32,
     ) -> Result<(), Failure> {
-        let mut changed = Self::new(order, job, redirected_seeds, year)?;
+        let mut changed = Self::new(order, job, frontier, year, &job.dir.spool())?;
         changed.rejected = std::mem::take(&mut self.rejected);
         changed.guesses = std::mem::take(&mut self.guesses);
         *self = changed;

@@ -83,6 +83,16 @@ pub(crate) fn set_groups(order: &Order, frontier: &mut Frontier) -> ecluse_front
     Ok(())
 }
 
+/// How long a group rests for certain after it was asked, whatever becomes of the job meanwhile.
+pub(crate) fn least_rest(order: &Order, group: &str, crawl_delay: Option<Duration>) -> Duration {
+    let manners = &order.manners;
+    let named = manners.groups.iter().find(|named| named.name == group);
+    let own = named.and_then(|named| named.min_delay);
+    let asked = crawl_delay.unwrap_or_default();
+    let least = own.unwrap_or(manners.min_delay).get();
+    least.max(asked.min(manners.crawl_delay_limit.get()))
+}
+
 /// Shares the memory out as the frontier's own defaults do.
 fn memory(bytes: u64) -> Memory {
     let usual = Memory::default();

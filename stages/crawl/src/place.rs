@@ -83,11 +83,6 @@ impl JobDir {
         self.root.join("order.toml")
     }
 
-    /// The rests of groups that no commit knows yet.
-    pub(crate) fn rests(&self) -> PathBuf {
-        self.root.join("paces")
-    }
-
     /// The starts that brought nothing: by these a job is known that kills its worker.
     pub(crate) fn starts(&self) -> PathBuf {
         self.root.join("starts.json")
@@ -118,7 +113,12 @@ pub(crate) fn write_quick(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Gives a finished file its name, durably.
 pub(crate) fn publish(from: &Path, to: &Path) -> io::Result<()> {
     rename(from, to)?;
-    match to.parent() {
+    sync_dir_of(to)
+}
+
+/// Makes the name of a file durable.
+pub(crate) fn sync_dir_of(path: &Path) -> io::Result<()> {
+    match path.parent() {
         Some(dir) => File::open(dir)?.sync_all(),
         None => Ok(()),
     }

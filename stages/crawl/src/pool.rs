@@ -145,7 +145,7 @@ fn toil(queue: &Mutex<Receiver<Work>>, is_left: &AtomicBool, done: &dyn Fn(Proce
 
 fn process(packer: &mut Packer, work: Work, is_left: &AtomicBool) -> Processed {
     let Work {
-        capture,
+        mut capture,
         order,
         wants_body,
     } = work;
@@ -172,6 +172,8 @@ fn process(packer: &mut Packer, work: Work, is_left: &AtomicBool) -> Processed {
     } else {
         Ok(Vec::new())
     };
+    // Its records have all that is wanted of it; to remove a large file takes a while, and the engine never waits.
+    capture.exchange.block.let_go();
     Processed {
         capture,
         links: found.links,

@@ -19,6 +19,8 @@ use crate::writer::Part;
 
 /// How it is noted that a page asks robots not to follow its links.
 pub(crate) const NOFOLLOW: &str = "nofollow";
+/// What the headers of a capture's records, its request and the usual lines of its metadata take together.
+const BESIDE_A_BLOCK: usize = 4096;
 const RESPONSE: &str = "application/http; msgtype=response";
 const REQUEST: &str = "application/http; msgtype=request";
 const IDENTICAL: &str = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest";
@@ -110,14 +112,17 @@ pub(crate) fn pack(
     found: &Found,
     going: &dyn Fn() -> bool,
 ) -> Result<Vec<Part>, WriteError> {
+    let [request_id, metadata_id] = new_ids();
     let ids = Ids {
         main: capture.id.to_string(),
-        request: new_id().to_string(),
-        metadata: new_id().to_string(),
+        request: request_id.to_string(),
+        metadata: metadata_id.to_string(),
     };
     let date = warc_date(capture.begun.0 / 1000);
     let mut parts = Vec::new();
-    let mut bytes = Vec::new();
+    // What stands beside the block seldom takes more; to grow would copy all of it.
+    let block = capture.exchange.block.in_memory().unwrap_or_default();
+    let mut bytes = Vec::with_capacity(block.len() + BESIDE_A_BLOCK + 100 * found.links.len());
     let packed = Packed {
         spool,
         bytes: &mut bytes,
@@ -315,40 +320,64 @@ impl Fields {
 /// The block of the metadata record, as Heritrix writes it.
 fn metadata(capture: &Capture, found: &Found) -> Vec<u8> {
     let Capture { item, exchange, .. } = capture;
-    let mut lines = Vec::with_capacity(256 + 80 * found.links.len());
-    let mut put = |name: &str, value: &dyn std::fmt::Display| {
-        // A value from the web is one line, whatever is in it.
-        let value = value.to_string();
-        let clean: String = value.chars().filter(|c| !c.is_control()).collect();
-        let _ = write!(lines, "{name}: {clean}\r\n");
+    let mut lines = Vec::with_capacity(256 + 100 * found.links.len());
+    let mut text = String::new();
+    let mut put = |name: &str, value: fmt::Arguments<'_>| {
+        text.clear();
+        // A text takes everything.
+        let _ = fmt::Write::write_fmt(&mut text, value);
+        put_line(&mut lines, name, &text);
     };
     if item.hops.is_empty() {
-        put("seed", &"");
+        put("seed", format_args!(""));
     } else {
-        put("via", &item.via);
-        put("hopsFromSeed", &item.hops);
+        put("via", format_args!("{}", item.via));
+        put("hopsFromSeed", format_args!("{}", item.hops));
     }
     if !item.source.is_empty() {
-        put("sourceTag", &item.source);
+        put("sourceTag", format_args!("{}", item.source));
     }
-    put("fetchTimeMs", &exchange.timings.total.as_millis());
+    put(
+        "fetchTimeMs",
+        format_args!("{}", exchange.timings.total.as_millis()),
+    );
     if let Some(charset) = found.charset {
-        put("charsetForLinkExtraction", &charset);
+        put("charsetForLinkExtraction", format_args!("{charset}"));
     }
     for interim in &exchange.interim {
-        put("interimResponse", &interim.escape_ascii());
+        put(
+            "interimResponse",
+            format_args!("{}", interim.escape_ascii()),
+        );
     }
     for annotation in exchange.annotations() {
-        put("annotation", &annotation);
+        put("annotation", format_args!("{annotation}"));
     }
     if found.nofollow {
-        put("annotation", &NOFOLLOW);
+        put("annotation", format_args!("{NOFOLLOW}"));
     }
     for link in &found.links {
-        let outlink = format_args!("{} {} {}", link.url, link.hop, link.context).to_string();
-        put("outlink", &outlink);
+        put(
+            "outlink",
+            format_args!("{} {} {}", link.url, link.hop, link.context),
+        );
     }
     lines
+}
+
+/// Writes a line. A value from the web is one line, whatever is in it.
+fn put_line(lines: &mut Vec<u8>, name: &str, value: &str) {
+    for part in [name, ": "] {
+        lines.extend_from_slice(part.as_bytes());
+    }
+    // Nearly all are such texts, and need not be taken apart into characters.
+    if value.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+        lines.extend_from_slice(value.as_bytes());
+    } else {
+        let clean: String = value.chars().filter(|c| !c.is_control()).collect();
+        lines.extend_from_slice(clean.as_bytes());
+    }
+    lines.extend_from_slice(b"\r\n");
 }
 
 /// The record of a DNS answer.
@@ -419,12 +448,20 @@ pub(crate) struct RecordUuid(pub(crate) [u8; 16]);
 
 /// Makes a new identifier.
 pub(crate) fn new_id() -> RecordUuid {
-    let mut bytes = [0u8; 16];
+    let [id] = new_ids();
+    id
+}
+
+/// Makes several; the system is asked once.
+fn new_ids<const COUNT: usize>() -> [RecordUuid; COUNT] {
+    let mut ids = [[0u8; 16]; COUNT];
     // The system's source of chance does not fail on a machine that has started; without it ids would repeat.
-    getrandom::fill(&mut bytes).expect("the system gives random bytes");
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    RecordUuid(bytes)
+    getrandom::fill(ids.as_flattened_mut()).expect("the system gives random bytes");
+    ids.map(|mut bytes| {
+        bytes[6] = bytes[6] & 0x0f | 0x40;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        RecordUuid(bytes)
+    })
 }
 
 impl fmt::Display for RecordUuid {
@@ -454,6 +491,15 @@ pub(crate) fn warc_date(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_is_one_line_whatever_is_in_it() {
+        let mut lines = Vec::new();
+        put_line(&mut lines, "via", "http://a.example/?b c~");
+        put_line(&mut lines, "outlink", "é\r\nvia:\tx\u{85}\u{7f}");
+        let wanted = "via: http://a.example/?b c~\r\noutlink: évia:x\r\n";
+        assert_eq!(String::from_utf8(lines).unwrap(), wanted);
+    }
 
     #[test]
     fn dates_and_ids() {

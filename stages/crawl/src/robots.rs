@@ -2,7 +2,7 @@
 //!
 //! What came back stands in the frontier's notes too, so that a restart asks no server again before it is due.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use ecluse_scope::{Answer, Order, Reading, Standing};
@@ -72,6 +72,10 @@ pub(crate) struct Robots {
     followers: HashMap<String, Vec<Follower>>,
     /// How often in a row it could not be had from an authority, and when last.
     failures: HashMap<String, (u32, Duration)>,
+    /// Authorities whose robots.txt was queued, and of which nothing was learned since.
+    asked: HashSet<String>,
+    /// Authorities of which something was learned, and nobody was told yet.
+    learned: Vec<String>,
     /// Authorities whose robots.txt was last seen to lead elsewhere, and since when nothing came from there.
     redirected: HashMap<String, Duration>,
 }
@@ -113,6 +117,8 @@ impl Robots {
             freshness: &order.robots.freshness(),
         };
         self.redirected.remove(authority);
+        self.asked.remove(authority);
+        self.learned.push(authority.to_owned());
         let older = self.older.remove(authority);
         let before = self.standings.remove(authority);
         if let Some(before) = &before {
@@ -131,6 +137,21 @@ impl Robots {
             self.bytes = 0;
             self.older = std::mem::take(&mut self.standings);
         }
+    }
+
+    /// Returns of whom something was learned since this was asked last: who waits for these is to be told.
+    pub(crate) fn learned(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.learned)
+    }
+
+    /// Notes that the robots.txt of an authority is queued.
+    pub(crate) fn note_asked(&mut self, authority: &str) {
+        self.asked.insert(authority.to_owned());
+    }
+
+    /// Tells whether it is queued, or on its way.
+    pub(crate) fn is_asked(&self, authority: &str) -> bool {
+        self.asked.contains(authority)
     }
 
     /// Tells whether it could not be had so many times in a row. That holds for as long as an answer would.

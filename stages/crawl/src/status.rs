@@ -58,6 +58,8 @@ pub struct JobStatus {
     pub queued: u64,
     /// URLs being fetched.
     pub in_flight: u64,
+    /// How often a URL's turn came to be fetched, since this process took the job up.
+    pub handed_out: u64,
     /// URLs fetched.
     pub done: u64,
     /// URLs given up.

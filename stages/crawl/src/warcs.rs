@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use ecluse_report::Moment;
 use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
 
-use crate::place::publish;
-use crate::writer::{Part, Writer};
+use crate::writer::{self, Part, Then, Writer};
 
 /// What stands behind the name of a file while it is written.
 const OPEN: &str = ".open";
@@ -97,7 +97,9 @@ impl Warcs {
             writer: Writer::start()?,
             is_open: false,
         };
-        warcs.finish_close()?;
+        if let Some((from, to)) = warcs.closed() {
+            writer::name(&from, &to)?;
+        }
         if let Some(open) = warcs.state.open.clone().filter(|open| open.bytes > 0) {
             let path = warcs.open_path(&open.name);
             let mut file = OpenOptions::new()
@@ -115,7 +117,8 @@ impl Warcs {
             }
             file.set_len(open.bytes)?;
             file.seek(SeekFrom::End(0))?;
-            warcs.begin(file);
+            warcs.writer.open(file);
+            warcs.is_open = true;
         }
         Ok(warcs)
     }
@@ -138,21 +141,13 @@ impl Warcs {
         }
     }
 
-    /// Makes the reserved file, over what a crash may have left of it.
-    pub(crate) fn create(&mut self) -> io::Result<()> {
-        let Some(open) = &self.state.open else {
-            return Err(io::Error::other("no file was reserved"));
-        };
-        let path = self.open_path(&open.name);
-        let file = File::create(&path).map_err(|error| named(&path, &error))?;
-        File::open(&self.dir)?.sync_all()?;
-        self.begin(file);
-        Ok(())
-    }
-
-    fn begin(&mut self, file: File) {
-        self.writer.open(file);
-        self.is_open = true;
+    /// Makes the reserved file, over what a crash may have left of it, once the checkpoint before is durable.
+    pub(crate) fn create(&mut self) {
+        if let Some(open) = &self.state.open {
+            let path = self.open_path(&open.name);
+            self.writer.create(path);
+            self.is_open = true;
+        }
     }
 
     /// The name of the file being written.
@@ -188,12 +183,16 @@ impl Warcs {
         })
     }
 
-    /// Makes durable what was appended, and what these files hold.
-    pub(crate) async fn sync(&self, others: Vec<File>) -> io::Result<()> {
-        self.writer.sync(others).await
+    /// Makes durable what was appended and what these files hold, and then does this.
+    pub(crate) fn sync(
+        &mut self,
+        others: Vec<File>,
+        then: Then,
+    ) -> oneshot::Receiver<io::Result<()>> {
+        self.writer.sync(others, then)
     }
 
-    /// Ends the file; it gets its name by [`Warcs::finish_close`], after a checkpoint, which syncs it.
+    /// Ends the file; it gets its name by [`Warcs::finish_close`], which follows a checkpoint.
     pub(crate) fn begin_close(&mut self, now: Moment) -> Option<ClosedFile> {
         self.is_open = false;
         let open = self.state.open.take()?;
@@ -214,18 +213,18 @@ impl Warcs {
         Some(closed)
     }
 
-    /// Gives the closed file its name.
-    pub(crate) fn finish_close(&mut self) -> io::Result<()> {
-        let Some(closing) = self.state.closing.take() else {
-            return Ok(());
-        };
-        self.writer.close();
-        let from = self.open_path(&closing.name);
-        match publish(&from, &self.dir.join(&closing.name)) {
-            // It has its name already: killed between the rename and the next checkpoint.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other,
+    /// Gives the closed file its name, once the checkpoint before is durable.
+    pub(crate) fn finish_close(&mut self) {
+        if let Some((from, to)) = self.closed() {
+            self.writer.publish(from, to);
         }
+    }
+
+    /// The closed file as it is called, and as it is to be; later checkpoints know nothing of it.
+    fn closed(&mut self) -> Option<(PathBuf, PathBuf)> {
+        let closing = self.state.closing.take()?;
+        let from = self.open_path(&closing.name);
+        Some((from, self.dir.join(&closing.name)))
     }
 
     /// Bytes in all files, the one being written included.
@@ -257,7 +256,7 @@ mod tests {
     fn begin(dir: &Path) -> Warcs {
         let mut warcs = Warcs::resume(dir, naming(), WarcState::default()).unwrap();
         warcs.reserve(Moment(0));
-        warcs.create().unwrap();
+        warcs.create();
         warcs
     }
 
@@ -265,9 +264,9 @@ mod tests {
         vec![Part::Bytes(text.as_bytes().to_vec())]
     }
 
-    fn sync(warcs: &Warcs) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build();
-        runtime.unwrap().block_on(warcs.sync(Vec::new())).unwrap();
+    fn sync(warcs: &mut Warcs) {
+        let answer = warcs.sync(Vec::new(), Box::new(|| Ok(())));
+        answer.blocking_recv().unwrap().unwrap();
     }
 
     const NAME: &str = "7-1-19700101000000000-00001-lock.warc";
@@ -277,16 +276,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut warcs = begin(dir.path());
         warcs.append(text("one ")).unwrap();
-        sync(&warcs);
+        sync(&mut warcs);
         let checkpoint = warcs.state.clone();
         warcs.append(text("two ")).unwrap();
-        sync(&warcs);
+        sync(&mut warcs);
         drop(warcs);
         let mut warcs = Warcs::resume(dir.path(), naming(), checkpoint).unwrap();
         warcs.append(text("three")).unwrap();
         warcs.begin_close(Moment(9)).unwrap();
-        sync(&warcs);
-        warcs.finish_close().unwrap();
+        warcs.finish_close();
+        sync(&mut warcs);
         let bytes = std::fs::read(dir.path().join(NAME)).unwrap();
         assert_eq!(bytes, b"one three");
     }
@@ -297,7 +296,7 @@ mod tests {
         let mut warcs = begin(dir.path());
         warcs.append(text("all")).unwrap();
         warcs.begin_close(Moment(9)).unwrap();
-        sync(&warcs);
+        sync(&mut warcs);
         let checkpoint = warcs.state.clone();
         for _ in 0..2 {
             let warcs = Warcs::resume(dir.path(), naming(), checkpoint.clone()).unwrap();
@@ -312,7 +311,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut warcs = begin(dir.path());
         warcs.append(text("all")).unwrap();
-        sync(&warcs);
+        sync(&mut warcs);
         let mut checkpoint = warcs.state.clone();
         checkpoint.open.as_mut().unwrap().bytes = 4;
         let error = Warcs::resume(dir.path(), naming(), checkpoint)
@@ -327,11 +326,11 @@ mod tests {
         let mut warcs = begin(dir.path());
         let checkpoint = warcs.state.clone();
         warcs.append(text("lost")).unwrap();
-        sync(&warcs);
+        sync(&mut warcs);
         let mut warcs = Warcs::resume(dir.path(), naming(), checkpoint).unwrap();
         assert!(!warcs.is_open());
         warcs.reserve(Moment(5));
-        warcs.create().unwrap();
+        warcs.create();
         assert_eq!(warcs.name(), Some(NAME));
         assert_eq!(warcs.begin_close(Moment(6)), None);
     }

@@ -3,11 +3,14 @@
 
 mod web;
 
-use ecluse_testkit::dns::Named;
-use ecluse_testkit::root::until_so;
-use ecluse_testkit::web::{After, Answer, Web, html};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use web::{Job, Order, at, web_on};
+use ecluse_testkit::dns::Named;
+use ecluse_testkit::root::{Program, until_so};
+use ecluse_testkit::web::{After, Answer, Web, html};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
+use web::{Gate, Harvest, Job, Order, at, web_on};
 
 /// A host whose robots.txt never comes: it answers 503, and says what else is in this field.
 fn overloaded(web: &Web, host: &str, field: &'static str) {
@@ -119,4 +122,102 @@ fn what_is_fetched_gets_on_while_a_host_is_waited_for() {
     until_so("a file that is closed", || closed() > 0);
     assert_eq!(job.root.receipts("crawl"), 0, "the job goes on");
     program.stop();
+}
+
+#[test]
+fn want_of_descriptors_stops_the_job_and_is_no_servers_fault() {
+    let (web, names) = web_on(2);
+    names.set("other.test", Named::V4(vec![at(2)]));
+    let mut order = Order::new(&names);
+    let gate = Gate::default();
+    for host in ["good.test", "other.test"] {
+        let (gate, asked) = (gate.clone(), AtomicUsize::new(0));
+        // Each page needs a connection of its own; most are not there before nothing can be opened any more.
+        web.host(host, move |request, wire| {
+            if asked.fetch_add(1, Ordering::SeqCst) >= 3 {
+                gate.wait();
+            }
+            let links: String = (0..20)
+                .map(|page| format!("<a href='/{page}'></a>"))
+                .collect();
+            let links = if request.target == "/" {
+                links
+            } else {
+                String::new()
+            };
+            wire.answer(&html(&links))?;
+            Ok(After::Close)
+        });
+        order.seed(web.url(host, "/"));
+    }
+    order.text("limits.time", "1m").text("limits.idle", "1m");
+    let job = Job::give(&order);
+    let mut program = job.start();
+    until_so("some pages are fetched", || web.log().len() >= 8);
+    let pid = Pid::from_raw(i32::try_from(program.pid()).unwrap());
+    let limit = Rlimit {
+        current: Some(4),
+        maximum: Some(1024),
+    };
+    prlimit(pid, Resource::Nofile, limit).unwrap();
+    gate.open();
+    let code = program.wait();
+    assert_eq!(code, 74, "{}", program.log());
+    assert!(
+        program.log().contains("Too many open files"),
+        "{}",
+        program.log()
+    );
+    job.finish();
+    let harvest = Harvest::read(job);
+    for host in ["good.test", "other.test"] {
+        for page in 0..20 {
+            let line = harvest.line(&web.url(host, &format!("/{page}")));
+            assert_eq!(line.status, 200, "{line:?}");
+        }
+    }
+}
+
+/// The clock of the machine goes back two hours while pages are fetched: the job goes on at its pace and ends.
+#[test]
+fn a_clock_set_back_while_a_job_runs_stalls_nobody() {
+    let (web, names) = web_on(1);
+    let links: String = (0..6)
+        .map(|page| format!("<a href='/{page}'></a>"))
+        .collect();
+    let mut pages = vec![("/".to_owned(), html(&links))];
+    pages.extend((0..6).map(|page| (format!("/{page}"), html(&format!("page {page}")))));
+    web.pages("good.test", pages);
+    let mut order = Order::new(&names);
+    order
+        .seed(web.url("good.test", "/"))
+        .text("manners.min-delay", "300ms")
+        .text("manners.max-delay", "300ms");
+    let job = Job::give(&order);
+    let clock = job.root.path().join("clock");
+    std::fs::write(&clock, "+0").unwrap();
+    let mut command = job.root.program(web::CRAWL);
+    command
+        .arg("--once")
+        .env("LD_PRELOAD", ecluse_peers::libfaketime())
+        .env("FAKETIME_TIMESTAMP_FILE", &clock)
+        .env("FAKETIME_NO_CACHE", "1")
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+        .env("NO_FAKE_STAT", "1")
+        .env("FAKETIME_DONT_RESET", "1");
+    let mut program = Program::start(command);
+    until_so("the first pages are asked for", || {
+        program.must_live();
+        asked(&web, "good.test").1 >= 2
+    });
+    std::fs::write(&clock, "-7200").unwrap();
+    // A job that waited for its own clock would wait longer than anybody here does.
+    until_so("all pages are asked for", || {
+        asked(&web, "good.test").1 >= 7
+    });
+    assert_eq!(program.wait(), 0, "{}", program.log());
+    let harvest = Harvest::read(job);
+    for page in 0..6 {
+        harvest.response(&web.url("good.test", &format!("/{page}")));
+    }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use ecluse_testkit::web::{After, Answer, Web, chunked, gzip, html};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use web::{CRAWL, Dice, Harvest, Job, Order, at, web_on};
+use web::{CRAWL, Dice, Gate, Harvest, Job, Order, at, web_on};
 
 const ADDRESSES: u8 = 8;
 const PAGES: usize = 10;
@@ -58,6 +59,39 @@ fn page(host: &str, path: &str) -> Answer {
 
 /// A web of so many hosts whose pages take a while, and the order to crawl it.
 fn web_of(hosts: usize, pause: Duration) -> (Web, Names, Order) {
+    web_that_waits(hosts, move |_| thread::sleep(pause))
+}
+
+/// So many requests of each host are answered at once by a web behind a gate.
+const BEFORE_THE_GATE: usize = 4;
+
+/// A web whose hosts answer a few requests, and all others when the gate is opened; the crawl has the patience.
+fn web_behind(gate: &Gate, hosts: usize) -> (Web, Names, Order) {
+    let gate = gate.clone();
+    let (web, names, mut order) = web_that_waits(hosts, move |answered| {
+        if answered >= BEFORE_THE_GATE {
+            gate.wait();
+        }
+    });
+    for limit in ["limits.time", "limits.idle"] {
+        order.text(limit, "1m");
+    }
+    (web, names, order)
+}
+
+/// Waits until all hosts have a request that waits at the gate.
+fn all_wait(web: &Web, hosts: usize) {
+    let all = hosts * (BEFORE_THE_GATE + 1);
+    until_so("a request of each host at the gate", || {
+        web.log().len() >= all
+    });
+}
+
+/// A web of so many hosts, each of which waits so before it answers, and the order to crawl it.
+fn web_that_waits(
+    hosts: usize,
+    wait: impl Fn(usize) + Clone + Send + Sync + 'static,
+) -> (Web, Names, Order) {
     let (web, names) = web_on(ADDRESSES);
     let mut order = Order::new(&names);
     for number in 0..hosts {
@@ -65,9 +99,10 @@ fn web_of(hosts: usize, pause: Duration) -> (Web, Names, Order) {
         let last = u8::try_from(number).unwrap() % ADDRESSES + 1;
         names.set(&host, Named::V4(vec![at(last)]));
         order.seed(web.url(&host, "/"));
-        let named = host.clone();
+        let (named, wait) = (host.clone(), wait.clone());
+        let asked = AtomicUsize::new(0);
         web.host(&host, move |request, wire| {
-            thread::sleep(pause);
+            wait(asked.fetch_add(1, Ordering::SeqCst));
             wire.answer(&page(&named, &request.target))
         });
     }
@@ -87,6 +122,9 @@ fn complete(job: Job, web: &Web, hosts: usize) -> Harvest {
     for host in 0..hosts {
         let url = web.url(&format!("h{host:02}.test"), "/forbidden/x");
         assert_eq!(harvest.line(&url).status, -9998);
+        let name = format!("dns:h{host:02}.test");
+        let answers = harvest.records.iter().filter(|record| record.url == name);
+        assert_eq!(answers.count(), 1, "{name}");
     }
     harvest
 }
@@ -188,11 +226,18 @@ fn ends_once_when_killed_at(what: &str, moment: &dyn Fn(&Job) -> bool) -> bool {
 #[test]
 fn asked_to_stop_it_finishes_what_is_in_flight_and_goes_on_later() {
     let hosts = 8;
-    let (web, _names, order) = web_of(hosts, Duration::from_millis(30));
+    let gate = Gate::default();
+    let (web, _names, mut order) = web_behind(&gate, hosts);
+    // Long enough for a stop to be seen before the next request.
+    order
+        .text("manners.min-delay", "1s")
+        .text("manners.max-delay", "1s");
     let job = Job::give(&order);
     let mut program = job.start();
-    until_so("some pages", || web.log().len() > 3 * hosts);
-    let code = program.stop();
+    all_wait(&web, hosts);
+    program.signal(Signal::TERM);
+    gate.open();
+    let code = program.wait();
     assert!([0, 75].contains(&code), "{code}: {}", program.log());
     assert_eq!(
         job.root.list("crawl", "ready").len(),
@@ -220,11 +265,13 @@ fn a_full_disk_pauses_the_crawl_until_there_is_room() {
     let dir = TempDir::new().unwrap();
     mount(dir.path(), "64m");
     let hosts = 8;
-    let (web, _names, order) = web_of(hosts, Duration::from_millis(20));
+    let gate = Gate::default();
+    let (web, _names, order) = web_behind(&gate, hosts);
     let job = Job::give_in(Root::at(dir.path()), &order);
     let mut program = job.root.start(CRAWL, &[]);
-    until_so("some pages", || web.log().len() > 2 * hosts);
+    all_wait(&web, hosts);
     let filler = fill(job.root.path());
+    gate.open();
     let why = until("a pause", || {
         program.must_live();
         let status = job.status();
@@ -253,9 +300,10 @@ fn a_full_disk_pauses_the_crawl_until_there_is_room() {
 #[test]
 fn a_server_that_is_asked_again_after_a_kill_gets_the_same_request() {
     let (web, names) = web_on(1);
-    web.host("slow.test", |request, wire| {
-        if request.target == "/" {
-            thread::sleep(Duration::from_millis(200));
+    let is_asked = AtomicBool::new(false);
+    web.host("slow.test", move |request, wire| {
+        if request.target == "/" && !is_asked.swap(true, Ordering::SeqCst) {
+            return wire.hang();
         }
         wire.answer(&page("slow.test", &request.target))?;
         Ok(After::Close)
@@ -263,6 +311,8 @@ fn a_server_that_is_asked_again_after_a_kill_gets_the_same_request() {
     let mut order = Order::new(&names);
     order
         .seed(web.url("slow.test", "/"))
+        .text("limits.time", "1m")
+        .text("limits.idle", "1m")
         .text("scope.reach", "page");
     let job = Job::give(&order);
     let mut program = job.start();

@@ -4,13 +4,15 @@
 //!   `<file>.backup.json`.
 //! * **Writes** nothing: the parcel goes on without `<file>`.
 //! * **Never** takes it out unless every stored copy and every proof have the digest taken at ingest.
-//! * **Defers** while the archive is frozen: a check found a copy that is not what it should be.
+//! * **Defers** while the archive is frozen: a check found a copy that is not what it should be; and, where that is asked for,
+//!   until the preservation repository has given a receipt.
 //!   **Holds** a parcel with a copy or a proof that is missing or differs, and one the manifest does not know.
 //! * **Again**: the same proofs are asked for, and the parcel is the same without the file.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ecluse_holding::{
     Fixity, Going, PayloadSource, Proof, must_not_be_frozen, payload, read_small, stored_places,
@@ -33,7 +35,12 @@ pub struct Settings {
     pub working_copy: bool,
     /// How many backup targets must have proved their copy.
     pub backups: NonZeroU32,
+    /// Keep it until the preservation repository has given a receipt for the file.
+    pub requires_deposit: bool,
 }
+
+/// How often a receipt that is waited for is looked for.
+const RECEIPT: Duration = Duration::from_secs(600);
 
 impl Stage for Delete {
     const NAME: &'static str = "delete";
@@ -63,6 +70,14 @@ impl Stage for Delete {
         self.must_be_the_ingested(&file.name, &wanted)?;
         // The proofs first: they cost nothing.
         self.must_be_backed_up(parcel, &file.name, &wanted)?;
+        if self.settings.requires_deposit {
+            let has = self.manifest.is_receipted(&file.name, &wanted.sha256);
+            if !has.map_err(Failure::halt)? {
+                let name = &file.name;
+                let reason = format!("the preservation repository has given no receipt for {name}");
+                return Err(Failure::pause(reason, RECEIPT));
+            }
+        }
         let going = || {
             outbox.tick();
             !outbox.stop_asked()

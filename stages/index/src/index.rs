@@ -8,6 +8,8 @@ use ecluse_stage::Failure;
 use ecluse_warc::{Compression, ReadError, Record, RecordKind, WarcReader};
 
 use crate::draft::{Draft, Unfit, own};
+use crate::evidence::EvidenceGatherer;
+use crate::found::FormatFinder;
 use crate::seen::{DamageReport, Facts, Seen, Tally, told};
 use crate::settings::Settings;
 
@@ -22,10 +24,30 @@ pub type Taken = Result<(), LineFault>;
 /// # Errors
 /// When the file cannot be read, and what `sink` says.
 pub fn index(
+    reader: WarcReader<impl Read>,
+    filename: &str,
+    settings: &Settings,
+    sink: &mut dyn FnMut(&Capture<'_>) -> Result<Taken, Failure>,
+) -> Result<Seen, Failure> {
+    index_and_look(reader, filename, settings, sink, Looks::default())
+}
+
+/// What is looked for beside lines. It costs, and whoever only wants lines has no use for it.
+#[derive(Default)]
+pub(crate) struct Looks<'a> {
+    /// What payloads really are.
+    pub(crate) formats: Option<FormatFinder>,
+    /// What captures tell of their sites.
+    pub(crate) evidence: Option<&'a mut EvidenceGatherer>,
+}
+
+/// The same, with a look at what payloads are and what captures tell of their sites.
+pub(crate) fn index_and_look(
     mut reader: WarcReader<impl Read>,
     filename: &str,
     settings: &Settings,
     sink: &mut dyn FnMut(&Capture<'_>) -> Result<Taken, Failure>,
+    mut looks: Looks<'_>,
 ) -> Result<Seen, Failure> {
     let mut draft = Draft::new();
     let mut tally = Tally::default();
@@ -41,6 +63,14 @@ pub fn index(
             continue;
         }
         let (number, offset) = (record.number(), record.offset());
+        let has_payload = matches!(record.kind(), RecordKind::Response | RecordKind::Resource);
+        let finder = looks.formats.as_mut().filter(|_| has_payload);
+        let found = finder.map(|finder| finder.find(&record));
+        if record.kind() == RecordKind::Response
+            && let Some(evidence) = &mut looks.evidence
+        {
+            evidence.look(&record);
+        }
         if let Err(why) = draft.take(&mut record).map_err(unread)? {
             unfit.add(number, offset, &why);
             continue;
@@ -54,7 +84,7 @@ pub fn index(
         if let Some(extent) = extent {
             let capture = draft.capture(extent, filename);
             match sink(&capture)? {
-                Ok(()) => tally.capture(&capture, draft.host()),
+                Ok(()) => tally.capture(&capture, draft.host(), found),
                 Err(fault) => unfit.add(number, offset, &Unfit::BadLine(fault)),
             }
         }

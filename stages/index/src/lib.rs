@@ -2,13 +2,17 @@
 //!
 //! * **Reads** a parcel with one (W)ARC file.
 //! * **Writes** `NAME.cdxj` beside it, sorted, one line a capture, and `NAME.seen.json`; `NAME.cdx` too when the
-//!   settings ask for that layout. Says in the manifest that the file was indexed.
+//!   settings ask for that layout. The receipt has what the manifest is to know; transfer tells it, so that many
+//!   machines may index and one host writes the manifest.
+//!   To each stage in `back` goes a parcel of kind `evidence`: what the file tells of the sites in it.
 //! * **Never** changes a WARC file, and never reads the network.
 //! * **Defers** nothing. **Holds** a file in which there is something and no record. Damage in part of a file is told
 //!   in `NAME.seen.json` and in the receipt, and the parcel passes; so does an empty file, without lines.
 //! * **Again**: indexing the same file twice gives the same bytes.
 
 mod draft;
+mod evidence;
+mod found;
 mod index;
 mod lines;
 mod seen;
@@ -19,25 +23,27 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use ecluse_cdx::MergeError;
+use ecluse_cdx::{Capture, MergeError};
 use ecluse_holding::payload;
-use ecluse_manifest::{Damage, Manifest};
-use ecluse_stage::{Blame, Exit, Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
+use ecluse_manifest::Damage;
+use ecluse_stage::{Blame, Exit, Failure, Home, Outbox, Parcel, ParcelId, Stage};
 use ecluse_telemetry::printable;
 use ecluse_warc::{ReaderLimits, WarcReader};
 
+use crate::evidence::EvidenceGatherer;
+use crate::found::FormatFinder;
+use crate::index::{Looks, index_and_look};
 pub use crate::index::{Taken, index};
 use crate::lines::{Lines, unsorted};
-pub use crate::seen::{DamageReport, Seen};
+pub use crate::seen::{DamageReport, FormatCount, Seen};
 pub use crate::settings::{Format, Settings};
 
 /// The stage.
 pub struct Index {
     settings: Settings,
     temporary: PathBuf,
-    /// Opened by the first parcel: a stage that has nothing to do makes no database.
-    manifest: Option<Manifest>,
-    home: Home,
+    /// Who is told of the sites in a file.
+    back: Vec<String>,
 }
 
 impl Stage for Index {
@@ -47,26 +53,22 @@ impl Stage for Index {
     const FILTER: Option<&'static str> = Some("(W)ARC files whose sorted lines are printed");
     type Settings = Settings;
 
-    fn check(_settings: &Settings, home: &Home, check: &mut SettingsCheck<'_>) {
-        check.manifest(home);
-    }
-
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
         Ok(Self {
             temporary: home.temporary(),
-            manifest: None,
-            home: home.clone(),
+            back: home.back.clone(),
             settings,
         })
     }
 
-    fn writes(_settings: &Settings, home: &Home) -> Vec<PathBuf> {
-        vec![home.manifest_directory()]
+    fn writes(_settings: &Settings, _home: &Home) -> Vec<PathBuf> {
+        Vec::new()
     }
 
     fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {
         let name = payload(parcel.manifest())?.name.clone();
-        let (seen, outputs) = self.read(parcel, &name, outbox)?;
+        let mut evidence = EvidenceGatherer::new(self.settings.evidence_pages);
+        let (seen, outputs) = self.read(parcel, &name, outbox, &mut evidence)?;
         if seen.is_unreadable() {
             return Err(unreadable(&seen));
         }
@@ -89,20 +91,20 @@ impl Stage for Index {
         let mut file = outbox.create(&format!("{name}.seen.json"))?;
         file.write_all(&seen.to_json())?;
         outbox.attach(file)?;
+        self.send_evidence(parcel, &evidence, outbox)?;
         let mut damage = seen.damage();
         damage.list.truncate(Damage::TOLD);
         outbox.fact("records", seen.records);
         // The package of its job tells of it when this parcel is long gone.
         outbox.fact("seen", seen.summary());
         outbox.fact("captures", seen.captures);
+        outbox.fact("lines", lines_of_file);
         outbox.fact("damages", damage.count);
         if damage.count > 0 {
             let list = serde_json::to_value(&damage.list).map_err(Failure::halt)?;
             outbox.fact("damage", list);
         }
-        self.manifest()?
-            .indexed(&name, lines_of_file, damage.count, &damage.list)
-            .map_err(Failure::halt)
+        Ok(())
     }
 
     fn filter(settings: Settings, files: &[PathBuf], out: &mut dyn Write) -> Result<Exit, Failure> {
@@ -140,22 +142,13 @@ impl Stage for Index {
 }
 
 impl Index {
-    fn manifest(&mut self) -> Result<&mut Manifest, Failure> {
-        let manifest = match self.manifest.take() {
-            Some(manifest) => manifest,
-            None => {
-                Manifest::open(&self.home.manifest(), &self.home.root).map_err(Failure::halt)?
-            }
-        };
-        Ok(self.manifest.insert(manifest))
-    }
-
     /// Reads the file and gathers its lines in each layout asked for.
     fn read(
         &self,
         parcel: &Parcel,
         name: &str,
         outbox: &Outbox,
+        evidence: &mut EvidenceGatherer,
     ) -> Result<(Seen, Vec<Lines>), Failure> {
         let gather = |format| Lines::new(format, &self.settings, self.temporary.clone());
         let mut outputs = vec![gather(Format::Cdxj)];
@@ -166,15 +159,22 @@ impl Index {
             source: parcel.open(name)?,
             outbox,
         };
-        let reader = WarcReader::seekable(source, self.settings.limits());
-        let seen = index(reader, name, &self.settings, &mut |capture| {
+        let reader = WarcReader::seekable(source, self.settings.limits()).asking(Stoppable::ask);
+        let is_asked = !self.back.is_empty() && self.settings.evidence_pages > 0;
+        let evidence = Some(evidence).filter(|_| is_asked);
+        let mut push = |capture: &Capture<'_>| {
             for lines in &mut outputs {
                 if let Err(fault) = lines.push(capture)? {
                     return Ok(Err(fault));
                 }
             }
             Ok(Ok(()))
-        });
+        };
+        let looks = Looks {
+            formats: Some(FormatFinder::new()),
+            evidence,
+        };
+        let seen = index_and_look(reader, name, &self.settings, &mut push, looks);
         // A reading that was broken off is no fault of the machine.
         let seen = seen.map_err(|failure| {
             if outbox.stop_asked() {
@@ -184,6 +184,28 @@ impl Index {
             }
         })?;
         Ok((seen, outputs))
+    }
+
+    /// Tells others what the file tells of its sites. Named after the file's parcel: the same work gives the same parcel.
+    fn send_evidence(
+        &self,
+        parcel: &Parcel,
+        evidence: &EvidenceGatherer,
+        outbox: &mut Outbox,
+    ) -> Result<(), Failure> {
+        let lines = evidence.lines();
+        if lines.is_empty() {
+            return Ok(());
+        }
+        for stage in &self.back {
+            let id = ParcelId::new(&format!("evidence-{}", parcel.id()));
+            // Names that are too long for one more word have no evidence; they have their lines.
+            let Ok(id) = id else { return Ok(()) };
+            let mut told = outbox.parcel(id, "evidence")?;
+            told.write("evidence.tsv", lines.as_bytes())?;
+            outbox.emit_to(told, stage);
+        }
+        Ok(())
     }
 }
 
@@ -241,11 +263,20 @@ struct Stoppable<'o, Source> {
     outbox: &'o Outbox,
 }
 
+impl<Source> Stoppable<'_, Source> {
+    /// Says that work goes forward, unless the stage was asked to stop.
+    fn ask(&mut self) -> io::Result<()> {
+        self.outbox.tick();
+        match self.outbox.stop_asked() {
+            true => Err(io::Error::other("asked to stop")),
+            false => Ok(()),
+        }
+    }
+}
+
 impl<Source: Read> Read for Stoppable<'_, Source> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.outbox.stop_asked() {
-            return Err(io::Error::other("asked to stop"));
-        }
+        self.ask()?;
         self.source.read(buffer)
     }
 }
@@ -253,5 +284,62 @@ impl<Source: Read> Read for Stoppable<'_, Source> {
 impl<Source: Seek> Seek for Stoppable<'_, Source> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.source.seek(to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ecluse_spool::{Signs, WorkTree, WorkerLimits};
+
+    use super::*;
+
+    /// A file that is asked to stop when its last byte was read: all that follows happens in memory.
+    struct LastByteRead<'s> {
+        bytes: io::Cursor<Vec<u8>>,
+        signs: &'s Signs,
+        reads: u64,
+    }
+
+    impl Read for LastByteRead<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.reads += 1;
+            let bytes = self.bytes.read(buffer)?;
+            if bytes == 0 && !buffer.is_empty() {
+                self.signs.ask_to_stop();
+            }
+            Ok(bytes)
+        }
+    }
+
+    impl Seek for LastByteRead<'_> {
+        fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+            self.bytes.seek(to)
+        }
+    }
+
+    #[test]
+    fn the_search_for_a_good_member_can_be_stopped() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = WorkTree::open(dir.path());
+        let worker = ecluse_spool::open(&tree, "index", &[], WorkerLimits::default(), "0").unwrap();
+        let outbox = worker.outbox(&[]);
+        let magic_numbers = [0x1F, 0x8B, 0x08].repeat(100_000);
+        let mut source = LastByteRead {
+            bytes: io::Cursor::new(magic_numbers),
+            signs: worker.signs(),
+            reads: 0,
+        };
+        let stoppable = Stoppable {
+            source: &mut source,
+            outbox: &outbox,
+        };
+        let before = worker.signs().ticks();
+        let reader = WarcReader::seekable(stoppable, ReaderLimits::default());
+        let mut reader = reader.asking(Stoppable::ask);
+        let error = reader.next().map(|_| ()).unwrap_err();
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        assert_eq!(cause.as_deref(), Some("asked to stop"), "{error}");
+        // It ticked when it was asked, and not only when something was read.
+        assert!(worker.signs().ticks() - before > source.reads);
     }
 }

@@ -11,6 +11,8 @@ use ecluse_manifest::Damage;
 use ecluse_warc::RecordKind;
 use serde::Serialize;
 
+use crate::found::FoundFormat;
+
 /// How many media types are counted apart.
 const MIMES: usize = 500;
 
@@ -43,6 +45,8 @@ pub struct Seen {
     pub captures: u64,
     /// The captures by media type.
     pub mime: BTreeMap<String, u64>,
+    /// The payloads by media type as declared and as found.
+    pub formats: Vec<FormatCount>,
     /// The captures by HTTP status.
     pub status: BTreeMap<String, u64>,
     /// How many hosts the captures are of.
@@ -61,6 +65,21 @@ pub struct Seen {
     /// The job's packing list, in its metadata file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packing_list: Option<PackingList>,
+}
+
+/// Payloads of one declared and one found format.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct FormatCount {
+    /// The media type in the line.
+    pub declared: String,
+    /// The media type that the first bytes tell; `-` where there are none, or they are encoded.
+    pub found: &'static str,
+    /// Its identifier in PRONOM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub puid: Option<&'static str>,
+    /// How many there are.
+    pub count: u64,
 }
 
 /// What was wrong with a file.
@@ -89,6 +108,7 @@ impl Seen {
             "types": self.types,
             "block-bytes": self.block_bytes,
             "mime": self.mime,
+            "formats": self.formats,
             "status": self.status,
             "hosts": self.hosts,
             "first": self.first,
@@ -136,6 +156,8 @@ pub(crate) struct Tally {
     block_bytes: u64,
     captures: u64,
     mime: BTreeMap<String, u64>,
+    /// By declared type, as far as these are counted apart.
+    formats: BTreeMap<String, BTreeMap<FoundFormat, u64>>,
     status: BTreeMap<String, u64>,
     hosts: HashSet<u64, BuildHasherDefault<AsIs>>,
     times: Option<(String, String)>,
@@ -149,12 +171,20 @@ impl Tally {
         self.block_bytes = self.block_bytes.saturating_add(block_bytes.unwrap_or(0));
     }
 
-    pub(crate) fn capture(&mut self, capture: &Capture<'_>, host: &[u8]) {
+    pub(crate) fn capture(
+        &mut self,
+        capture: &Capture<'_>,
+        host: &[u8],
+        found: Option<FoundFormat>,
+    ) {
         self.captures += 1;
         let mime = capture.mime.as_deref().unwrap_or("-");
         count(&mut self.mime, mime, |mime, counted| {
             counted < MIMES && mime.len() <= MIME_BYTES
         });
+        if let Some(found) = found {
+            self.format(mime, found);
+        }
         let status = capture.status.as_deref().unwrap_or("-");
         count(&mut self.status, status, |status, _| {
             status == "-" || (status.len() == 3 && status.bytes().all(|b| b.is_ascii_digit()))
@@ -178,6 +208,7 @@ impl Tally {
             block_bytes: self.block_bytes,
             captures: self.captures,
             mime: self.mime,
+            formats: format_counts(self.formats),
             status: self.status,
             hosts: self.hosts.len() as u64,
             first,
@@ -186,6 +217,18 @@ impl Tally {
             bomb: facts.bomb,
             packing_list: self.packing_list,
         }
+    }
+
+    fn format(&mut self, declared: &str, found: FoundFormat) {
+        let declared = match self.mime.contains_key(declared) {
+            true => declared,
+            false => OTHER,
+        };
+        let counts = match self.formats.get_mut(declared) {
+            Some(counts) => counts,
+            None => self.formats.entry(declared.to_owned()).or_default(),
+        };
+        *counts.entry(found).or_default() += 1;
     }
 
     fn time(&mut self, time: &str) {
@@ -200,6 +243,19 @@ impl Tally {
             time.clone_into(last);
         }
     }
+}
+
+fn format_counts(formats: BTreeMap<String, BTreeMap<FoundFormat, u64>>) -> Vec<FormatCount> {
+    let mut list = Vec::new();
+    for (declared, counts) in formats {
+        list.extend(counts.into_iter().map(|(found, count)| FormatCount {
+            declared: declared.clone(),
+            found: found.media_type,
+            puid: found.puid,
+            count,
+        }));
+    }
+    list
 }
 
 /// What the reader knows at the end of a file.
@@ -273,9 +329,9 @@ mod tests {
         let mut tally = Tally::default();
         for number in 0..2 * MIMES {
             let mime = format!("x/{number}");
-            tally.capture(&capture("20260102030405", &mime, "20x"), b"org,a");
+            tally.capture(&capture("20260102030405", &mime, "20x"), b"org,a", None);
         }
-        tally.capture(&capture("20260102030405", "x/1", "200"), b"org,b");
+        tally.capture(&capture("20260102030405", "x/1", "200"), b"org,b", None);
         let seen = tally.finish("a", facts());
         assert_eq!(seen.mime.len(), MIMES + 1);
         assert_eq!(seen.mime["other"], MIMES as u64);
@@ -288,7 +344,7 @@ mod tests {
     fn first_and_last_are_by_time_not_by_place() {
         let mut tally = Tally::default();
         for time in ["20260102030405", "20250102030405", "20260302030405"] {
-            tally.capture(&capture(time, "a/b", "200"), b"a");
+            tally.capture(&capture(time, "a/b", "200"), b"a", None);
         }
         let seen = tally.finish("a", facts());
         assert_eq!(seen.first.as_deref(), Some("20250102030405"));

@@ -35,6 +35,8 @@ pub struct Settings {
     pub sort_memory: Bytes,
     /// How many damages of a file are told one by one; the others are counted.
     pub damages: usize,
+    /// How many pages of each site in a file are looked at for what they tell of it; 0 for none.
+    pub evidence_pages: u32,
 }
 
 /// A layout of index lines.
@@ -51,7 +53,7 @@ pub enum Format {
 
 impl Settings {
     /// Returns the bounds of a reader.
-    pub(crate) fn limits(&self) -> ReaderLimits {
+    pub fn limits(&self) -> ReaderLimits {
         ReaderLimits {
             member_bytes: bytes(self.member),
             bomb_bytes: self.bomb.0,
@@ -93,4 +95,21 @@ impl Format {
 
 fn bytes(size: Bytes) -> usize {
     usize::try_from(size.0).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_is_the_readers_or_the_sorters() {
+        let text = "[stage.index]\nmember = \"1 MiB\"\nbomb = \"3 B\"\nheader = \"5 B\"\nheader-lines = 7\nsort-memory = \"9 B\"\ndamages = 11\n";
+        let pipeline = ecluse_config::Pipeline::parse(text, "").unwrap();
+        let settings: Settings = pipeline.stage_settings("index").unwrap();
+        let limits = settings.limits();
+        assert_eq!((limits.member_bytes, limits.bomb_bytes), (1 << 20, 3));
+        assert_eq!((limits.header_bytes, limits.header_lines), (5, 7));
+        assert_eq!(limits.damages, 11);
+        assert_eq!(settings.sort_options(PathBuf::new()).memory_bytes, 9);
+    }
 }

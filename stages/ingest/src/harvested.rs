@@ -135,7 +135,8 @@ impl Harvested {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(error) => {
-                    self.tell_unreadable(&error);
+                    let is_lasting = is_top && error.depth() == 0;
+                    self.tell_unreadable(&error, is_lasting);
                     continue;
                 }
             };
@@ -227,16 +228,12 @@ impl Harvested {
         bytes.starts_with(b".") || ignore.any(|end| bytes.ends_with(end.as_bytes()))
     }
 
-    fn tell_unreadable(&mut self, error: &walkdir::Error) {
-        // A file may go while the directory is read; that is not worth a word.
-        if error
-            .io_error()
-            .is_some_and(|e| e.kind() == io::ErrorKind::NotFound)
-            && error.depth() > 0
-        {
-            return;
+    fn tell_unreadable(&mut self, error: &walkdir::Error, is_lasting: bool) {
+        // Files, and directories that are empty then, may go while they are looked at: that is not worth a word.
+        let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        if is_lasting || !error.io_error().is_some_and(is_gone) {
+            self.tell(error.to_string());
         }
-        self.tell(error.to_string());
     }
 
     /// Tells of a place that cannot be read, once: what can be read is taken all the same.

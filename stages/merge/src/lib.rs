@@ -56,8 +56,9 @@ impl Stage for Merge {
     const FILTER: Option<&'static str> =
         Some("Sorted CDXJ files: they are merged to standard output, equal lines once");
 
-    fn check(_settings: &Settings, home: &Home, check: &mut SettingsCheck<'_>) {
+    fn check(settings: &Settings, home: &Home, check: &mut SettingsCheck<'_>) {
         check.manifest(home);
+        check.open_files("stage.merge.open-files", settings.open_files.into());
         if home.next.is_empty() {
             let message = "merge has no stage after it: its days would go nowhere";
             check.error("stage.merge.next", message);
@@ -115,4 +116,18 @@ fn open(file: &Path) -> Result<LineSource, MergeError> {
         return Ok(LineSource::new("standard input", io::stdin()));
     }
     Ok(LineSource::open(file)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_are_those_of_the_merge() {
+        let text = "[stage.merge]\nmemory = \"3 MiB\"\nopen-files = 5\n";
+        let pipeline = ecluse_config::Pipeline::parse(text, "").unwrap();
+        let settings: Settings = pipeline.stage_settings("merge").unwrap();
+        let options = settings.options(LineShape::Capture);
+        assert_eq!((options.memory_bytes, options.open_files), (3 << 20, 5));
+    }
 }

@@ -390,11 +390,11 @@ proptest! {
     }
 }
 
-/// A large day, with the settings as they are shipped: days are made as soon as enough files wait, and nobody waits for
+/// A large day, with the settings as they are shipped: lists are merged as soon as enough files wait, and nobody waits for
 /// midnight. At 20,000 files a day one comes every 4.3 seconds and a batch is full after six hours.
 #[test]
-fn ten_thousand_waiting_files_become_two_days_as_shipped() {
-    const FILES: usize = 10_000;
+fn twenty_thousand_waiting_files_become_four_days_as_shipped() {
+    const FILES: usize = 20_000;
     const LEFT: usize = 3;
     let shipped = ecluse_config::Pipeline::load(None).unwrap();
     let batch = shipped.shell("merge").batch;

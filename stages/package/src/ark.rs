@@ -138,6 +138,30 @@ mod tests {
         }
     }
 
+    /// Good and bad ones for both zones, as a list of others has them.
+    #[test]
+    fn the_vectors_of_others_are_judged_as_they_say() {
+        let Some(list) = ecluse_peers::preserve("ark-noid/ncda_vectors.tsv") else {
+            return;
+        };
+        let text = std::fs::read_to_string(list).unwrap();
+        let mut count = 0;
+        for line in text.lines().skip(1) {
+            let mut fields = line.split('\t');
+            let mut field = || fields.next().unwrap();
+            let (ark, zone, expected) = (field(), field(), field());
+            let zone = match zone {
+                "name" => CheckZone::Name,
+                "naan/name" => CheckZone::NaanAndName,
+                other => panic!("{other}"),
+            };
+            let ark = Ark::parse(&format!("ark:/{ark}")).unwrap();
+            assert_eq!(ark.has_check(zone), expected == "valid", "{line}");
+            count += 1;
+        }
+        assert_eq!(count, 609);
+    }
+
     #[test]
     fn both_forms_are_read_and_others_are_not() {
         let ark = Ark::parse("ark:/99999/fk4-ab-c").unwrap();

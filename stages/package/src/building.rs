@@ -8,7 +8,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use ecluse_bag::{InfoField, PayloadEntry, write_tags};
+use ecluse_bag::{InfoField, PayloadEntry, TagFile, write_tags};
 use ecluse_holding::{CopyDirectory, CopyFault, Fixity, Going, TEMPORARY, open_plain};
 use ecluse_spool::{Fs, RealFs};
 use ecluse_stage::Failure;
@@ -18,6 +18,19 @@ use sha2::{Digest, Sha256, Sha512};
 
 /// The tag manifest fixes a whole package.
 pub(crate) const SEAL: &str = "tagmanifest-sha512.txt";
+
+/// Brings a package that lies elsewhere among those of an archive, under that name; returns where it is then. One of the
+/// same seal that is there stays.
+///
+/// # Errors
+/// When there is another of that name, and when the disk fails.
+pub fn adopt(root: &Path, packages: &Path, from: &Path, name: &str) -> Result<PathBuf, Failure> {
+    let packages = PackageDirectory::open(root, packages)?;
+    let mut draft = packages.begin(name)?;
+    draft.take_whole(from)?;
+    draft.publish(name)?;
+    Ok(packages.path.join(name))
+}
 
 /// The directory of the packages.
 pub(crate) struct PackageDirectory {
@@ -53,7 +66,7 @@ impl PackageDirectory {
                 return Err(Failure::defer(format!("there is no directory {shown}")));
             }
         } else {
-            fs::create_dir_all(&whole)?;
+            fs::create_dir_all(&whole).map_err(|error| halted("make", &whole, &error))?;
         }
         let directory = Self { path: whole };
         directory.sweep()?;
@@ -61,8 +74,9 @@ impl PackageDirectory {
     }
 
     fn sweep(&self) -> Result<(), Failure> {
-        for entry in fs::read_dir(&self.path)? {
-            let entry = entry?;
+        let unread = |error: io::Error| halted("read", &self.path, &error);
+        for entry in fs::read_dir(&self.path).map_err(unread)? {
+            let entry = entry.map_err(unread)?;
             let name = entry.file_name();
             if !name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes()) {
                 continue;
@@ -87,9 +101,11 @@ impl PackageDirectory {
             .path
             .join(format!("{TEMPORARY}package-{number}-{thread}-{name}"));
         // Of this process and this thread: nobody is building there.
-        RealFs.remove_tree(&path)?;
-        fs::create_dir(&path)?;
-        let lock = File::open(&path)?;
+        let made = RealFs
+            .remove_tree(&path)
+            .and_then(|()| fs::create_dir(&path))
+            .and_then(|()| File::open(&path));
+        let lock = made.map_err(|error| halted("make", &path, &error))?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|error| Failure::halt(format!("cannot lock {}: {error}", path.display())))?;
         Ok(PackageDraft {
@@ -198,8 +214,18 @@ impl PackageDraft {
     }
 
     /// Writes the tag files, makes everything durable and gives the package its name. Returns the digest of its seal. A package of that name that is the same, from before a crash, stays.
-    pub(crate) fn seal(self, name: &str, info: &[InfoField]) -> Result<String, Failure> {
-        let seal = write_tags(&self.path, info, &self.payload).map_err(Failure::halt)?;
+    pub(crate) fn seal(
+        self,
+        name: &str,
+        info: &[InfoField],
+        own: &[TagFile],
+    ) -> Result<String, Failure> {
+        let seal = write_tags(&self.path, info, &self.payload, own).map_err(Failure::halt)?;
+        self.publish(name)?;
+        Ok(seal)
+    }
+
+    fn publish(self, name: &str) -> Result<(), Failure> {
         for directory in self.directories.iter().rev() {
             File::open(directory)?.sync_all()?;
         }
@@ -221,14 +247,63 @@ impl PackageDraft {
                 return Err(Failure::halt(format!("cannot name {shown}: {error}")));
             }
         }
-        File::open(&self.packages)?.sync_all()?;
-        Ok(seal)
+        Ok(File::open(&self.packages)?.sync_all()?)
+    }
+
+    /// Makes it an object without an inventory, whose first version is a package that lies elsewhere; returns where it is.
+    pub(crate) fn fill_object(&self, package: &Path) -> Result<PathBuf, Failure> {
+        let content = self.path.join("v1/content");
+        fs::create_dir_all(&content)?;
+        let mut inner = PackageDraft {
+            packages: self.path.clone(),
+            directories: BTreeSet::from([content.clone()]),
+            path: content,
+            _lock: self._lock.try_clone()?,
+            payload: Vec::new(),
+        };
+        inner.take_whole(package)?;
+        for directory in inner.directories.iter().rev() {
+            File::open(directory)?.sync_all()?;
+        }
+        Ok(self.path.clone())
+    }
+
+    /// Takes in every file of a package that lies elsewhere: linked where that can be, else copied.
+    fn take_whole(&mut self, package: &Path) -> Result<(), Failure> {
+        let mut folders = vec![String::new()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(package.join(&folder))? {
+                let entry = entry?;
+                let Ok(name) = entry.file_name().into_string() else {
+                    continue;
+                };
+                let below = format!("{folder}{name}");
+                if entry.file_type()?.is_dir() {
+                    self.folder(&below)?;
+                    folders.push(below + "/");
+                    continue;
+                }
+                let to = self.path.join(&below);
+                if RealFs.link(&entry.path(), &to).is_err() && !clone(&entry.path(), &to)? {
+                    let mut source = open_plain(&entry.path())?;
+                    let mut target = OpenOptions::new().write(true).create_new(true).open(&to)?;
+                    io::copy(&mut source, &mut target)?;
+                    target.sync_all()?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Throws it away.
     pub(crate) fn discard(self) -> Result<(), Failure> {
         Ok(RealFs.remove_tree(&self.path)?)
     }
+}
+
+/// The machine's fault, with the path: whoever mends it must know where.
+fn halted(verb: &str, path: &Path, error: &io::Error) -> Failure {
+    Failure::halt(format!("cannot {verb} {}: {error}", path.display()))
 }
 
 /// Makes a copy that shares its blocks with the original; tells whether the file system can.
@@ -284,7 +359,7 @@ mod tests {
             let how = draft.take(&from, "x/a.warc.gz", &fixity(b"abc"), "00", &|| true)?;
             assert_eq!(how, Packed::Linked);
             draft.write("METS.xml", text)?;
-            draft.seal("one", &[])
+            draft.seal("one", &[], &[])
         };
         let seal = build("<a/>").unwrap();
         assert_eq!(build("<a/>").unwrap(), seal);
@@ -297,6 +372,24 @@ mod tests {
         );
         let names: Vec<_> = fs::read_dir(root.path().join("p")).unwrap().collect();
         assert_eq!(names.len(), 1, "{names:?}");
+    }
+
+    #[test]
+    fn a_package_from_elsewhere_is_taken_in_whole_and_never_over_another() {
+        let root = tempfile::tempdir().unwrap();
+        let from = root.path().join("other");
+        fs::create_dir_all(from.join("data/x")).unwrap();
+        fs::write(from.join(SEAL), "seal").unwrap();
+        fs::write(from.join("data/x/a"), "abc").unwrap();
+        let take = || adopt(root.path(), Path::new("p"), &from, "one");
+        let there = take().unwrap();
+        assert_eq!(fs::read(there.join("data/x/a")).unwrap(), b"abc");
+        assert_eq!(take().unwrap(), there, "it is the same");
+        // A new file: the old one is linked.
+        RealFs.unlink(&from.join(SEAL)).unwrap();
+        fs::write(from.join(SEAL), "another").unwrap();
+        let held = take().unwrap_err();
+        assert!(held.reason.contains("another package"), "{held}");
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub(crate) struct PartFacts {
     pub(crate) id: String,
     pub(crate) part: usize,
     pub(crate) parts: usize,
+    /// Which supplement to the package of the job it is, from 1; 0 for the package itself.
+    pub(crate) supplement: u64,
     /// When the last file of the job was ready: the same when the work is done again.
     pub(crate) created: String,
     pub(crate) version: String,
@@ -83,7 +85,7 @@ pub(crate) struct FileFacts {
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Format {
     pub(crate) name: &'static str,
-    pub(crate) puid: &'static str,
+    pub(crate) puid: Option<&'static str>,
 }
 
 /// What the index pass counted, as its receipt tells it; nothing where that is an older one.
@@ -96,10 +98,43 @@ pub(crate) struct SeenFacts {
     pub(crate) hosts: u64,
     pub(crate) types: BTreeMap<String, u64>,
     pub(crate) mime: BTreeMap<String, u64>,
+    pub(crate) formats: Vec<FoundFormat>,
+    /// Of these, the media types as found.
+    #[serde(skip_deserializing)]
+    pub(crate) found: BTreeMap<String, u64>,
     pub(crate) status: BTreeMap<String, u64>,
     /// In the receipt 14 digits, for the templates as XML has it.
     pub(crate) first: Option<String>,
     pub(crate) last: Option<String>,
+}
+
+impl SeenFacts {
+    /// Returns it as the templates are told of it.
+    fn told(&self) -> Self {
+        let mut found = BTreeMap::new();
+        for format in self.formats.iter().filter(|format| format.found != "-") {
+            *found.entry(format.found.clone()).or_default() += format.count;
+        }
+        Self {
+            first: self.first.as_deref().and_then(iso),
+            last: self.last.as_deref().and_then(iso),
+            found,
+            ..self.clone()
+        }
+    }
+}
+
+/// Payloads of one declared and one found format.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct FoundFormat {
+    pub(crate) declared: String,
+    pub(crate) found: String,
+    pub(crate) puid: Option<String>,
+    pub(crate) count: u64,
+    /// Which part they are of all that are declared so, in per cent with one decimal; in the totals only.
+    #[serde(skip_deserializing, skip_serializing_if = "String::is_empty")]
+    pub(crate) share: String,
 }
 
 /// The sums over the archive files.
@@ -111,6 +146,8 @@ pub(crate) struct Totals {
     pub(crate) records: u64,
     pub(crate) types: BTreeMap<String, u64>,
     pub(crate) mime: BTreeMap<String, u64>,
+    /// The most frequent of each declared type first.
+    pub(crate) formats: Vec<FoundFormat>,
     pub(crate) status: BTreeMap<String, u64>,
 }
 
@@ -132,8 +169,38 @@ impl Totals {
                 }
             }
         }
+        totals.formats = formats_in(files);
         totals
     }
+}
+
+fn formats_in(files: &[FileFacts]) -> Vec<FoundFormat> {
+    let mut counts: BTreeMap<(&str, &str, Option<&str>), u64> = BTreeMap::new();
+    let mut declared: BTreeMap<&str, u64> = BTreeMap::new();
+    for format in files.iter().flat_map(|file| &file.seen.formats) {
+        let key = (
+            format.declared.as_str(),
+            format.found.as_str(),
+            format.puid.as_deref(),
+        );
+        *counts.entry(key).or_default() += format.count;
+        *declared.entry(&format.declared).or_default() += format.count;
+    }
+    let counts = counts
+        .into_iter()
+        .map(|((name, found, puid), count)| FoundFormat {
+            declared: name.to_owned(),
+            found: found.to_owned(),
+            puid: puid.map(str::to_owned),
+            count,
+            share: format!("{:.1}", count as f64 * 100.0 / declared[name].max(1) as f64),
+        });
+    let mut formats: Vec<FoundFormat> = counts.collect();
+    formats.sort_by(|one, other| {
+        let by_count = other.count.cmp(&one.count);
+        one.declared.cmp(&other.declared).then(by_count)
+    });
+    formats
 }
 
 impl JobFacts {
@@ -208,11 +275,7 @@ impl FileFacts {
             format,
             captures: file.file.row.captures,
             damages: file.file.row.damages.unwrap_or(0),
-            seen: SeenFacts {
-                first: history.seen.first.as_deref().and_then(iso),
-                last: history.seen.last.as_deref().and_then(iso),
-                ..history.seen.clone()
-            },
+            seen: history.seen.told(),
             name,
         }
     }
@@ -227,30 +290,24 @@ fn formats_of(name: &str) -> (Format, Option<Format>) {
             stem,
             Some(Format {
                 name,
-                puid: "x-fmt/266",
+                puid: Some("x-fmt/266"),
             }),
         )
     } else if let Some(stem) = name.strip_suffix(".zst") {
         let name = "application/zstd";
-        (
-            stem,
-            Some(Format {
-                name,
-                puid: "fmt/1739",
-            }),
-        )
+        (stem, Some(Format { name, puid: None }))
     } else {
         (name.as_str(), None)
     };
     let format = if stem.ends_with(".arc") {
         Format {
             name: "application/x-ia-arc",
-            puid: "x-fmt/219",
+            puid: Some("x-fmt/219"),
         }
     } else {
         Format {
             name: "application/warc",
-            puid: "fmt/289",
+            puid: Some("fmt/289"),
         }
     };
     (format, compression)
@@ -289,13 +346,84 @@ fn iso(digits: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    impl FileFacts {
+        fn empty() -> Self {
+            let (format, compression) = formats_of("a.warc");
+            Self {
+                id: String::new(),
+                order: 1,
+                name: String::new(),
+                path: String::new(),
+                href: String::new(),
+                role: DATA,
+                ark: String::new(),
+                bytes: 0,
+                sha256: String::new(),
+                sha512: String::new(),
+                media_type: "",
+                compression,
+                format,
+                captures: None,
+                damages: 0,
+                seen: SeenFacts::default(),
+            }
+        }
+    }
+
     #[test]
     fn names_become_uris_and_formats() {
         assert_eq!(uri_of("data/a%b c@1:2.warc"), "data/a%25b%20c%401%3A2.warc");
         let (format, packed) = formats_of("A.ARC.GZ");
-        assert_eq!(format.puid, "x-fmt/219");
-        assert_eq!(packed.unwrap().puid, "x-fmt/266");
+        assert_eq!(format.puid, Some("x-fmt/219"));
+        assert_eq!(packed.unwrap().puid, Some("x-fmt/266"));
         assert!(formats_of("a.warc").1.is_none());
+    }
+
+    #[test]
+    fn formats_are_shares_of_what_was_declared() {
+        let of = |formats: &[(&str, &str, u64)]| FileFacts {
+            seen: SeenFacts {
+                formats: formats
+                    .iter()
+                    .map(|(declared, found, count)| FoundFormat {
+                        declared: (*declared).to_owned(),
+                        found: (*found).to_owned(),
+                        count: *count,
+                        ..FoundFormat::default()
+                    })
+                    .collect(),
+                ..SeenFacts::default()
+            },
+            ..FileFacts::empty()
+        };
+        let files = [
+            of(&[
+                ("text/plain", "image/jpeg", 10),
+                ("text/plain", "text/plain", 900),
+            ]),
+            of(&[
+                ("text/plain", "image/jpeg", 8),
+                ("text/plain", "text/plain", 82),
+                ("image/gif", "image/gif", 3),
+            ]),
+        ];
+        let formats = Totals::of(&files).formats.into_iter();
+        let lines: Vec<String> = formats
+            .map(|format| {
+                format!(
+                    "{} % of {} are {}",
+                    format.share, format.declared, format.found
+                )
+            })
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "100.0 % of image/gif are image/gif",
+                "98.2 % of text/plain are text/plain",
+                "1.8 % of text/plain are image/jpeg",
+            ]
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io::Read;
 
-use ecluse_manifest::JobName;
+use ecluse_manifest::{JobName, PackageRow};
 use ecluse_stage::{Failure, Parcel, ParcelId};
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +26,16 @@ pub struct FinishedJob {
     /// Who closed it, where no metadata file says that it is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<JobClosing>,
+    /// Which supplement is to be made, from 1, of files that came after the package; 0 for the package itself.
+    #[serde(default, skip_serializing_if = "is_package_itself")]
+    pub supplement: u64,
+    /// The name of a package that was lost and is to be made again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<String>,
+}
+
+fn is_package_itself(supplement: &u64) -> bool {
+    *supplement == 0
 }
 
 /// A job closed by hand.
@@ -41,11 +51,16 @@ pub struct JobClosing {
 }
 
 impl FinishedJob {
-    pub(crate) fn of(name: &JobName) -> Self {
+    /// Returns the next thing to be packed of a job that has these packages: the package itself, or a supplement to it.
+    #[must_use]
+    pub fn next_of(name: &JobName, packages: &[PackageRow]) -> Self {
+        let last = packages.iter().map(|row| row.supplement).max();
         Self {
             job: name.job.clone(),
             harvest: name.harvest.clone(),
             closed: None,
+            supplement: last.map_or(0, |last| last + 1),
+            again: None,
         }
     }
 
@@ -60,8 +75,13 @@ impl FinishedJob {
     #[must_use]
     pub fn parcel_id(&self) -> ParcelId {
         let harvest = self.harvest.as_deref().unwrap_or_default();
-        let digest = ecluse_spool::digest(format!("{}\0{harvest}", self.job).as_bytes());
-        let name = format!("job-{}-{harvest}", self.job);
+        let mut whole = format!("{}\0{harvest}", self.job);
+        let mut name = format!("job-{}-{harvest}", self.job);
+        if self.supplement > 0 {
+            whole.push_str(&format!("\0{}", self.supplement));
+            name.push_str(&format!("-supplement-{}", self.supplement));
+        }
+        let digest = ecluse_spool::digest(whole.as_bytes());
         ParcelId::for_file(OsStr::new(&name), &digest)
     }
 
@@ -75,11 +95,9 @@ impl FinishedJob {
 
     pub(crate) fn read(parcel: &Parcel) -> Result<Self, Failure> {
         let name = &parcel.only_file()?.name;
-        let mut text = String::new();
-        parcel
-            .open(name)?
-            .take(JOB_BYTES)
-            .read_to_string(&mut text)?;
-        serde_json::from_str(&text).map_err(|error| Failure::hold(format!("{name}: {error}")))
+        let mut bytes = Vec::new();
+        parcel.open(name)?.take(JOB_BYTES).read_to_end(&mut bytes)?;
+        serde_json::from_slice(&bytes)
+            .map_err(|error| Failure::hold(format!("{name} does not name a finished job: {error}")))
     }
 }

@@ -30,24 +30,33 @@ pub(crate) struct GatheredFile {
 /// So many names are told on each side; all are counted.
 const TOLD: usize = 5;
 
-/// Gathers the files of a job.
+/// Gathers the files of a job: all of them, those that no package has for a supplement, or those of a package that is made
+/// again.
 ///
 /// # Errors
 /// Defers while files of its list are on their way. Holds a job whose list and files disagree, with both sides, and one
 /// without a list that nobody has closed.
-pub(crate) fn gather(manifest: &Manifest, finished: &FinishedJob) -> Result<GatheredJob, Failure> {
+pub(crate) fn gather(
+    manifest: &Manifest,
+    finished: &FinishedJob,
+    least: FileState,
+) -> Result<GatheredJob, Failure> {
     let mut name = finished.name();
     let known = manifest.files_of_job(&name).map_err(Failure::halt)?;
     let (metadata, data): (Vec<JobFile>, Vec<JobFile>) = known
         .into_iter()
         .partition(|file| file.row.kind.as_deref() == Some("metadata"));
     let job = &finished.job;
+    let chosen = FileChoice::of(manifest, finished)?;
     let mut ready = Vec::new();
     let mut awaited = Vec::new();
     for file in metadata {
-        match must_be_kept(manifest, file, true)? {
+        let is_awaited =
+            !matches!(&chosen, FileChoice::Again(names) if !names.contains(&file.row.name));
+        match must_be_kept(manifest, file, true, least)? {
             Ok(file) => ready.push(file),
-            Err(why) => awaited.push(why),
+            Err(why) if is_awaited => awaited.push(why),
+            Err(_) => {}
         }
     }
     if let Some(why) = awaited.first() {
@@ -57,10 +66,30 @@ pub(crate) fn gather(manifest: &Manifest, finished: &FinishedJob) -> Result<Gath
     if name.harvest.is_none() {
         name.harvest = list.as_ref().and_then(|list| list.harvest.clone());
     }
-    let data = match (&list, &finished.closed) {
-        (_, Some(_)) => data,
-        (Some(list), None) => compare(job, list, data)?,
-        (None, None) => {
+    let data = match (&list, &finished.closed, &chosen) {
+        // It was compared when the package was made first.
+        (list, closed, FileChoice::Again(names)) => {
+            let mut data = data;
+            data.retain(|file| names.contains(&file.row.name));
+            if let (Some(list), None) = (list, closed) {
+                let place = |file: &JobFile| {
+                    let mut listed = list.files.iter();
+                    listed.position(|packed| packed.name == file.row.name)
+                };
+                data.sort_by_cached_key(place);
+            }
+            data
+        }
+        (_, Some(_), _) => data,
+        (Some(list), None, _) => compare(job, list, data).map_err(|failure| match chosen {
+            FileChoice::Late => after_packing(job, failure),
+            _ => failure,
+        })?,
+        (None, None, FileChoice::Late) => {
+            let failure = Failure::hold("it has no packing list");
+            return Err(after_packing(job, failure));
+        }
+        (None, None, FileChoice::All) => {
             let names: Vec<&str> = ready.iter().map(|f| f.file.row.name.as_str()).collect();
             return Err(Failure::hold(format!(
                 "job {job} has no packing list (archivefiles-report.txt) in {}, so nobody knows whether it is complete: \
@@ -74,7 +103,7 @@ pub(crate) fn gather(manifest: &Manifest, finished: &FinishedJob) -> Result<Gath
         }
     };
     for file in data {
-        match must_be_kept(manifest, file, false)? {
+        match must_be_kept(manifest, file, false, least)? {
             Ok(file) => ready.push(file),
             Err(why) => awaited.push(why),
         }
@@ -85,14 +114,73 @@ pub(crate) fn gather(manifest: &Manifest, finished: &FinishedJob) -> Result<Gath
             "job {job} waits for {count} of its files: {first}"
         )));
     }
+    match &chosen {
+        FileChoice::All => {}
+        FileChoice::Again(names) => ready.retain(|file| names.contains(&file.file.row.name)),
+        FileChoice::Late => {
+            let mut late = Vec::new();
+            for file in ready {
+                let packages = manifest.packages_with(&file.file.row.name);
+                if packages.map_err(Failure::halt)?.is_empty() {
+                    late.push(file);
+                }
+            }
+            ready = late;
+        }
+    }
     if ready.is_empty() {
-        return Err(Failure::hold(format!("job {job} has no files")));
+        return Err(Failure::hold(format!("job {job} has no files to pack")));
     }
     Ok(GatheredJob {
         name,
         closed: finished.closed.clone(),
         files: ready,
     })
+}
+
+/// Which files of a job are packed.
+enum FileChoice {
+    All,
+    /// Those that no package has.
+    Late,
+    /// Those of a package and of the parts that were made with it.
+    Again(BTreeSet<String>),
+}
+
+impl FileChoice {
+    fn of(manifest: &Manifest, finished: &FinishedJob) -> Result<Self, Failure> {
+        let Some(package) = &finished.again else {
+            return Ok(match finished.supplement {
+                0 => Self::All,
+                _ => Self::Late,
+            });
+        };
+        let mut names = BTreeSet::new();
+        let rows = manifest.packages_of_job(&finished.name());
+        for row in rows.map_err(Failure::halt)? {
+            if row.supplement == finished.supplement {
+                let files = manifest.files_of_package(&row.package);
+                names.extend(files.map_err(Failure::halt)?);
+            }
+        }
+        match names.is_empty() {
+            true => Err(Failure::hold(format!(
+                "the manifest does not know which files package {package} had"
+            ))),
+            false => Ok(Self::Again(names)),
+        }
+    }
+}
+
+/// Files that came after the package, and that no list vouches for.
+fn after_packing(job: &str, failure: Failure) -> Failure {
+    Failure {
+        reason: format!(
+            "files came after job {job} was packed: {}; `ecluse job close {job} --why …` packs them as a supplement",
+            failure.reason
+        ),
+        ..failure
+    }
 }
 
 /// Returns the files of a list in its order.
@@ -162,11 +250,16 @@ fn must_be_kept(
     manifest: &Manifest,
     file: JobFile,
     is_metadata: bool,
+    least: FileState,
 ) -> Result<Result<GatheredFile, String>, Failure> {
     let name = &file.row.name;
-    if file.row.state < FileState::Published {
+    if file.row.state < least {
         let state = file.row.state.word();
-        return Ok(Err(format!("{name} is {state}, not in the index")));
+        let wanted = match least {
+            FileState::Published => "in the index",
+            least => least.word(),
+        };
+        return Ok(Err(format!("{name} is {state}, not {wanted}")));
     }
     let (Some(bytes), Some(sha256)) = (file.row.bytes, file.row.sha256.clone()) else {
         return Ok(Err(format!("no digest of {name} was taken at ingest")));

@@ -3,19 +3,22 @@
 use ecluse_manifest::Damage;
 use ecluse_spool::{ParcelId, Receipt, WorkTree};
 use ecluse_stage::Failure;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::facts::SeenFacts;
 
-/// The steps of one file, and what the index pass counted in it.
-#[derive(Debug, Default)]
+/// The steps of one file, and what the index pass counted in it. The package has it too: an archive that came back from its
+/// packages has no other.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct FileHistory {
     pub(crate) steps: Vec<Step>,
     pub(crate) seen: SeenFacts,
 }
 
 /// One receipt.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Step {
     pub(crate) deed: Deed,
     pub(crate) at: String,
@@ -25,7 +28,8 @@ pub(crate) struct Step {
 }
 
 /// What a stage did to a file, as PREMIS calls it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Deed {
     Digest,
     Validation,

@@ -1,6 +1,6 @@
 //! Profiles: which documents a package has, as templates in files.
 //!
-//! A profile is a directory with `profile.toml` and templates; the one named `eark` is built in. What the templates may
+//! A profile is a directory with `profile.toml` and templates; those named `eark` and `spar` are built in. What the templates may
 //! say stands in `docs/formats/package.md`. Whatever a value holds, what is rendered stays well-formed: every value is
 //! escaped as it is written, and characters that XML does not know become U+FFFD.
 
@@ -12,13 +12,30 @@ use minijinja::value::ValueKind;
 use minijinja::{AutoEscape, Environment, Output, State, UndefinedBehavior, Value};
 use serde::Deserialize;
 
-/// The built-in profile: its files, by name.
-const EARK: &[(&str, &str)] = &[
+/// The files of a profile, by name.
+type Texts = &'static [(&'static str, &'static str)];
+
+/// The built-in profiles.
+const BUILT_IN: [(&str, Texts); 2] = [("eark", EARK), ("spar", SPAR)];
+
+const SPAR: Texts = &[
+    (
+        "profile.toml",
+        include_str!("../profiles/spar/profile.toml"),
+    ),
+    ("mets.xml", include_str!("../profiles/spar/mets.xml")),
+];
+
+const EARK: Texts = &[
     (
         "profile.toml",
         include_str!("../profiles/eark/profile.toml"),
     ),
     ("README.txt", include_str!("../profiles/eark/README.txt")),
+    (
+        "statistics.txt",
+        include_str!("../profiles/eark/statistics.txt"),
+    ),
     ("dc.xml", include_str!("../profiles/eark/dc.xml")),
     (
         "harvestDefinition.xml",
@@ -85,8 +102,8 @@ pub(crate) struct Profile {
 impl Profile {
     /// Reads a profile: the built-in one by its name, any other from its directory.
     pub(crate) fn load(name: &str, root: &Path) -> Result<Self, String> {
-        if name == "eark" {
-            let texts = EARK.iter();
+        if let Some((_, texts)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
+            let texts = texts.iter();
             return Self::of(
                 texts
                     .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
@@ -236,7 +253,8 @@ fn write_escaped(
 }
 
 /// Returns a text as XML may hold it, in an element and in an attribute.
-pub(crate) fn escape(text: &str) -> String {
+#[must_use]
+pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -275,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_built_in_profile_is_sound() {
+    fn the_built_in_profiles_are_sound() {
         let profile = Profile::load("eark", Path::new("/")).unwrap();
         let paths: Vec<String> = profile
             .documents(&["a"])
@@ -283,6 +301,10 @@ mod tests {
             .map(|d| d.path)
             .collect();
         assert_eq!(paths.last().map(String::as_str), Some("METS.xml"));
+        let profile = Profile::load("spar", Path::new("/")).unwrap();
+        let paths = profile.documents(&["a", "b"]).into_iter();
+        let paths: Vec<String> = paths.map(|document| document.path).collect();
+        assert_eq!(paths, ["a.mets.xml", "b.mets.xml"]);
     }
 
     #[test]

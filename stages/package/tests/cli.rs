@@ -175,7 +175,10 @@ fn package_keeps_the_contract() {
     Contract {
         stage: "package",
         binary: Path::new(PACKAGE),
-        settings: &format!("[archive]\nmanifest = {:?}", manifest.to_str().unwrap()),
+        settings: &format!(
+            "next = [\"sink\"]\n[archive]\nmanifest = {:?}",
+            manifest.to_str().unwrap()
+        ),
         good: &[("job.json", closed)],
         bad: &[("job.json", b"{\"job\": 17}")],
     }
@@ -225,6 +228,44 @@ fn a_large_job_has_parts() {
     }
     let info = fs::read_to_string(archive.path("packages/17-4.2/bag-info.txt")).unwrap();
     assert!(info.contains("Bag-Count: 2 of 2\n"), "{info}");
+}
+
+/// One event tells of all files that it is true of: a thousand files do not make a document that nobody can read.
+#[test]
+fn a_thousand_files_have_small_documents() {
+    let archive = Archive::new("part-files = 2000");
+    let text = record("http://a/1", "one");
+    let names: Vec<String> = (0..1000)
+        .map(|number| format!("17-4-20260102030405000-{number:05}-h.warc"))
+        .collect();
+    let lines: Vec<(&str, usize)> = names
+        .iter()
+        .map(|name| (name.as_str(), text.len()))
+        .collect();
+    for name in &names {
+        archive.publish(name, &text);
+    }
+    archive.publish(META, &metadata(&lines));
+    let (code, said) = archive.run();
+    assert_eq!(code, 0, "{said}");
+    archive.must_be_valid("17-4");
+    let package = archive.path("packages/17-4/data");
+    let mets = [
+        package.join("METS.xml"),
+        package.join("representations/harvest/METS.xml"),
+    ];
+    for document in mets {
+        let text = fs::read_to_string(&document).unwrap();
+        assert!(
+            text.len() < 5_000_000,
+            "{}: {}",
+            document.display(),
+            text.len()
+        );
+        well_formed(&text).unwrap();
+    }
+    let text = fs::read_to_string(package.join("representations/harvest/METS.xml")).unwrap();
+    assert!(names.iter().all(|name| text.contains(name.as_str())));
 }
 
 #[test]
@@ -379,5 +420,73 @@ fn well_formed(text: &str) -> Result<(), String> {
             quick_xml::events::Event::Eof => return Err("it ends too early".into()),
             _ => {}
         }
+    }
+}
+
+/// Every file of a whole package, flipped, cut, longer, removed, renamed or with another beside it: each is found.
+#[test]
+fn every_change_of_a_whole_package_is_found() {
+    let archive = Archive::new("");
+    archive.job();
+    let (code, said) = archive.run();
+    assert_eq!(code, 0, "{said}");
+    let package = archive.path("packages/17-4");
+    let mut files = Vec::new();
+    let mut stack = vec![package.clone()];
+    while let Some(directory) = stack.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let entry = entry.unwrap();
+            match entry.file_type().unwrap().is_dir() {
+                true => stack.push(entry.path()),
+                false => files.push(entry.path()),
+            }
+        }
+    }
+    assert!(files.len() > 15, "{files:?}");
+    let options = ValidateOptions {
+        is_strict: false,
+        threads: 1,
+    };
+    let is_valid = || {
+        let report = validate(&package, options, &|_| true).unwrap();
+        report.is_valid()
+    };
+    let mut dice = 7_usize;
+    for path in files {
+        let shown = path.display();
+        let good = fs::read(&path).unwrap();
+        let seal = path.ends_with("tagmanifest-sha512.txt");
+        for round in 0..20 {
+            dice = dice * 1_103_515_245 % 2_147_483_647;
+            let mut bad = good.clone();
+            let at = dice % good.len();
+            match round {
+                0 => bad.truncate(at),
+                1 => bad.extend_from_slice(b"more\n"),
+                2 => bad.insert(at, b'x'),
+                _ => bad[at] ^= 1 << (dice % 8),
+            }
+            // Nothing in a bag fixes the white space of its tag manifest; the manifest database does.
+            let words = |bytes: &[u8]| -> Vec<String> {
+                let text = String::from_utf8_lossy(bytes);
+                text.split_whitespace().map(str::to_owned).collect()
+            };
+            if seal && words(&bad) == words(&good) {
+                continue;
+            }
+            // A new file: the old one may be linked with a stored copy.
+            fs::remove_file(&path).unwrap();
+            fs::write(&path, &bad).unwrap();
+            assert!(!is_valid(), "round {round} of {shown}");
+        }
+        fs::remove_file(&path).unwrap();
+        assert!(!is_valid(), "{shown} is gone");
+        let other = path.with_extension("other");
+        fs::write(&other, &good).unwrap();
+        assert!(!is_valid(), "{shown} has another name");
+        fs::write(&path, &good).unwrap();
+        assert!(!is_valid(), "{shown} is there twice");
+        fs::remove_file(&other).unwrap();
+        assert!(is_valid(), "{shown}");
     }
 }

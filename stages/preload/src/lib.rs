@@ -10,7 +10,6 @@
 //!   has a sidecar that says something else; and a list that is gone.
 //! * **Again**: the same lists, rules and register give the same bytes.
 
-mod forced;
 mod gather;
 mod lines;
 mod rejects;
@@ -27,7 +26,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use ecluse_config::Bytes;
-use ecluse_names::NameLine;
+use ecluse_names::{ForcedRules, NameLine};
 use ecluse_register::{Register, RegisterReader};
 use ecluse_stage::{
     Exit, Failure, Home, Inbox, Intake, NewParcel, OutFile, Outbox, Parcel, ParcelId,
@@ -35,7 +34,6 @@ use ecluse_stage::{
 };
 use serde::Deserialize;
 
-use crate::forced::ForcedRules;
 use crate::gather::SOURCES;
 use crate::report::RunReport;
 use crate::run::{NameSink, Run, RunError, RunSettings};
@@ -151,6 +149,17 @@ impl Stage for Preload {
         lists.sort_by(|left, right| {
             (&left.list.name, left.parcel.id()).cmp(&(&right.list.name, right.parcel.id()))
         });
+        for pair in lists.windows(2) {
+            if let [ListPlace::Directory(one), ListPlace::Directory(other)] =
+                [&pair[0].place, &pair[1].place]
+                && let Some(reason) = confused(
+                    (&pair[0].list, Path::new(&one.path)),
+                    (&pair[1].list, Path::new(&other.path)),
+                )
+            {
+                return Err(Failure::hold(reason).of_member(pair[1].parcel.id()));
+            }
+        }
         must_be_few(&lists)?;
         let ids: Vec<ParcelId> = batch.iter().map(|parcel| parcel.id().clone()).collect();
         let run = ParcelId::of_batch("names", &ids);
@@ -172,6 +181,10 @@ impl Stage for Preload {
             lists.push((list_of_file(file).map_err(Failure::hold)?, file));
         }
         lists.sort_by(|left, right| (&left.0.name, left.1).cmp(&(&right.0.name, right.1)));
+        for pair in lists.windows(2) {
+            let confused = confused((&pair[0].0, pair[0].1), (&pair[1].0, pair[1].1));
+            confused.map_or(Ok(()), |reason| Err(Failure::hold(reason)))?;
+        }
         let names: Vec<&SourceList> = lists.iter().map(|(list, _)| list).collect();
         let rules = ForcedRules::read(&settings.forced).map_err(Failure::config)?;
         let of_run = settings.of_run(std::env::temp_dir());
@@ -264,8 +277,8 @@ impl Preload {
         if let Some(number) = generation {
             outbox.fact("register", number);
         }
-        if let Some(digest) = rules.digest() {
-            outbox.fact("forced", digest);
+        if let Some(text) = rules.text() {
+            outbox.fact("forced", ecluse_stage::digest(text.as_bytes()));
         }
         tracing::info!(
             run = run_id.as_str(),
@@ -322,6 +335,21 @@ fn list_of(parcel: &Parcel) -> Result<Option<RunList<'_>>, Failure> {
         parcel,
         place,
     }))
+}
+
+/// Says that two lists of two directories have one name by chance: they would be taken for one source.
+fn confused(one: (&SourceList, &Path), other: (&SourceList, &Path)) -> Option<String> {
+    let is_same = one.0.name == other.0.name && one.1.parent() != other.1.parent();
+    let is_meant = one.0.is_named && other.0.is_named;
+    (is_same && !is_meant).then(|| {
+        format!(
+            "{} and {} would both be the source {}: say `name = \"…\"` in {}{SIDECAR_END}, or the same name in the sidecars of both",
+            one.1.display(),
+            other.1.display(),
+            one.0.name,
+            other.1.display()
+        )
+    })
 }
 
 /// Lets the lists of a source more than a run can have wait for the next run.
@@ -521,5 +549,31 @@ impl NameSink for ParcelSink<'_> {
         }
         let seeds = open.seeds.as_mut().expect("it was made just now");
         writeln!(seeds, "{name}\t{source}\t{url}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_are_those_of_the_run() {
+        let text = "[stage.preload]\nmemory = \"3 MiB\"\nline = \"5 B\"\n";
+        let pipeline = ecluse_config::Pipeline::parse(text, "").unwrap();
+        let settings: Settings = pipeline.stage_settings("preload").unwrap();
+        let run = settings.of_run(PathBuf::new());
+        assert_eq!((run.memory_bytes, run.line_bytes), (3 << 20, 5));
+    }
+
+    #[test]
+    fn lists_of_two_directories_are_two_sources() {
+        let list = |sidecar| SourceList::of("afnic.txt", "registry", sidecar).unwrap();
+        let (plain, named) = (list(None), list(Some("name = \"afnic\"")));
+        let paths = ["a/afnic.txt", "b/afnic.txt", "a/afnic.csv"].map(Path::new);
+        let told = confused((&plain, paths[0]), (&plain, paths[1])).unwrap();
+        assert!(told.contains("b/afnic.txt.source.toml"), "{told}");
+        assert!(confused((&plain, paths[0]), (&named, paths[1])).is_some());
+        assert!(confused((&named, paths[0]), (&named, paths[1])).is_none());
+        assert!(confused((&plain, paths[0]), (&plain, paths[2])).is_none());
     }
 }

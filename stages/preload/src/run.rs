@@ -8,11 +8,11 @@ use std::path::PathBuf;
 
 use ecluse_cdx::{Duplicates, MergeError, SortOptions, Sorter};
 use ecluse_names::{
-    NameFlags, NameLine, Normaliser, Reason, Registered, Rejection, name_of, write_key,
+    ForcedRules, ForcedVerdict, NameFlags, NameLine, Normaliser, Reason, Registered, Rejection,
+    name_of, write_key,
 };
 use ecluse_register::{RegisterError, RegisterReader};
 
-use crate::forced::{ForcedRules, Verdict};
 use crate::gather::{Gatherer, NameOrigins, SOURCES};
 use crate::lines::{Column, LineReader, ListLine};
 use crate::rejects;
@@ -185,9 +185,11 @@ impl<'a> Run<'a> {
         };
         self.key.clear();
         write_key(found.name.as_bytes(), &mut self.key);
-        if let Some((Verdict::Out, rule)) = self.rules.of_name(&self.key) {
+        if let Some((rule, by)) = self.rules.of_name(&self.key)
+            && rule.verdict == ForcedVerdict::Out
+        {
             let mut domain = Vec::new();
-            name_of(rule, &mut domain);
+            name_of(by, &mut domain);
             let domain = String::from_utf8_lossy(&domain).into_owned();
             return Ok(Err(Rejection::told(Reason::ForcedOut, domain)));
         }
@@ -214,10 +216,8 @@ impl<'a> Run<'a> {
                 .map_err(RunError::Temporary)?;
         }
         for rule in self.rules.prefixes_in() {
-            if matches!(
-                self.rules.of_name(rule.key.as_bytes()),
-                Some((Verdict::Out, _))
-            ) {
+            let over = self.rules.of_name(rule.key.as_bytes());
+            if over.is_some_and(|(over, _)| over.verdict == ForcedVerdict::Out) {
                 continue;
             }
             self.gatherer
@@ -337,7 +337,8 @@ impl Giving<'_> {
             sources: &self.sources,
             is_known,
             is_forced: found.origins.is_empty()
-                || matches!(self.rules.of_name(found.key), Some((Verdict::In, _))),
+                || (self.rules.of_name(found.key))
+                    .is_some_and(|(rule, _)| rule.verdict == ForcedVerdict::In),
             flags,
         };
         sink.name(&line).map_err(RunError::Output)?;

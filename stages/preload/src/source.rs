@@ -74,6 +74,9 @@ impl SourceKind {
 pub(crate) struct SourceList {
     /// What the source is called.
     pub(crate) name: String,
+    /// Its sidecar says so.
+    #[serde(default)]
+    pub(crate) is_named: bool,
     pub(crate) kind: SourceKind,
     /// The heading of the column to take, in CSV.
     pub(crate) column: Option<String>,
@@ -104,6 +107,7 @@ impl SourceList {
                 .map_err(|error| format!("the sidecar of {file}: {}", error.message()))?,
             None => Sidecar::default(),
         };
+        let is_named = said.name.is_some();
         let name = match said.name {
             Some(name) if is_name(&name) => name,
             Some(name) => {
@@ -126,6 +130,7 @@ impl SourceList {
             .unwrap_or_else(|| SourceKind::of_directory(directory));
         Ok(Self {
             name,
+            is_named,
             kind,
             is_csv: said.column.is_some() || said.separator.is_some() || has_csv_name(file),
             column: said.column,

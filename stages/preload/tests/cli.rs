@@ -301,9 +301,9 @@ fn hostile_lists_are_counted_by_reason_and_nothing_of_them_is_shown_raw() {
         list.push(b'\n');
     }
     put(&root, "sources/other/hostile.txt", &list);
-    // No line feed in many megabytes, then a good line; packed, it is small.
+    // No line feed in a gigabyte, then a good line; packed, it is small.
     let mut packer = zstd::Encoder::new(Vec::new(), 1).unwrap();
-    for _ in 0..64 {
+    for _ in 0..1024 {
         packer.write_all(&vec![b'x'; 1 << 20]).unwrap();
     }
     packer.write_all(b"\nbon.fr\n").unwrap();

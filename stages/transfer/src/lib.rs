@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use ecluse_cdx::path::{self, PathLine};
 use ecluse_config::{Free, Location};
 use ecluse_holding::{CopyDirectory, CopyFault, Fixity, PayloadSource, Room, payload};
-use ecluse_manifest::{Copy, Manifest, PlaceRoot};
+use ecluse_manifest::{Copy, IndexFacts, Manifest, PlaceRoot};
 use ecluse_stage::{Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
 use serde_json::{Value, json};
 
@@ -103,6 +103,7 @@ impl Stage for Transfer {
             copies = task.copies(&open, Some(at), &mut complaints, &going)?;
         }
         let lines = path_lines(&file.name, &copies, self.manifest.places())?;
+        self.tell_indexed(parcel, &file.name)?;
         for copy in &copies {
             let stored = Copy {
                 target: &copy.location,
@@ -131,6 +132,23 @@ impl Stage for Transfer {
         let names: Vec<String> = copies.into_iter().map(|copy| copy.location).collect();
         outbox.fact("locations", names);
         Ok(())
+    }
+}
+
+impl Transfer {
+    /// Tells the manifest what index found, by its receipt: index may run on other hosts than the one that writes the
+    /// manifest. A parcel that came without one tells nothing.
+    fn tell_indexed(&mut self, parcel: &Parcel, name: &str) -> Result<(), Failure> {
+        let Some(receipt) = parcel.receipt_of("index")? else {
+            return Ok(());
+        };
+        let IndexFacts {
+            lines,
+            damages,
+            told,
+        } = IndexFacts::of(&receipt.facts);
+        let noted = self.manifest.indexed(name, lines, damages, &told);
+        noted.map_err(Failure::halt)
     }
 }
 

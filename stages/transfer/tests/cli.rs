@@ -106,6 +106,32 @@ fn a_file_is_stored_with_its_path_and_its_row() {
     assert_eq!(Path::new(&copies[0].place), place);
 }
 
+/// Index may run on another host than the one that writes the manifest.
+#[test]
+fn what_index_found_is_told_to_the_manifest() {
+    let root = root("");
+    root.put_files("transfer", "p", &[(NAME, b"bytes")]);
+    let receipt = |lines: u64, damages: u64| {
+        format!(
+            "{{\"work\":\"p\",\"schema\":1,\"stage\":\"index@alpha\",\"version\":\"0\",\"worker\":\"w\",\"attempt\":1,\
+             \"claimed\":\"\",\"finished\":\"\",\"inputs\":[],\"fate\":{{\"do\":\"consume\"}},\"facts\":{{\"captures\":9,\
+             \"lines\":{lines},\"damages\":{damages},\"damage\":[{{\"record\":2,\"offset\":7,\"reason\":\"torn\"}}]}}}}\n"
+        )
+    };
+    let history = root.part("transfer", "ready/p~0/history");
+    fs::create_dir_all(&history).unwrap();
+    fs::write(history.join("02-index.json"), receipt(1, 0)).unwrap();
+    // Indexed once more: the last counts.
+    fs::write(history.join("03-index@alpha.json"), receipt(8, 70)).unwrap();
+    run(&root, 0);
+    let manifest = Manifest::open(&root.path().join("manifest.sqlite"), root.path()).unwrap();
+    let row = manifest.file(NAME).unwrap().unwrap();
+    assert_eq!((row.captures, row.damages), (Some(8), Some(70)));
+    assert_eq!(row.state, FileState::Stored);
+    let damage = &manifest.damage(NAME).unwrap()[0];
+    assert_eq!(damage.to_string(), "record 2 at offset 7: torn");
+}
+
 #[test]
 fn each_location_has_its_turn() {
     let root = root(

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use ecluse_spool::failpoint;
+use ecluse_failpoint as failpoint;
 
 use crate::dice::Dice;
 

@@ -5,9 +5,10 @@
 //! a commit was promised to be durable.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufReader, Read, Write};
+use std::io::{BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use twox_hash::XxHash3_128;
 
@@ -42,11 +43,31 @@ fn check(sequence: u64, kind: u8, body: &[u8]) -> u64 {
 
 /// A log being written.
 pub(super) struct Log {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     sequence: u64,
     bytes: u64,
-    frame: Vec<u8>,
+}
+
+/// Frames with their place in a log.
+pub(super) struct Frames {
+    file: Arc<File>,
+    path: PathBuf,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Frames {
+    /// Writes them; not durable yet.
+    pub(super) fn write(&self) -> Result<()> {
+        let written = self.file.write_all_at(&self.bytes, self.at);
+        written.map_err(io_error("write", &self.path))
+    }
+
+    /// Makes the log durable, these included.
+    pub(super) fn sync(&self) -> Result<()> {
+        self.file.sync_data().map_err(io_error("fsync", &self.path))
+    }
 }
 
 impl Log {
@@ -59,11 +80,10 @@ impl Log {
             .open(path)
             .map_err(io_error("create", path))?;
         Ok(Self {
-            file,
+            file: Arc::new(file),
             path: path.to_owned(),
             sequence: 0,
             bytes: 0,
-            frame: Vec::new(),
         })
     }
 
@@ -89,11 +109,10 @@ impl Log {
 
     fn behind(file: File, path: &Path, extent: &Extent) -> Self {
         Self {
-            file,
+            file: Arc::new(file),
             path: path.to_owned(),
             sequence: extent.committed_frames,
             bytes: extent.committed_bytes,
-            frame: Vec::new(),
         }
     }
 
@@ -101,33 +120,33 @@ impl Log {
         self.bytes
     }
 
-    /// Appends frames in one write; not durable yet.
-    pub(super) fn append(&mut self, frames: &[(Kind, &[u8])]) -> Result<()> {
-        self.frame.clear();
+    /// Gives frames their place behind all others, where somebody is to write them in one go.
+    pub(super) fn frame(&mut self, frames: &[(Kind, &[u8])]) -> Frames {
+        let bodies: usize = frames.iter().map(|(_, body)| body.len()).sum();
+        let mut bytes = Vec::with_capacity(bodies + frames.len() * HEADER_BYTES);
         for (kind, body) in frames {
             let kind = *kind as u8;
-            self.frame.extend_from_slice(&MAGIC);
-            self.frame.extend_from_slice(&self.sequence.to_le_bytes());
-            self.frame.push(kind);
-            self.frame
-                .extend_from_slice(&(body.len() as u32).to_le_bytes());
-            self.frame
-                .extend_from_slice(&check(self.sequence, kind, body).to_le_bytes());
-            self.frame.extend_from_slice(body);
+            bytes.extend_from_slice(&MAGIC);
+            bytes.extend_from_slice(&self.sequence.to_le_bytes());
+            bytes.push(kind);
+            bytes.extend_from_slice(&(body.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(&check(self.sequence, kind, body).to_le_bytes());
+            bytes.extend_from_slice(body);
             self.sequence += 1;
         }
-        self.file
-            .write_all_at(&self.frame, self.bytes)
-            .map_err(io_error("write", &self.path))?;
-        self.bytes += self.frame.len() as u64;
-        self.frame.shrink_to(1 << 20);
-        Ok(())
+        let at = self.bytes;
+        self.bytes += bytes.len() as u64;
+        Frames {
+            file: Arc::clone(&self.file),
+            path: self.path.clone(),
+            at,
+            bytes,
+        }
     }
 
-    /// Makes what was appended durable.
-    pub(super) fn sync(&mut self) -> Result<()> {
-        self.file.flush().map_err(io_error("flush", &self.path))?;
-        self.file.sync_data().map_err(io_error("fsync", &self.path))
+    /// Appends frames in one write; not durable yet.
+    pub(super) fn append(&mut self, frames: &[(Kind, &[u8])]) -> Result<()> {
+        self.frame(frames).write()
     }
 }
 
@@ -150,7 +169,7 @@ pub(super) struct Extent {
 pub(super) fn extent(path: &Path) -> Result<Option<Extent>> {
     let mut extent = Extent::default();
     let mut headed = false;
-    let mut good = Frames::open(path)?;
+    let mut good = FrameReader::open(path)?;
     extent.file_bytes = good.file_bytes;
     while let Some((kind, _)) = good.next_frame()? {
         if good.sequence == 1 {
@@ -173,7 +192,7 @@ pub(super) fn replay(
     extent: &Extent,
     mut each: impl FnMut(Kind, &[u8]) -> Option<()>,
 ) -> Result<()> {
-    let mut frames = Frames::open(path)?;
+    let mut frames = FrameReader::open(path)?;
     while frames.at < extent.committed_bytes {
         let at = frames.at;
         let Some((kind, body)) = frames.next_frame()? else {
@@ -228,7 +247,7 @@ impl Header {
 }
 
 /// Reads frames until one is not whole.
-struct Frames {
+struct FrameReader {
     input: BufReader<File>,
     path: PathBuf,
     file_bytes: u64,
@@ -237,7 +256,7 @@ struct Frames {
     body: Vec<u8>,
 }
 
-impl Frames {
+impl FrameReader {
     fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(io_error("open", path))?;
         let file_bytes = file.metadata().map_err(io_error("stat", path))?.len();
@@ -300,7 +319,6 @@ mod tests {
                 .unwrap();
             ends.push(log.bytes());
         }
-        log.sync().unwrap();
         ends
     }
 

@@ -315,8 +315,16 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Writes filter, index and footer, makes the file durable and opens it.
-    pub(super) fn finish(mut self) -> Result<Held> {
+    /// Writes the rest, makes the file durable and opens it.
+    pub(super) fn finish(self) -> Result<Held> {
+        let path = self.path.clone();
+        let (held, file) = self.finish_unsynced()?;
+        file.sync_all().map_err(io_error("fsync", &path))?;
+        Ok(held)
+    }
+
+    /// Writes filter, index and footer, and opens the file. It is not durable before the handle that comes with it is synced.
+    pub(super) fn finish_unsynced(mut self) -> Result<(Held, File)> {
         self.end_block()?;
         let filter_at = self.offset;
         let mut sum = 0;
@@ -347,7 +355,6 @@ impl RunWriter {
             .out
             .into_inner()
             .map_err(|error| io_error("write", &self.path)(error.into_error()))?;
-        file.sync_all().map_err(io_error("fsync", &self.path))?;
         let run = Run {
             number: self.number,
             file: File::open(&self.path).map_err(io_error("open", &self.path))?,
@@ -355,7 +362,7 @@ impl RunWriter {
             index: self.index,
             filtered_keys: self.filtered_keys,
         };
-        Ok(Held::new(run, filter))
+        Ok((Held::new(run, filter), file))
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {

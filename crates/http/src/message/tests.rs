@@ -34,18 +34,23 @@ fn spooling() -> Spooling {
     }
 }
 
+fn wait<Output>(future: impl Future<Output = Output>) -> Output {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.unwrap().block_on(future)
+}
+
 /// Receives `bytes` in pieces of `step`, then `end`.
 fn receive(bytes: &[u8], step: usize, end: End, asked: Asked, limits: MessageLimits) -> Outcome {
     let mut tapped = Vec::new();
     let mut receiver = Receiver::new(asked, limits, &spooling());
     let mut ended = end;
     for piece in bytes.chunks(step) {
-        if receiver.push(piece, &mut tapped).unwrap() == Step::Done {
+        if receiver.push(piece, &mut tapped) == Step::Done {
             ended = End::Done;
             break;
         }
     }
-    let received = receiver.finish(ended, &mut tapped).unwrap();
+    let received = wait(receiver.finish(ended, &mut tapped)).unwrap();
     let mut block = Vec::new();
     received.block.reader().read_to_end(&mut block).unwrap();
     let mut payload = Vec::new();
@@ -382,11 +387,8 @@ fn a_tap_can_end_it() {
         let mut receiver = Receiver::new(Asked::Body, LIMITS, &spooling());
         let bytes =
             format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: 9\r\n\r\nabc");
-        assert_eq!(
-            receiver.push(bytes.as_bytes(), &mut tap).unwrap(),
-            Step::Done
-        );
-        let received = receiver.finish(End::Done, &mut tap).unwrap();
+        assert_eq!(receiver.push(bytes.as_bytes(), &mut tap), Step::Done);
+        let received = wait(receiver.finish(End::Done, &mut tap)).unwrap();
         assert_eq!(received.truncation, Some(Truncation::Unspecified));
         assert!(!received.can_keep_alive);
         assert_eq!(tap.heard, heard);

@@ -1,6 +1,7 @@
 //! The rules, compiled and asked one by one.
 
 use std::collections::BTreeSet;
+use std::io;
 
 use ecluse_config::Key;
 use regex::bytes::Regex;
@@ -82,8 +83,21 @@ impl<'a> Parts<'a> {
 }
 
 impl Rule {
-    /// What the rule says of a URL, if it has something to say.
+    /// What the rule says of a URL, if it has something to say. Only what belongs to seeds may lie in a file.
     pub(super) fn ask<'a>(
+        &'a self,
+        scope: &'a Scope,
+        candidate: &Candidate<'a>,
+        parts: &Parts<'a>,
+    ) -> io::Result<Option<(Verdict, Evidence<'a>)>> {
+        if let Rule::Seeds = self {
+            let found = scope.seeds.find(candidate.surt)?;
+            return Ok(found.map(|found| (Verdict::Accept, Evidence::Surt(found))));
+        }
+        Ok(self.ask_in_memory(scope, candidate, parts))
+    }
+
+    fn ask_in_memory<'a>(
         &'a self,
         scope: &'a Scope,
         candidate: &Candidate<'a>,
@@ -94,9 +108,7 @@ impl Rule {
         let reject = |why| Some((Verdict::Reject, why));
         match self {
             Rule::Nothing => reject(Evidence::Always),
-            Rule::Seeds => accept(Evidence::Surt(
-                scope.seeds.find(candidate.surt, candidate.url)?,
-            )),
+            Rule::Seeds => None,
             Rule::Accept { surts, patterns } => accept(listed(surts, patterns, candidate)?),
             Rule::Reject { surts, patterns } => reject(listed(surts, patterns, candidate)?),
             Rule::Hops => reject(too_many("hops", candidate.hops.len(), order.hops)?),

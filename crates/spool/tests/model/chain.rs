@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ecluse_spool::{
     Fs, Host, NewParcel, Outbox, Parcel, ParcelId, Result, Signs, SpoolError, Verdict, Work,
-    WorkTree, Worker, WorkerLimits, digest, failpoint, fold_shard,
+    WorkTree, Worker, WorkerLimits, digest, fold_shard,
 };
 
 use super::disk::{Dice, Disk};
@@ -762,7 +762,7 @@ pub(crate) fn tree_ahead(process: &Process, host: &str, ahead_ms: i64) -> WorkTr
     let dice = std::sync::Mutex::new(Dice(u64::from(lives) << 32 | salt));
     let start = Instant::now();
     WorkTree::with(
-        failpoint::wrap(Arc::new(process.clone()), Path::new(WORK)),
+        ecluse_failpoint::wrap(Arc::new(process.clone()), Path::new(WORK)),
         Path::new(WORK),
         Host {
             name: host.to_owned(),

@@ -130,6 +130,42 @@ fn a_deferral_waits_longer_each_time_and_is_held_in_the_end() {
     assert_eq!(places[0].state, ParcelState::Held);
 }
 
+/// Somebody asked for patience: as long as it takes, and that is nobody's fault.
+#[test]
+fn a_pause_is_as_long_as_was_asked_for_and_never_counted() {
+    let process = Process::new(Disk::new(None));
+    let tree = tree(&process, "alpha");
+    let id = put(&tree, "a");
+    let mut one = worker(&tree);
+    let limits = WorkerLimits::default();
+    let mut pause = |wait: Duration| {
+        let waiting = one.scan().unwrap().waiting.pop().unwrap();
+        let parcel = one.claim(&waiting).unwrap().unwrap();
+        let reason = "a busy track".to_owned();
+        let due = deferred(Some(
+            one.fail(parcel, &Verdict::Wait { reason, wait }).unwrap(),
+        ));
+        let wait = due - seconds(&process);
+        pass(&process, Duration::from_secs(wait));
+        one.undefer().unwrap();
+        wait
+    };
+    assert_eq!(pause(Duration::from_secs(100)), 100);
+    assert_eq!(pause(Duration::from_secs(100)), 100, "not longer each time");
+    let longest = limits.retry_longest;
+    assert_eq!(pause(longest * 9), longest.as_secs());
+    for _ in 0..=limits.retry_limit.as_secs() / longest.as_secs() {
+        pause(longest);
+    }
+    let places = tree.locate(&[STAGE.into()], &id).unwrap();
+    assert_eq!(
+        places[0].state,
+        ParcelState::Ready,
+        "it is never held for that"
+    );
+    assert_eq!(places[0].attempts, 0);
+}
+
 /// A clock that was wrong is set right: nothing waits for the day it named.
 #[test]
 fn a_parcel_deferred_by_a_wrong_clock_waits_the_longest_wait_and_no_more() {

@@ -64,7 +64,7 @@ impl Expected {
         bytes: Vec<u8>,
     ) -> Self {
         Self {
-            born: birth(stage, &self.born, &id),
+            born: birth(stage, &self.id, &self.born, &id),
             id,
             kind,
             files: vec![(file.to_owned(), bytes)],
@@ -72,8 +72,12 @@ impl Expected {
     }
 }
 
-fn birth(stage: &str, parent: &str, id: &str) -> String {
-    sha256(format!("{stage}\n{parent}\n{id}\n").as_bytes())[..16].to_owned()
+fn birth(stage: &str, work: &str, parent: &str, id: &str) -> String {
+    let hash = sha256(format!("{stage}\n{parent}\n{id}\n").as_bytes());
+    match work == id {
+        true => hash[..16].to_owned(),
+        false => format!("{} {stage} {work}", &hash[..16]),
+    }
 }
 
 fn batch_id(prefix: &str, members: &BTreeSet<String>) -> String {
@@ -338,7 +342,7 @@ impl<'a> Trace<'a> {
             lines.sort_unstable();
             let id = batch_id("sheet", &members);
             let sheet = Expected {
-                born: birth("tally", &parent, &id),
+                born: birth("tally", &name, &parent, &id),
                 id,
                 kind: "sheet",
                 files: vec![("sheet".to_owned(), lines.concat().into_bytes())],

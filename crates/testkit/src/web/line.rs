@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use rcgen::{CertificateParams, KeyPair};
+use rcgen::{Certificate, CertificateParams, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
@@ -70,6 +70,11 @@ pub(crate) fn self_signed() -> Arc<ServerConfig> {
     let key = KeyPair::generate().expect("keys can be made");
     let params = CertificateParams::new(vec!["*.test".to_owned()]).expect("it is a name");
     let certificate = params.self_signed(&key).expect("it can be signed");
+    server_config(&certificate, &key)
+}
+
+/// A server that shows this certificate.
+pub(crate) fn server_config(certificate: &Certificate, key: &KeyPair) -> Arc<ServerConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let secret = PrivateKeyDer::try_from(key.serialize_der()).expect("the key was just made");
     let config = ServerConfig::builder_with_provider(provider)

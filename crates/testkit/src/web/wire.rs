@@ -31,6 +31,8 @@ pub struct Wire {
     local: SocketAddr,
     /// The client said that this request is its last.
     last: bool,
+    /// When the last bytes of the answer were about to go out.
+    sent: Option<Instant>,
 }
 
 impl Wire {
@@ -42,6 +44,7 @@ impl Wire {
             local: socket.local_addr()?,
             line: BufReader::new(Line::new(socket, tls)?),
             last: false,
+            sent: None,
         })
     }
 
@@ -61,6 +64,7 @@ impl Wire {
             return Ok(None);
         }
         let start = Instant::now();
+        self.sent = None;
         let mut bytes = Vec::new();
         while !bytes.ends_with(b"\r\n\r\n") {
             if self.line.read_until(b'\n', &mut bytes)? == 0 {
@@ -73,11 +77,17 @@ impl Wire {
         Ok(Some((request, start)))
     }
 
+    /// Returns when the last bytes of the answer were about to go out, if any did.
+    pub(crate) fn sent(&self) -> Option<Instant> {
+        self.sent
+    }
+
     /// Sends these bytes.
     ///
     /// # Errors
     /// When the client has gone.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.sent = Some(Instant::now());
         let line = self.line.get_mut();
         line.write_all(bytes)?;
         line.flush()

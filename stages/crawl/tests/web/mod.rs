@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -152,6 +153,24 @@ impl Job {
 
     pub(crate) fn status(&self) -> Option<JobStatus> {
         JobStatus::read(&self.dir()).unwrap()
+    }
+}
+
+/// Where servers wait until it is opened.
+#[derive(Clone, Default)]
+pub(crate) struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    pub(crate) fn wait(&self) {
+        let (is_open, opened) = &*self.0;
+        let is_open = is_open.lock().unwrap();
+        drop(opened.wait_while(is_open, |is_open| !*is_open).unwrap());
+    }
+
+    pub(crate) fn open(&self) {
+        let (is_open, opened) = &*self.0;
+        *is_open.lock().unwrap() = true;
+        opened.notify_all();
     }
 }
 

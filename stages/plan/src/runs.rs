@@ -1,0 +1,295 @@
+//! The directory of runs: what became of each run of each harvest, and since when a harvest is known.
+//!
+//! `runs/HARVEST/since` is when the definition was first seen; `runs/HARVEST/TIME.json` a run that waits or was ordered. Only
+//! plan writes there. Each file is written whole, so that a reader sees the old one or the new one.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "runs are no parcels: their files are for people, and are made here alone"
+)]
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use ecluse_stage::Failure;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::planning::{CheckProgress, HarvestPlan};
+
+/// The directory of runs.
+#[derive(Debug, Clone)]
+pub struct RunDirectory(PathBuf);
+
+/// What became of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RunRecord {
+    /// The harvest.
+    pub harvest: String,
+    /// When it was due.
+    #[serde(with = "time_text")]
+    pub due: Timestamp,
+    /// Whether it waits or was ordered.
+    pub state: RunState,
+    /// When that was written.
+    #[serde(with = "time_text")]
+    pub at: Timestamp,
+    /// Runs before it that were missed, and are not made up for.
+    pub missed: u64,
+    /// Domains that DNS was asked about in time, of how many: while it waits for them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub checked: Option<(u64, u64)>,
+    /// Its jobs.
+    #[serde(default)]
+    pub jobs: u64,
+    /// Domains in them.
+    #[serde(default)]
+    pub domains: u64,
+    /// Objects expected of them.
+    #[serde(default)]
+    pub objects: u64,
+    /// Bytes expected of them.
+    #[serde(default)]
+    pub bytes: u64,
+    /// How full the jobs are on average.
+    #[serde(default)]
+    pub fill: f64,
+    /// Domains that were not taken, by reason.
+    #[serde(default)]
+    pub left_out: BTreeMap<String, u64>,
+    /// The generation of the register it was made from.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub generation: Option<u64>,
+}
+
+/// Whether a run waits or was ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunState {
+    /// For DNS.
+    Waiting,
+    /// Its orders are made, or will be at once.
+    Due,
+    /// Its orders are made.
+    Ordered,
+}
+
+/// A time in a file: `2026-11-20T06:00:00Z`.
+pub(crate) mod time_text {
+    use jiff::Timestamp;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(time: &Timestamp, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(time)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
+/// A run was late if it begins so long after it was due.
+const LATE_SECONDS: i64 = 600;
+
+impl RunRecord {
+    /// Returns the record of a run of which nothing is done yet.
+    pub fn new(harvest: &str, due: Timestamp, at: Timestamp, missed: u64) -> Self {
+        Self {
+            harvest: harvest.to_owned(),
+            due,
+            state: RunState::Due,
+            at,
+            missed,
+            checked: None,
+            jobs: 0,
+            domains: 0,
+            objects: 0,
+            bytes: 0,
+            fill: 0.0,
+            left_out: BTreeMap::new(),
+            generation: None,
+        }
+    }
+
+    /// Says that it waits.
+    pub fn waits(mut self, progress: CheckProgress) -> Self {
+        self.state = RunState::Waiting;
+        self.checked = Some((progress.checked, progress.of));
+        self
+    }
+
+    /// Says what was ordered.
+    pub fn ordered(mut self, plan: &HarvestPlan) -> Self {
+        self.state = RunState::Ordered;
+        self.checked = None;
+        self.jobs = plan.jobs.len() as u64;
+        self.domains = plan.domains;
+        self.objects = plan.objects;
+        self.bytes = plan.bytes;
+        self.fill = (plan.fill() * 1000.0).round() / 1000.0;
+        let left_out = plan.left_out.iter();
+        self.left_out = left_out
+            .map(|(reason, count)| ((*reason).to_owned(), *count))
+            .collect();
+        self.generation = plan.generation;
+        self
+    }
+
+    /// Returns by how much it was late, in seconds; none where it was not.
+    pub fn late_seconds(&self) -> Option<i64> {
+        Some(self.at.as_second() - self.due.as_second()).filter(|late| *late >= LATE_SECONDS)
+    }
+}
+
+impl RunDirectory {
+    /// Returns the directory at a path; nothing is made.
+    pub fn at(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// Returns since when a harvest is known.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn since(&self, harvest: &str) -> Result<Option<Timestamp>, Failure> {
+        let path = self.0.join(harvest).join("since");
+        let text = read(&path)?;
+        let time = text.map(|text| text.trim().parse().map_err(|_| broken(&path)));
+        time.transpose()
+    }
+
+    /// Puts down that a harvest is known from now on.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn set_since(&self, harvest: &str, now: Timestamp) -> Result<(), Failure> {
+        write_whole(
+            &self.0.join(harvest).join("since"),
+            format!("{now}\n").as_bytes(),
+        )
+    }
+
+    /// Returns the record of a run.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn run(&self, harvest: &str, due: Timestamp) -> Result<Option<RunRecord>, Failure> {
+        let path = self.path(harvest, due);
+        let text = read(&path)?;
+        let record = text.map(|text| serde_json::from_str(&text).map_err(|_| broken(&path)));
+        record.transpose()
+    }
+
+    /// Returns the last run of a harvest.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn last_run(&self, harvest: &str) -> Result<Option<RunRecord>, Failure> {
+        let directory = self.0.join(harvest);
+        let entries = match fs::read_dir(&directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(cannot("read", &directory, &error)),
+        };
+        let mut last: Option<PathBuf> = None;
+        for entry in entries {
+            let path = entry
+                .map_err(|error| cannot("read", &directory, &error))?
+                .path();
+            let is_run = path.extension().is_some_and(|end| end == "json");
+            if is_run && last.as_ref().is_none_or(|known| *known < path) {
+                last = Some(path);
+            }
+        }
+        let Some(path) = last else {
+            return Ok(None);
+        };
+        let text = read(&path)?;
+        let record = text.map(|text| serde_json::from_str(&text).map_err(|_| broken(&path)));
+        record.transpose()
+    }
+
+    /// Writes the record of a run, unless it says so already.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, record: &RunRecord) -> Result<(), Failure> {
+        let mut text = serde_json::to_string_pretty(record).map_err(Failure::halt)?;
+        text.push('\n');
+        write_whole(&self.path(&record.harvest, record.due), text.as_bytes())
+    }
+
+    /// Returns what was last heard of librarians' rules: the digest of the file.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn forced(&self) -> Result<String, Failure> {
+        Ok(read(&self.0.join(".forced"))?
+            .unwrap_or_default()
+            .trim()
+            .to_owned())
+    }
+
+    /// Puts down that they are in the register.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) fn set_forced(&self, digest: &str) -> Result<(), Failure> {
+        write_whole(&self.0.join(".forced"), format!("{digest}\n").as_bytes())
+    }
+
+    fn path(&self, harvest: &str, due: Timestamp) -> PathBuf {
+        self.0.join(harvest).join(format!("{}.json", stamp(due)))
+    }
+}
+
+/// A time as it stands in names.
+pub(crate) fn stamp(time: Timestamp) -> String {
+    time.strftime("%Y%m%d%H%M%S").to_string()
+}
+
+fn read(path: &Path) -> Result<Option<String>, Failure> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(cannot("read", path, &error)),
+    }
+}
+
+fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let part = path.with_file_name(format!(
+        ".{}.part",
+        path.file_name().unwrap_or_default().to_string_lossy()
+    ));
+    if fs::read(path).is_ok_and(|known| known == bytes) {
+        // A kill may have left it, before or after.
+        let _ = fs::remove_file(&part);
+        return Ok(());
+    }
+    let written = || -> io::Result<()> {
+        let directory = path.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(directory)?;
+        let mut file = File::create(&part)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&part, path)?;
+        File::open(directory)?.sync_all()
+    };
+    written().map_err(|error| cannot("write", path, &error))
+}
+
+fn cannot(step: &str, path: &Path, error: &io::Error) -> Failure {
+    Failure::halt(format!("cannot {step} {}: {error}", path.display()))
+}
+
+fn broken(path: &Path) -> Failure {
+    Failure::halt(format!(
+        "{} is not as it was written; if nobody needs it, remove it",
+        path.display()
+    ))
+}

@@ -12,6 +12,7 @@ mod blocks;
 mod dates;
 mod error;
 mod field;
+mod frames;
 mod page_changes;
 mod page_history;
 mod pattern_sums;
@@ -41,8 +42,6 @@ pub use writer::RecordWriter;
 pub trait ChangeRecord: Sized {
     /// The file's name in a generation.
     const FILE: &'static str;
-    /// The name of the list of its frames.
-    const FRAMES: &'static str;
     /// Its first line.
     const HEADER: &'static str;
 

@@ -56,10 +56,8 @@ pub fn told_changes(document: &[u8], sink: &mut dyn FnMut(ToldChange)) {
                     _ => {}
                 }
             }
-            Event::Empty(start) => {
-                if start.local_name().as_ref() == b"link" {
-                    link(&start, entry.as_mut());
-                }
+            Event::Empty(start) if start.local_name().as_ref() == b"link" => {
+                link(&start, entry.as_mut());
             }
             Event::Text(more) => {
                 if let Ok(more) = more.decode() {

@@ -38,6 +38,8 @@ pub struct Archive {
     pub packages: PathBuf,
     /// The directory of the register of domains.
     pub register: PathBuf,
+    /// The directory of what is known of the changes of pages.
+    pub changes: PathBuf,
 }
 
 impl Archive {

@@ -112,9 +112,11 @@ const KNOWS: [(&str, &[&str]); 27] = [
         "access",
         &[
             "cdx",
+            "changes",
             "config",
             "generation",
             "http",
+            "refresh",
             "surt",
             "telemetry",
             "warc",

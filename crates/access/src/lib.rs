@@ -39,6 +39,7 @@ mod reply;
 mod rewrite;
 mod rules;
 mod server;
+mod shown_versions;
 mod site;
 mod site_delta;
 mod text_delta;

@@ -57,15 +57,22 @@ fn main() {
         pairs.len(),
         megabytes * 500.0 / pairs.len() as f64
     ));
-    page.say("| documents that differ | CPU s | MB/CPU-s | at least | peak MiB |\n|---|--:|--:|--:|--:|");
-    let alone = (0..ROUNDS).map(|_| arithmetic(&pairs)).fold(f64::MAX, f64::min);
+    page.say(
+        "| documents that differ | CPU s | MB/CPU-s | at least | peak MiB |\n|---|--:|--:|--:|--:|",
+    );
+    let alone = (0..ROUNDS)
+        .map(|_| arithmetic(&pairs))
+        .fold(f64::MAX, f64::min);
     page.say(format!(
         "| cut into blocks and compared | {alone:.2} | {:.0} | 20 | |",
         megabytes / alone
     ));
     let (cpu, peak) = (0..ROUNDS)
         .map(|round| stage(&root.join(round.to_string()), &pairs))
-        .fold((f64::MAX, 0), |best, other| if other.0 < best.0 { other } else { best });
+        .fold(
+            (f64::MAX, 0),
+            |best, other| if other.0 < best.0 { other } else { best },
+        );
     page.say(format!(
         "| `ecluse-change --once`, from gzip WARC files to `changes/current` | {cpu:.2} | {:.0} | 20 | {peak} |",
         megabytes / cpu
@@ -76,7 +83,10 @@ fn main() {
 
 /// Returns pages from all over the documentation that comes with the compiler.
 fn documentation(most: usize) -> Vec<PathBuf> {
-    let output = Command::new("rustc").args(["--print", "sysroot"]).output().unwrap();
+    let output = Command::new("rustc")
+        .args(["--print", "sysroot"])
+        .output()
+        .unwrap();
     let sysroot = String::from_utf8(output.stdout).unwrap();
     let root = Path::new(sysroot.trim()).join("share/doc/rust/html");
     let mut found = Vec::new();
@@ -92,7 +102,11 @@ fn documentation(most: usize) -> Vec<PathBuf> {
         }
     }
     found.sort();
-    assert!(!found.is_empty(), "{} has no documentation: rustup component add rust-docs", root.display());
+    assert!(
+        !found.is_empty(),
+        "{} has no documentation: rustup component add rust-docs",
+        root.display()
+    );
     let step = (found.len() / most).max(1);
     found.into_iter().step_by(step).take(most).collect()
 }
@@ -110,14 +124,22 @@ fn changed(old: &[u8]) -> Vec<u8> {
         }
         new.push_str(part);
     }
-    new = new.replacen("<section", "<aside><p>Look at this first</aside><section", 1);
+    new = new.replacen(
+        "<section",
+        "<aside><p>Look at this first</aside><section",
+        1,
+    );
     new.push_str("<footer><p>edited</footer>");
     new.into_bytes()
 }
 
 /// Returns the CPU seconds of comparing all pairs.
 fn arithmetic(pairs: &[(Vec<u8>, Vec<u8>)]) -> f64 {
-    let markers = ["/ads/".to_owned(), "doubleclick".to_owned(), "adserver".to_owned()];
+    let markers = [
+        "/ads/".to_owned(),
+        "doubleclick".to_owned(),
+        "adserver".to_owned(),
+    ];
     let begun = cpu_seconds();
     let mut weights = 0.0;
     for (old, new) in pairs {
@@ -174,7 +196,11 @@ fn stage(root: &Path, pairs: &[(Vec<u8>, Vec<u8>)]) -> (f64, u64) {
         }
     }
     fs::write(generation.join("index.cdxj"), lines.concat()).unwrap();
-    fs::write(generation.join("path-index.txt"), "a.warc.gz\trepository/a.warc.gz\n").unwrap();
+    fs::write(
+        generation.join("path-index.txt"),
+        "a.warc.gz\trepository/a.warc.gz\n",
+    )
+    .unwrap();
     symlink("generations/1", root.join("index/current")).unwrap();
     let ready = root.join("captures.cdxj");
     fs::write(&ready, lines.concat()).unwrap();

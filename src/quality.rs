@@ -22,6 +22,8 @@ use crate::site_captures::{SiteCapture, SitePage, each_page, range_of_site};
 
 /// What a change counts that was not weighed: a text written anew.
 const UNWEIGHED: f64 = 1.0 / 9.0;
+/// The quality of a job is part of its summary where the index is no larger.
+const BRIEF_BYTES: u64 = 64 << 20;
 
 /// Whose captures are judged.
 struct Judged {
@@ -63,12 +65,58 @@ pub(crate) fn quality(
     options: &QualityOptions,
 ) -> Result<ExitCode, Trouble> {
     context.must_be_archive()?;
-    let collection = options.collection.as_deref();
-    let judged = judged(context, &options.what, collection)?;
-    let span = span_of(context, &judged, collection)?;
-    let Some((begin, end)) = span else {
-        eprintln!("ecluse: no captures of {} in the index", judged.name);
-        return Ok(NONE_FOUND.into());
+    let judged = judged(context, &options.what, options.collection.as_deref())?;
+    match judge(context, judged, options.collection.as_deref())? {
+        Ok(judgement) => judgement.tell(context)?,
+        Err(judged) => {
+            eprintln!("ecluse: no captures of {} in the index", judged.name);
+            return Ok(NONE_FOUND.into());
+        }
+    }
+    Ok(Exit::Done.into())
+}
+
+/// Returns a line on the quality of a job, for its summary. All lines of the index are read for that: none where there are too many, or
+/// where nothing is known of changes yet.
+pub(crate) fn brief(context: &DriverContext, job: &str) -> Option<String> {
+    let index = context.root.join(&context.pipeline.archive.index);
+    let flat = index.join("current").join(ecluse_generation::FLAT);
+    let bytes = std::fs::metadata(flat).ok()?.len();
+    if bytes > BRIEF_BYTES {
+        return None;
+    }
+    let judged = judged(context, job, None)
+        .ok()
+        .filter(|judged| judged.kind == "job")?;
+    let judgement = judge(context, judged, None).ok()?.ok()?;
+    let Coherence {
+        changed, steady, ..
+    } = judgement.coherence;
+    Some(format!(
+        "{:.0} % of the changes known of were caught; of {}, {changed} changed while the others were fetched, {steady} did not, {} nobody knows",
+        100.0 * judgement.known.of(CompletenessOf::Everything),
+        show::count(judgement.coherence.pages, "page", "pages"),
+        judgement.coherence.unknown(),
+    ))
+}
+
+/// How good captures are.
+struct Judgement {
+    judged: Judged,
+    span: (ArchiveTime, ArchiveTime),
+    known: Completeness,
+    figures: PageFigures,
+    coherence: Coherence,
+}
+
+/// Judges captures; gives what should be judged back where there are none.
+fn judge(
+    context: &DriverContext,
+    judged: Judged,
+    collection: Option<&str>,
+) -> Result<Result<Judgement, Judged>, Trouble> {
+    let Some((begin, end)) = span_of(context, &judged, collection)? else {
+        return Ok(Err(judged));
     };
     let mut known = Completeness::default();
     let mut figures = PageFigures::default();
@@ -83,8 +131,13 @@ pub(crate) fn quality(
         coherence.add(page, &together, begin, end);
         Ok(())
     })?;
-    tell(context, &judged, (begin, end), &known, &figures, &coherence)?;
-    Ok(Exit::Done.into())
+    Ok(Ok(Judgement {
+        judged,
+        span: (begin, end),
+        known,
+        figures,
+        coherence,
+    }))
 }
 
 /// Finds what is meant: a job, a harvest, else a site.
@@ -264,61 +317,63 @@ impl Coherence {
     }
 }
 
-fn tell(
-    context: &DriverContext,
-    judged: &Judged,
-    (begin, end): (ArchiveTime, ArchiveTime),
-    known: &Completeness,
-    figures: &PageFigures,
-    coherence: &Coherence,
-) -> Result<(), Trouble> {
-    let by_page = known.of(CompletenessOf::EachPage);
-    let in_all = known.of(CompletenessOf::Everything);
-    let estimated = match figures.estimated > 0.0 {
-        true => figures.earned / figures.estimated,
-        false => 1.0,
-    };
-    if context.json {
-        return context.print_json(json!({
-            "kind": judged.kind, "name": judged.name,
-            "pages": figures.pages, "captures": figures.captures, "changes": figures.changes,
-            "completeness": {
-                "by-page": by_page, "in-all": in_all, "estimated": estimated,
-                "estimated-changes": figures.expected,
-            },
-            "coherence": {
-                "begin": begin.to_string(), "end": end.to_string(), "pages": coherence.pages,
-                "fetched-twice": coherence.twice, "changed": coherence.changed,
-                "steady": coherence.steady, "unknown": coherence.unknown(),
-            },
-        }));
-    }
-    let percent = |share: f64| format!("{:.1} %", share * 100.0);
-    let mut text = format!(
-        "{} {}: {} captured, {}, {} seen\n\n",
-        judged.kind,
-        ecluse_telemetry::printable(judged.name.as_bytes()),
-        show::count(figures.pages, "page", "pages"),
-        show::count(figures.captures, "capture", "captures"),
-        show::count(figures.changes, "change", "changes"),
-    );
-    text += &format!(
-        "completeness\n  of what the archive knows of     {} by page, {} in all\n  of what there must have been     {} of about {:.1} changes, by the pages' rates\n",
-        percent(by_page),
-        percent(in_all),
-        percent(estimated),
-        figures.expected,
-    );
-    text += "  What came and went between two captures nobody saw: the second figure is an estimate, and pages that were\n  \
+impl Judgement {
+    fn tell(&self, context: &DriverContext) -> Result<(), Trouble> {
+        let Self {
+            judged,
+            span: (begin, end),
+            known,
+            figures,
+            coherence,
+        } = self;
+        let by_page = known.of(CompletenessOf::EachPage);
+        let in_all = known.of(CompletenessOf::Everything);
+        let estimated = match figures.estimated > 0.0 {
+            true => figures.earned / figures.estimated,
+            false => 1.0,
+        };
+        if context.json {
+            return context.print_json(json!({
+                "kind": judged.kind, "name": judged.name,
+                "pages": figures.pages, "captures": figures.captures, "changes": figures.changes,
+                "completeness": {
+                    "by-page": by_page, "in-all": in_all, "estimated": estimated,
+                    "estimated-changes": figures.expected,
+                },
+                "coherence": {
+                    "begin": begin.to_string(), "end": end.to_string(), "pages": coherence.pages,
+                    "fetched-twice": coherence.twice, "changed": coherence.changed,
+                    "steady": coherence.steady, "unknown": coherence.unknown(),
+                },
+            }));
+        }
+        let percent = |share: f64| format!("{:.1} %", share * 100.0);
+        let mut text = format!(
+            "{} {}: {} captured, {}, {} seen\n\n",
+            judged.kind,
+            ecluse_telemetry::printable(judged.name.as_bytes()),
+            show::count(figures.pages, "page", "pages"),
+            show::count(figures.captures, "capture", "captures"),
+            show::count(figures.changes, "change", "changes"),
+        );
+        text += &format!(
+            "completeness\n  of what the archive knows of     {} by page, {} in all\n  of what there must have been     {} of about {:.1} changes, by the pages' rates\n",
+            percent(by_page),
+            percent(in_all),
+            percent(estimated),
+            figures.expected,
+        );
+        text += "  What came and went between two captures nobody saw: the second figure is an estimate, and pages that were\n  \
              never captured are in neither.\n\n";
-    text += &format!(
-        "coherence, {begin} to {end}\n  {} while the others were being fetched\n  {} proved to have stayed as they were\n  {} of which nothing is known; a later capture would tell\n  {} fetched more than once\n",
-        show::count(coherence.changed, "page that changed", "pages that changed"),
-        show::count(coherence.steady, "page", "pages"),
-        show::count(coherence.unknown(), "page", "pages"),
-        show::count(coherence.twice, "page", "pages"),
-    );
-    context.print(&text)
+        text += &format!(
+            "coherence, {begin} to {end}\n  {} while the others were being fetched\n  {} proved to have stayed as they were\n  {} of which nothing is known; a later capture would tell\n  {} fetched more than once\n",
+            show::count(coherence.changed, "page that changed", "pages that changed"),
+            show::count(coherence.steady, "page", "pages"),
+            show::count(coherence.unknown(), "page", "pages"),
+            show::count(coherence.twice, "page", "pages"),
+        );
+        context.print(&text)
+    }
 }
 
 #[cfg(test)]

@@ -278,5 +278,11 @@ fn a_site_harvested_twice_has_the_right_changes() {
     let told = archive.json(&["quality", &jobs[0]]);
     assert_eq!(told["kind"], "job", "{told}");
     assert!(told["pages"].as_u64().unwrap() >= 3, "{told}");
+    let output = archive.ecluse(&["jobs", &jobs[0]], 0);
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        told.contains("of the changes known of were caught"),
+        "{told}"
+    );
     archive.ecluse(&["quality", "nobody.example"], 1);
 }

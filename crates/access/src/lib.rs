@@ -47,7 +47,7 @@ mod url_text;
 mod wabac;
 mod wanted;
 
-pub use archive::{Archive, ArchiveError, OpenGeneration};
+pub use archive::{ArchiveError, OpenGeneration, ReadingArchive};
 pub use capture_list::IndexedCapture;
 pub use document::{DocumentError, DocumentReader, StoredDocument};
 pub use proxy_ca::CaError;

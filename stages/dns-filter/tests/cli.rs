@@ -442,7 +442,7 @@ fn where_names_lead_is_found_out_and_new_sites_go_back_to_preload() {
         1,
         "once, though two forms lead there"
     );
-    let told = |seen: &ecluse_testkit::web::Seen| {
+    let told = |seen: &ecluse_testkit::web::SeenRequest| {
         String::from_utf8_lossy(&seen.bytes).contains("+https://example.org/")
     };
     assert!(log.iter().all(told));

@@ -4,8 +4,8 @@
 
 use std::process::ExitCode;
 
-use ecluse_access::Archive;
-use ecluse_change::{Change, Settings, rebuild_changes};
+use ecluse_access::ReadingArchive;
+use ecluse_change::{ChangeStage, Settings, rebuild_changes};
 use ecluse_stage::{Exit, Stage};
 use serde_json::json;
 
@@ -23,7 +23,7 @@ pub(crate) fn rebuild(
     must_be_stopped(context)?;
     let settings: Settings = context
         .pipeline
-        .stage_settings(Change::NAME)
+        .stage_settings(ChangeStage::NAME)
         .map_err(|error| Trouble::new(Exit::Config, error))?;
     let archive = &context.pipeline.archive;
     let (index, changes) = (
@@ -31,7 +31,7 @@ pub(crate) fn rebuild(
         context.root.join(&archive.changes),
     );
     let main = &context.pipeline.access.main;
-    let names = Archive::new(&index, main).collections();
+    let names = ReadingArchive::new(&index, main).collections();
     if options.act.dry_run {
         let line = format!(
             "would make {} anew from {}",
@@ -69,7 +69,7 @@ pub(crate) fn rebuild(
     );
     let line = Line {
         verb: "rebuild changes",
-        stage: Change::NAME,
+        stage: ChangeStage::NAME,
         parcel: None,
         why: options.act.why.as_deref(),
         outcome: &outcome,

@@ -225,7 +225,7 @@ fn unreadable(error: ChangesError) -> Trouble {
 pub(crate) fn moment(date: &str, is_end: bool) -> Result<ArchiveTime, Trouble> {
     let digits: String = date.chars().filter(char::is_ascii_digit).collect();
     let fits = (4..=14).contains(&digits.len())
-        && digits.len() % 2 == 0
+        && digits.len().is_multiple_of(2)
         && date
             .chars()
             .all(|c| c.is_ascii_digit() || "-:TZ ".contains(c));

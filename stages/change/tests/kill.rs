@@ -60,7 +60,7 @@ fn killed_two_hundred_times_it_gives_the_same_bytes() {
             let mut program = root.start(CHANGE, &["--once"]);
             // Somewhere in its work; where exactly is left to the machine.
             let part = u32::try_from(round * 37 % 100).unwrap();
-            std::thread::sleep(Duration::from_millis(2) + whole * part / 250);
+            std::thread::sleep(Duration::from_millis(2) + whole * part / 600);
             program.signal(Signal::KILL);
             match program.wait() {
                 -9 => killed += 1,

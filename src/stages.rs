@@ -18,6 +18,7 @@ pub const ALL: &[StageEntry] = &[
     StageEntry::of::<ecluse_clean::Clean>(),
     StageEntry::of::<ecluse_package::Package>(),
     StageEntry::of::<ecluse_deposit::Deposit>(),
+    StageEntry::of::<ecluse_change::ChangeStage>(),
 ];
 
 #[cfg(test)]

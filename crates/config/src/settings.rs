@@ -38,6 +38,8 @@ pub struct Archive {
     pub packages: PathBuf,
     /// The directory of the register of domains.
     pub register: PathBuf,
+    /// The directory of what is known of the changes of pages.
+    pub changes: PathBuf,
 }
 
 impl Archive {
@@ -241,6 +243,8 @@ pub struct AccessSettings {
     pub main: String,
     /// Which capture is meant by a moment at which there is none.
     pub policy: AccessPolicy,
+    /// Which captures the calendar of a page shows.
+    pub calendar: AccessCalendar,
     /// Files of rules, as pywb has them.
     pub rules: Vec<PathBuf>,
     /// What holds where no rule does.
@@ -302,6 +306,16 @@ pub enum AccessPolicy {
     Before,
     /// The first from then on.
     After,
+}
+
+/// Which captures the calendar of a page shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AccessCalendar {
+    /// All.
+    All,
+    /// Those at which enough has changed since the last one shown.
+    Changed,
 }
 
 /// What a reader may do with a capture: the words of pywb.

@@ -7,7 +7,7 @@
 //! * `ecluse-change --once` over WARC files with a gzip member a record: found in the index, read, unpacked, cut, compared, written.
 //!
 //! Worrying below 20 MB a CPU-second. `cargo build --release -p ecluse-change`, then
-//! `cargo bench -p ecluse-change --bench change -- [--dir DIR] [--pages N]`.
+//! `cargo bench -p ecluse-changes --bench change -- [--dir DIR] [--pages N]`.
 
 #![expect(
     clippy::unwrap_used,

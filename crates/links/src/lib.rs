@@ -1,0 +1,21 @@
+//! Links between pages, and what follows from them.
+//!
+//! [`PageLinks`] is what one capture links to; [`RankReader`] and [`SiteReader`] read what `rank` made of all of them, [`LinksDirectory`] finds
+//! it. [`OnlineImportance`] is importance without a graph, for a crawl at work. `docs/formats/links.md` has the bytes; how ranks are
+//! computed is for `rank` to say.
+
+mod directory;
+mod error;
+mod line;
+mod list;
+mod online;
+mod rank;
+mod site;
+
+pub use directory::{LINKS_FILE, LinksDirectory, RANKS_FILE, SITES_FILE};
+pub use error::{BadLine, LinksError};
+pub use line::{LINKS_HEADER, LinkKind, PageLinks, PageTarget, TARGETS};
+pub use list::{LineReader, LineWriter};
+pub use online::OnlineImportance;
+pub use rank::{RANKS_HEADER, RankReader, RankRecord, RankWriter};
+pub use site::{SITES_HEADER, SiteReader, SiteRecord, SiteWriter};

@@ -38,6 +38,8 @@ pub struct Archive {
     pub packages: PathBuf,
     /// The directory of the register of domains.
     pub register: PathBuf,
+    /// The directory of links and ranks.
+    pub links: PathBuf,
 }
 
 impl Archive {

@@ -14,7 +14,7 @@ mod site;
 mod slice;
 mod urls;
 
-pub use directory::{LINKS_FILE, LinksDirectory, RANKS_FILE, SITES_FILE};
+pub use directory::{LINKS_FILE, LINKS_INDEX, LinksDirectory, RANKS_FILE, SITES_FILE, URLS_FILE};
 pub use error::{BadLine, LinksError};
 pub use line::{LINKS_HEADER, LinkKind, PageLinks, PageTarget, TARGETS};
 pub use list::{LineReader, LineWriter};

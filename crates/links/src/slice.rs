@@ -158,7 +158,7 @@ impl SliceWriter {
         self.word(distance)
     }
 
-    /// Ends the file with its head and its checksum; returns how many links it has.
+    /// Ends the file with its head and its checksum; returns how many links it has. Syncing it is left to whoever shows it.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -177,7 +177,6 @@ impl SliceWriter {
         let file = self.out.into_inner();
         let file = file.map_err(|error| failed(error.into_error()))?;
         file.write_all_at(&head, 0).map_err(failed)?;
-        file.sync_data().map_err(failed)?;
         Ok(self.links)
     }
 

@@ -25,6 +25,7 @@ mod job;
 mod job_papers;
 mod jobs;
 mod life;
+mod links;
 mod lookup;
 mod needs;
 mod numbers;
@@ -36,6 +37,7 @@ mod pywb_config;
 mod rebuild;
 mod rebuild_from;
 mod rebuild_index;
+mod rebuild_links;
 mod rebuild_path;
 mod rebuild_register;
 mod register;
@@ -141,6 +143,7 @@ fn dispatch(context: &DriverContext, verb: &Verb) -> Result<ExitCode, Trouble> {
         Verb::Amend(options) => amend::amend(context, options),
         Verb::Find { terms } => find::find(context, terms),
         Verb::Lookup(options) => lookup::lookup(context, options),
+        Verb::Links(options) => links::links(context, options),
         Verb::Register(options) => register::register(context, options),
         Verb::Show(options) => capture::show(context, options),
         Verb::Serve(options) => serve::serve(context, options),
@@ -160,6 +163,7 @@ fn dispatch(context: &DriverContext, verb: &Verb) -> Result<ExitCode, Trouble> {
             (Some(cli::Rebuilt::Path), _) => rebuild_path::rebuild(context, options),
             (Some(cli::Rebuilt::Index), _) => rebuild_index::rebuild(context, options),
             (Some(cli::Rebuilt::Register), _) => rebuild_register::rebuild(context, options),
+            (Some(cli::Rebuilt::Links), _) => rebuild_links::rebuild(context, options),
             (None, Some(from)) => rebuild_from::rebuild(context, options, from),
             (None, None) => Err(Trouble::usage(
                 "rebuild what? manifest, path, index, or --from PACKAGES",

@@ -6,6 +6,7 @@
 
 mod directory;
 mod error;
+mod find;
 mod line;
 mod list;
 mod online;
@@ -16,6 +17,7 @@ mod urls;
 
 pub use directory::{LINKS_FILE, LINKS_INDEX, LinksDirectory, RANKS_FILE, SITES_FILE, URLS_FILE};
 pub use error::{BadLine, LinksError};
+pub use find::{FoundPage, LinkFinder};
 pub use line::{LINKS_HEADER, LinkKind, PageLinks, PageTarget, TARGETS};
 pub use list::{LineReader, LineWriter};
 pub use online::OnlineImportance;

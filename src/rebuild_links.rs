@@ -61,7 +61,9 @@ pub(crate) fn rebuild(
             }
         };
         let list = temporary.path().join(format!("{}.links.zst", lists.len()));
-        write_links(&copy, &index, temporary.path(), &mut File::create(&list)?)?;
+        let mut out = File::create(&list)?;
+        let mut no_lines = |_: &_| Ok(Ok(()));
+        write_links(&copy, &index, temporary.path(), &mut no_lines, &mut out)?;
         lists.push(list);
     }
     let pieces: Vec<LinkPiece<'_>> = lists

@@ -152,7 +152,8 @@ impl Stage for Index {
     }
 }
 
-/// Writes what the captures of a (W)ARC file link to, as the stage does it beside their lines; returns how many captures that are.
+/// Writes what the captures of a (W)ARC file link to, as the stage does it beside their lines, which `sink` is given; returns how many captures
+/// that are.
 ///
 /// # Errors
 /// When the file cannot be read, or the list not written.
@@ -160,6 +161,7 @@ pub fn write_links(
     path: &Path,
     settings: &Settings,
     temporary: &Path,
+    sink: &mut dyn FnMut(&Capture<'_>) -> Result<Taken, Failure>,
     out: &mut impl Write,
 ) -> Result<u64, Failure> {
     let mut links = LinkGatherer::new(settings, temporary.to_owned());
@@ -168,8 +170,7 @@ pub fn write_links(
         ..Looks::default()
     };
     let reader = open(path, settings.limits())?;
-    let mut sink = |_: &Capture<'_>| Ok(Ok(()));
-    index_and_look(reader, &filename(path), settings, &mut sink, looks)?;
+    index_and_look(reader, &filename(path), settings, sink, looks)?;
     links.finish(out).map_err(unsorted)
 }
 

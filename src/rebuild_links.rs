@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::process::ExitCode;
 
+use ecluse_cdx::Capture;
 use ecluse_index::{Index, write_links};
 use ecluse_rank::{LinkPiece, Rank, RankError};
 use ecluse_stage::{Exit, Stage};
@@ -62,7 +63,7 @@ pub(crate) fn rebuild(
         };
         let list = temporary.path().join(format!("{}.links.zst", lists.len()));
         let mut out = File::create(&list)?;
-        let mut no_lines = |_: &_| Ok(Ok(()));
+        let mut no_lines = |_: &Capture<'_>| Ok(Ok(()));
         write_links(&copy, &index, temporary.path(), &mut no_lines, &mut out)?;
         lists.push(list);
     }

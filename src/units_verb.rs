@@ -174,11 +174,12 @@ mod tests {
 
     #[test]
     fn as_shipped_a_unit_writes_what_its_stage_writes() {
-        const PLACES: [&str; 12] = [
+        const PLACES: [&str; 13] = [
             "backup",
             "harvested",
             "index",
             "jobs",
+            "links",
             "news",
             "packages",
             "receipts",
@@ -203,6 +204,7 @@ mod tests {
             ("clean", &["harvested"]),
             ("package", &["packages", "repository"]),
             ("deposit", &["receipts"]),
+            ("rank", &["links"]),
         ] {
             let mut expected = Vec::new();
             if ["crawl", "dns-filter"].contains(&stage) {
@@ -224,6 +226,7 @@ mod tests {
             manifest = "/db/manifest.sqlite"
             packages = "/boxes"
             register = "/domains"
+            links = "/ties"
             [site]
             contact = "https://example.org/"
             [stage.preload]
@@ -280,6 +283,7 @@ mod tests {
             ("clean", &["/db", "/in/one", "/in/two"], vec![&closed]),
             ("package", &["/boxes", "/db", "/disk/a"], vec![]),
             ("deposit", &["/db", "/kept"], vec![&closed]),
+            ("rank", &["/ties"], vec![&closed]),
         ] {
             let expected: Vec<String> = more.into_iter().cloned().chain(writes(places)).collect();
             assert_eq!(drop_in(settings, stage), expected, "{stage}");

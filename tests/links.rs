@@ -150,8 +150,12 @@ fn links_go_through_the_chain_to_whoever_asks() {
     // Made again from the files, they are the same but for where sweeps began.
     let links = archive.current("links.tsv.zst");
     let numbers = archive.current("urls.fc");
-    let made = archive.json(&["rebuild", "links", "--why", "lost"]);
-    assert_eq!((&made["urls"], &made["unread"]), (&6.into(), &0.into()));
+    let made = &archive.json(&["rebuild", "links", "--why", "lost"])["done"][0];
+    assert_eq!(
+        (&made["urls"], &made["unread"]),
+        (&5.into(), &0.into()),
+        "{made}"
+    );
     assert_eq!(archive.current("links.tsv.zst"), links);
     assert_eq!(archive.current("urls.fc"), numbers);
     let aside = fs::read_dir(archive.path("links")).unwrap();

@@ -236,6 +236,19 @@ fn a_line_that_makes_no_sense_holds_its_parcel_and_no_other() {
 }
 
 #[test]
+fn a_day_without_captures_makes_an_empty_generation() {
+    let root = root("");
+    put(&root, "none", &[]);
+    run(&root);
+    let links = LinksDirectory::at(&root.path().join("links")).unwrap();
+    let mut ranks = links.ranks().unwrap().unwrap();
+    assert_eq!(ranks.next_record().unwrap(), None);
+    put(&root, "some", &[LINE]);
+    run(&root);
+    assert_eq!(self::ranks(&root).len(), 2);
+}
+
+#[test]
 fn relevance_goes_over_links_and_seeds_are_as_relevant_as_anything() {
     let lines = [
         "com,x)/\t20260101000000\t-\thttps://x.com/\ta https://a.fr/",

@@ -60,13 +60,13 @@ mod why;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use ecluse_stage::{Entry, Exit};
+use ecluse_stage::{Exit, StageEntry};
 
 use crate::cli::{Cli, HarvestVerb, Verb};
 use crate::context::{DriverContext, Trouble};
 
 /// Runs the driver with these stages.
-pub fn main(stages: &'static [Entry]) -> ExitCode {
+pub fn main(stages: &'static [StageEntry]) -> ExitCode {
     // A stage by the driver's own hand: what `run --processes` starts where no binary lies beside.
     let mut words = std::env::args().skip(1);
     let (first, second) = (words.next(), words.next());

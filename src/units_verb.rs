@@ -5,15 +5,15 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use ecluse_config::Pipeline;
-use ecluse_stage::{Entry, Exit};
+use ecluse_stage::{Exit, StageEntry};
 
 use crate::cli::UnitsOptions;
 use crate::context::{DriverContext, Trouble};
-use crate::units::{self, NetworkAccess, Options, Start, UnitPath, UnitStage};
+use crate::units::{self, NetworkAccess, Start, UnitOptions, UnitPath, UnitStage};
 
 pub(crate) fn units(context: &DriverContext, asked: &UnitsOptions) -> Result<ExitCode, Trouble> {
     let root = std::path::absolute(&context.root)?;
-    let options = Options {
+    let options = UnitOptions {
         root: unit_path(&root)?,
         programs: unit_path(&asked.programs)?,
         config: context.config.as_deref().map(unit_path).transpose()?,
@@ -82,7 +82,7 @@ fn unit_path(path: &Path) -> Result<UnitPath, Trouble> {
 /// Returns the stages of a pipeline with what the settings ask of their units.
 fn stages_of(
     pipeline: &Pipeline,
-    entries: &[Entry],
+    entries: &[StageEntry],
     root: &Path,
 ) -> Result<Vec<UnitStage>, Trouble> {
     let mut stages = Vec::new();
@@ -159,7 +159,7 @@ mod tests {
         let pipeline = Pipeline::parse(settings, "pipeline.toml").unwrap();
         let root = Path::new("/srv/ecluse");
         let stages = stages_of(&pipeline, crate::stages::ALL, root).unwrap();
-        let files = units::render(&stages, &Options::default());
+        let files = units::render(&stages, &UnitOptions::default());
         let wanted = format!("ecluse@{name}.service.d/50-ecluse.conf");
         let found = files.iter().find(|(file, _)| *file == wanted);
         let text = found.map_or("", |(_, text)| text.as_str());

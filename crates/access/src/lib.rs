@@ -45,7 +45,7 @@ mod url_text;
 mod wabac;
 mod wanted;
 
-pub use archive::{Archive, ArchiveError, OpenGeneration};
+pub use archive::{ArchiveError, OpenGeneration, ReadingArchive};
 pub use capture_list::IndexedCapture;
 pub use proxy_ca::CaError;
 pub use reader::TokensError;

@@ -10,7 +10,7 @@ use hyper::header::{self, HeaderValue};
 use hyper::{Method, StatusCode};
 use tokio::sync::Semaphore;
 
-use crate::archive::{Archive, ArchiveError, OpenGeneration};
+use crate::archive::{ArchiveError, OpenGeneration, ReadingArchive};
 use crate::capture_list::{CapturesAround, IndexedCapture, captures_around};
 use crate::cdx_query::{CdxAnswer, CdxLimits, CdxOutput, CdxQuery};
 use crate::figures::{AccessFigures, RequestKind};
@@ -40,7 +40,7 @@ const LONGEST_URL: usize = 8 << 10;
 
 /// An archive with everything that is needed to answer for it.
 pub struct AccessSite {
-    pub(crate) archive: Archive,
+    pub(crate) archive: ReadingArchive,
     pub(crate) root: PathBuf,
     pub(crate) settings: AccessSettings,
     pub(crate) figures: AccessFigures,
@@ -151,7 +151,7 @@ impl From<ArchiveError> for Refusal {
 impl From<LoadError> for Refusal {
     fn from(error: LoadError) -> Self {
         match error {
-            LoadError::Archive(error) => error.into(),
+            LoadError::ReadingArchive(error) => error.into(),
             LoadError::Lookup(error) => error.into(),
             // A disk may come back; a file that is not what was indexed does not mend itself.
             LoadError::Record(
@@ -198,7 +198,7 @@ impl AccessSite {
         Ok(Self {
             proxy,
             wanted: wanted.transpose()?,
-            archive: Archive::new(&root.join(index), &settings.main),
+            archive: ReadingArchive::new(&root.join(index), &settings.main),
             rules: AccessRules::open(files, settings.default_rule, settings.embargo.clone())?,
             readers: Readers::open(&settings, tokens)?,
             root,

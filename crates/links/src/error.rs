@@ -30,7 +30,7 @@ pub enum LinksError {
         /// The line, from 1.
         line: u64,
         /// What is wrong with it.
-        source: BadLine,
+        source: BadLinkLine,
     },
     /// A binary file is not what was written.
     #[error("{} is damaged: {what}", path.display())]
@@ -45,7 +45,7 @@ pub enum LinksError {
 /// What is wrong with a line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct BadLine(
+pub struct BadLinkLine(
     /// In words, with the column.
     pub &'static str,
 );
@@ -60,7 +60,7 @@ impl LinksError {
         }
     }
 
-    pub(crate) fn damaged(path: &Path, line: u64) -> impl FnOnce(BadLine) -> Self {
+    pub(crate) fn damaged(path: &Path, line: u64) -> impl FnOnce(BadLinkLine) -> Self {
         move |source| Self::Damaged {
             path: path.to_owned(),
             line,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use ecluse_cdx::CaptureTime;
 
 use crate::directory::{LINKS_FILE, LINKS_INDEX, URLS_FILE};
-use crate::error::{BadLine, LinksError};
+use crate::error::{BadLinkLine, LinksError};
 use crate::line::{LINKS_HEADER, LinkKind, PageLinks};
 use crate::slice::{SliceHead, SlicePart, read_slice};
 use crate::urls::Urls;
@@ -127,7 +127,7 @@ impl LinkFinder {
             let entry = line.split_once('\t');
             let entry = entry.and_then(|(key, offset)| Some((key, offset.parse().ok()?)));
             let (key, offset) = entry
-                .ok_or(BadLine("no key and offset"))
+                .ok_or(BadLinkLine("no key and offset"))
                 .map_err(LinksError::damaged(&path, number))?;
             if key > surt {
                 break;

@@ -16,7 +16,7 @@ mod slice;
 mod urls;
 
 pub use directory::{LINKS_FILE, LINKS_INDEX, LinksDirectory, RANKS_FILE, SITES_FILE, URLS_FILE};
-pub use error::{BadLine, LinksError};
+pub use error::{BadLinkLine, LinksError};
 pub use find::{FoundPage, LinkFinder};
 pub use line::{LINKS_HEADER, LinkKind, PageLinks, PageTarget, TARGETS};
 pub use list::{LineReader, LineWriter};

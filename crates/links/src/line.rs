@@ -2,7 +2,7 @@
 
 use ecluse_cdx::CaptureTime;
 
-use crate::error::BadLine;
+use crate::error::BadLinkLine;
 
 /// The first line of a list of links.
 pub const LINKS_HEADER: &str = "# ecluse links 1";
@@ -83,24 +83,24 @@ impl<'a> PageLinks<'a> {
     ///
     /// # Errors
     /// Which column is not as it should be.
-    pub fn parse(line: &'a str) -> Result<Self, BadLine> {
+    pub fn parse(line: &'a str) -> Result<Self, BadLinkLine> {
         let mut columns = line.splitn(5, '\t');
-        let mut next = |fault| columns.next().ok_or(BadLine(fault));
+        let mut next = |fault| columns.next().ok_or(BadLinkLine(fault));
         let surt = next("no key")?;
         let time = next("no time")?;
-        let time = CaptureTime::from_digits(time.as_bytes()).ok_or(BadLine("bad time"))?;
+        let time = CaptureTime::from_digits(time.as_bytes()).ok_or(BadLinkLine("bad time"))?;
         let (digest, url) = (next("no digest")?, next("no URL")?);
         let targets = columns.next().unwrap_or_default();
         if surt.is_empty() || surt.as_bytes()[0] < b'$' {
-            return Err(BadLine("bad key"));
+            return Err(BadLinkLine("bad key"));
         }
         if url.is_empty() {
-            return Err(BadLine("no URL"));
+            return Err(BadLinkLine("no URL"));
         }
         if !targets.is_empty() && targets != "=" {
             let is_target = |column: &str| matches!(column.as_bytes(), [letter, b' ', _, ..] if LinkKind::of_letter(*letter).is_some());
             if !targets.split('\t').all(is_target) {
-                return Err(BadLine("bad link"));
+                return Err(BadLinkLine("bad link"));
             }
         }
         Ok(Self {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-use crate::error::{BadLine, LinksError};
+use crate::error::{BadLinkLine, LinksError};
 
 /// No line is longer; a page with more links has lost some when it was written.
 const LINE_BYTES: u64 = 8 << 20;
@@ -45,7 +45,7 @@ impl LineReader {
         };
         let found = reader.next_line()?.is_some_and(|line| line == header);
         if !found {
-            return Err(reader.damaged(BadLine("not the header of this list and version")));
+            return Err(reader.damaged(BadLinkLine("not the header of this list and version")));
         }
         Ok(reader)
     }
@@ -64,11 +64,11 @@ impl LineReader {
         }
         self.number += 1;
         if self.line.pop() != Some(b'\n') {
-            return Err(self.damaged(BadLine("cut short, or too long")));
+            return Err(self.damaged(BadLinkLine("cut short, or too long")));
         }
         match std::str::from_utf8(&self.line) {
             Ok(line) => Ok(Some(line)),
-            Err(_) => Err(self.damaged(BadLine("not UTF-8"))),
+            Err(_) => Err(self.damaged(BadLinkLine("not UTF-8"))),
         }
     }
 
@@ -78,7 +78,7 @@ impl LineReader {
     }
 
     /// Returns the error of the line that was read last.
-    pub fn damaged(&self, fault: BadLine) -> LinksError {
+    pub fn damaged(&self, fault: BadLinkLine) -> LinksError {
         LinksError::damaged(&self.path, self.number)(fault)
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ecluse_cdx::CaptureTime;
 
-use crate::error::{BadLine, LinksError};
+use crate::error::{BadLinkLine, LinksError};
 use crate::list::{LineReader, LineWriter};
 
 /// The first line of the list.
@@ -37,26 +37,26 @@ impl<'a> RankRecord<'a> {
     ///
     /// # Errors
     /// Which column is not as it should be.
-    pub fn parse(line: &'a str) -> Result<Self, BadLine> {
+    pub fn parse(line: &'a str) -> Result<Self, BadLinkLine> {
         let mut columns = line.split('\t');
-        let mut next = |fault| columns.next().ok_or(BadLine(fault));
+        let mut next = |fault| columns.next().ok_or(BadLinkLine(fault));
         let record = Self {
             surt: next("no key")?,
             url: next("no URL")?,
-            rank: float(next("no rank")?).ok_or(BadLine("bad rank"))?,
-            interest: float(next("no interest")?).ok_or(BadLine("bad interest"))?,
-            relevance: float(next("no relevance")?).ok_or(BadLine("bad relevance"))?,
-            links_in: count(next("no links-in")?).ok_or(BadLine("bad links-in"))?,
-            links_out: count(next("no links-out")?).ok_or(BadLine("bad links-out"))?,
+            rank: float(next("no rank")?).ok_or(BadLinkLine("bad rank"))?,
+            interest: float(next("no interest")?).ok_or(BadLinkLine("bad interest"))?,
+            relevance: float(next("no relevance")?).ok_or(BadLinkLine("bad relevance"))?,
+            links_in: count(next("no links-in")?).ok_or(BadLinkLine("bad links-in"))?,
+            links_out: count(next("no links-out")?).ok_or(BadLinkLine("bad links-out"))?,
             fetched: match next("no time")? {
                 "-" => None,
-                digits => {
-                    Some(CaptureTime::from_digits(digits.as_bytes()).ok_or(BadLine("bad time"))?)
-                }
+                digits => Some(
+                    CaptureTime::from_digits(digits.as_bytes()).ok_or(BadLinkLine("bad time"))?,
+                ),
             },
         };
         if columns.next().is_some() {
-            return Err(BadLine("too many columns"));
+            return Err(BadLinkLine("too many columns"));
         }
         Ok(record)
     }
@@ -119,7 +119,7 @@ impl RankReader {
                     self.last.extend_from_slice(record.surt.as_bytes());
                     None
                 }
-                Ok(_) => Some(BadLine("not in the order of keys")),
+                Ok(_) => Some(BadLinkLine("not in the order of keys")),
                 Err(fault) => Some(fault),
             },
         };

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::error::{BadLine, LinksError};
+use crate::error::{BadLinkLine, LinksError};
 use crate::list::{LineReader, LineWriter};
 use crate::rank::float;
 
@@ -38,23 +38,23 @@ impl<'a> SiteRecord<'a> {
     ///
     /// # Errors
     /// Which column is not as it should be.
-    pub fn parse(line: &'a str) -> Result<Self, BadLine> {
+    pub fn parse(line: &'a str) -> Result<Self, BadLinkLine> {
         let mut columns = line.split('\t');
-        let mut next = |fault| columns.next().ok_or(BadLine(fault));
-        let number = |text: &str, fault| text.parse().map_err(|_| BadLine(fault));
+        let mut next = |fault| columns.next().ok_or(BadLinkLine(fault));
+        let number = |text: &str, fault| text.parse().map_err(|_| BadLinkLine(fault));
         let record = Self {
             key: next("no key")?,
             domain: next("no domain")?,
             pages: number(next("no pages")?, "bad pages")?,
             fetched: number(next("no fetched")?, "bad fetched")?,
-            rank: float(next("no rank")?).ok_or(BadLine("bad rank"))?,
-            interest: float(next("no interest")?).ok_or(BadLine("bad interest"))?,
-            relevance: float(next("no relevance")?).ok_or(BadLine("bad relevance"))?,
+            rank: float(next("no rank")?).ok_or(BadLinkLine("bad rank"))?,
+            interest: float(next("no interest")?).ok_or(BadLinkLine("bad interest"))?,
+            relevance: float(next("no relevance")?).ok_or(BadLinkLine("bad relevance"))?,
             links_in: number(next("no links-in")?, "bad links-in")?,
             links_out: number(next("no links-out")?, "bad links-out")?,
         };
         match columns.next() {
-            Some(_) => Err(BadLine("too many columns")),
+            Some(_) => Err(BadLinkLine("too many columns")),
             None => Ok(record),
         }
     }

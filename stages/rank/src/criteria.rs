@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-use crate::settings::PerimeterSettings;
+use crate::settings::RelevanceSettings;
 
 /// What the settings and the librarians' seeds say of a URL.
 pub(crate) struct Criteria {
-    settings: PerimeterSettings,
+    settings: RelevanceSettings,
     /// Keys of single URLs.
     urls: BTreeSet<String>,
     /// Keys of domains, without a path.
@@ -19,7 +19,7 @@ pub(crate) struct Criteria {
 
 impl Criteria {
     /// Reads the seeds; a file that is not there has none.
-    pub(crate) fn read(settings: &PerimeterSettings, seeds: Option<&Path>) -> io::Result<Self> {
+    pub(crate) fn read(settings: &RelevanceSettings, seeds: Option<&Path>) -> io::Result<Self> {
         let text = match seeds.map(std::fs::read_to_string) {
             None => String::new(),
             Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -111,12 +111,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let seeds = directory.path().join("seeds.txt");
         std::fs::write(&seeds, "# ours\nExample.FR\nhttps://b.com/x\n").unwrap();
-        let settings = PerimeterSettings {
+        let settings = RelevanceSettings {
             tlds: vec!["fr".into()],
             tld: 1.0,
             foreign: -0.25,
             seed: 4.0,
-            ..PerimeterSettings::default()
+            ..RelevanceSettings::default()
         };
         let criteria = Criteria::read(&settings, Some(&seeds)).unwrap();
         for (surt, worth) in [
@@ -129,7 +129,7 @@ mod tests {
             assert_eq!(criteria.of(surt), worth, "{surt}");
         }
         let missing = directory.path().join("none");
-        let criteria = Criteria::read(&PerimeterSettings::default(), Some(&missing)).unwrap();
+        let criteria = Criteria::read(&RelevanceSettings::default(), Some(&missing)).unwrap();
         assert!(criteria.is_empty());
     }
 }

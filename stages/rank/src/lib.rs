@@ -46,7 +46,7 @@ pub use crate::graph::{GraphFiles, GraphWriter};
 pub use crate::number::LinkPiece;
 pub use crate::pairs::PairSorter;
 pub use crate::settings::{
-    InterestForm, KindName, PerimeterSettings, RelevanceDirection, Settings,
+    InterestForm, KindName, RelevanceDirection, RelevanceSettings, Settings,
 };
 pub use crate::state::{StateLog, boot};
 pub use crate::sweep::{DanglingRule, SweepRule, Sweeps, Swept};

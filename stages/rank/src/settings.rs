@@ -36,13 +36,13 @@ pub struct Settings {
     /// How often a sweep goes through the links inside of a slice.
     pub inner: NonZeroU32,
     /// What is relevant.
-    pub perimeter: PerimeterSettings,
+    pub perimeter: RelevanceSettings,
 }
 
 /// `[stage.rank.perimeter]`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct PerimeterSettings {
+pub struct RelevanceSettings {
     /// A file of domains and URLs that are relevant; may be missing.
     pub seeds: PathBuf,
     /// What a seed is worth.

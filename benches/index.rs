@@ -5,7 +5,7 @@
 //! Without `--corpus` it makes its own files, four of N megabytes. Each program runs in a process of its own, by turns;
 //! CPU-seconds of user and system, the best of the rounds. The peers are installed by `cargo xtask peers`; one that is
 //! not there is left out, and said so. Worrying: below 1.5 times the fastwarc crate, 10 times cdxj-indexer, or 0.75 of
-//! bare libdeflate on the same members; two workers below 1.8 times one; more than 64 MiB a worker.
+//! bare libdeflate on the same members; more than a quarter more CPU with links; two workers below 1.8 times one; more than 64 MiB a worker.
 
 #![expect(clippy::unwrap_used, reason = "a bench may die")]
 
@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use ecluse_index::{Index, Settings};
+use ecluse_cdx::{Capture, Duplicates, SortOptions, Sorter, cdxj};
+use ecluse_index::{Index, Settings, write_links};
 use ecluse_stage::Stage;
 use ecluse_warc::{Extent, ReaderLimits, WarcReader};
 use page::Page;
@@ -33,6 +34,7 @@ fn main() {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["task-index", files @ ..] => task_index(files),
+        ["task-links", files @ ..] => task_links(files),
         ["task-inflate", files @ ..] => task_inflate(files),
         ["task-workers", workers, files @ ..] => task_workers(workers.parse().unwrap(), files),
         _ => run(&words),
@@ -100,6 +102,12 @@ fn speed(page: &mut Page, files: &[PathBuf], bytes: u64, rounds: usize, python: 
             rounds,
         ),
         runner("`ecluse-index`", "", &myself("task-index"), rounds),
+        runner(
+            "the same, with links",
+            "at most 1.25 ×",
+            &myself("task-links"),
+            rounds,
+        ),
     ];
     let fastwarc = Path::new(ROOT).join("target/peers/release/peer-fastwarc");
     let indexer = Path::new(ROOT).join("target/interop/bin/cdxj-indexer");
@@ -143,7 +151,7 @@ fn speed(page: &mut Page, files: &[PathBuf], bytes: u64, rounds: usize, python: 
             runner.best / ours
         ));
     }
-    runners.len() == 4
+    runners.len() == 5
 }
 
 fn runner(name: &'static str, bar: &'static str, command: &[String], rounds: usize) -> Runner {
@@ -279,6 +287,41 @@ fn task_index(files: &[&str]) {
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let peak = peak.unwrap().split_whitespace().next().unwrap();
     eprintln!("peak {peak}");
+}
+
+/// Makes lines as the filter does, and writes what captures link to in the same reading.
+fn task_links(files: &[&str]) {
+    let settings = shipped();
+    let temporary = std::env::temp_dir();
+    let mut lines = Sorter::new(SortOptions {
+        duplicates: Duplicates::Remove,
+        memory_bytes: usize::try_from(settings.sort_memory.0).unwrap(),
+        temporary: temporary.clone(),
+    });
+    let mut line = Vec::new();
+    let mut links = Vec::new();
+    for file in files {
+        let mut sink = |capture: &Capture<'_>| {
+            line.clear();
+            if let Err(fault) = cdxj::write(capture, &mut line) {
+                return Ok(Err(fault));
+            }
+            lines.push(&line).unwrap();
+            Ok(Ok(()))
+        };
+        write_links(
+            Path::new(file),
+            &settings,
+            &temporary,
+            &mut sink,
+            &mut links,
+        )
+        .unwrap();
+    }
+    let mut out = io::BufWriter::with_capacity(64 << 10, io::stdout().lock());
+    lines.finish(&mut out).unwrap();
+    out.write_all(&links).unwrap();
+    out.flush().unwrap();
 }
 
 /// Inflates every member and says how long that took: the files are in memory, and the places of the members known.

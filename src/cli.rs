@@ -107,6 +107,11 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  ecluse lookup https://example.org/\n  ecluse lookup example.org --match domain --limit 20\n  ecluse lookup example.org/news/ --match prefix --json | jq .timestamp"
     )]
     Lookup(LookupOptions),
+    /// Shows what a page links to and what links to it; ends with 1 when neither is known
+    #[command(
+        after_help = "Examples:\n  ecluse links https://example.org/\n  ecluse links example.org --in --limit 20\n  ecluse links example.org/news/ --out --json | jq .out"
+    )]
+    Links(LinksOptions),
     /// Shows what the register knows of a domain; ends with 1 when it is not there
     #[command(
         after_help = "Examples:\n  ecluse register exemple.fr\n  ecluse register --stats\n  ecluse register --export csv > register.csv"
@@ -188,7 +193,7 @@ pub(crate) enum Verb {
     Repair(RepairOptions),
     /// Makes anew what can be made from receipts and stored files, or a lost archive from its packages
     #[command(
-        after_help = "Examples:\n  ecluse rebuild manifest --why 'disk 1 lost its database'\n  ecluse rebuild path --why 'moved to /srv/ecluse'\n  ecluse rebuild index --why 'disk 2 lost it'\n  ecluse rebuild register --why 'disk 2 lost it'\n  ecluse rebuild changes --why 'other periods'\n  ecluse --root /srv/new rebuild --from /mnt/packages\n\nThe stages must be stopped. The old manifest stays beside the new one; nothing is removed from the archive."
+        after_help = "Examples:\n  ecluse rebuild manifest --why 'disk 1 lost its database'\n  ecluse rebuild path --why 'moved to /srv/ecluse'\n  ecluse rebuild index --why 'disk 2 lost it'\n  ecluse rebuild register --why 'disk 2 lost it'\n  ecluse rebuild links --why 'disk 2 lost them'\n  ecluse rebuild changes --why 'other periods'\n  ecluse --root /srv/new rebuild --from /mnt/packages\n\nThe stages must be stopped. The old manifest stays beside the new one; nothing is removed from the archive."
     )]
     Rebuild(RebuildOptions),
     /// Looks at configuration and machine; ends as Nagios expects: 0, 1, 2 or 3
@@ -496,6 +501,21 @@ pub(crate) struct LookupOptions {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct LinksOptions {
+    /// The URL, with or without its scheme
+    pub(crate) url: String,
+    /// Shows only what links to it
+    #[arg(long = "in", conflicts_with = "out")]
+    pub(crate) incoming: bool,
+    /// Shows only what it links to
+    #[arg(long)]
+    pub(crate) out: bool,
+    /// Shows no more than so many of each
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+}
+
+#[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("asked").required(true).args(["domain", "stats", "export"]))]
 pub(crate) struct RegisterOptions {
     /// A domain, or any name or URL of it
@@ -760,6 +780,8 @@ pub(crate) enum Rebuilt {
     Register,
     /// What is known of the changes of pages, from the index and the stored documents
     Changes,
+    /// Links and ranks, from the archive's files
+    Links,
 }
 
 #[derive(Debug, Args)]

@@ -26,6 +26,7 @@ mod job;
 mod job_papers;
 mod jobs;
 mod life;
+mod links;
 mod lookup;
 mod needs;
 mod numbers;
@@ -39,6 +40,7 @@ mod rebuild;
 mod rebuild_changes;
 mod rebuild_from;
 mod rebuild_index;
+mod rebuild_links;
 mod rebuild_path;
 mod rebuild_register;
 mod register;
@@ -145,6 +147,7 @@ fn dispatch(context: &DriverContext, verb: &Verb) -> Result<ExitCode, Trouble> {
         Verb::Amend(options) => amend::amend(context, options),
         Verb::Find { terms } => find::find(context, terms),
         Verb::Lookup(options) => lookup::lookup(context, options),
+        Verb::Links(options) => links::links(context, options),
         Verb::Register(options) => register::register(context, options),
         Verb::Delta(options) => delta::delta(context, options),
         Verb::Quality(options) => quality::quality(context, options),
@@ -167,6 +170,7 @@ fn dispatch(context: &DriverContext, verb: &Verb) -> Result<ExitCode, Trouble> {
             (Some(cli::Rebuilt::Index), _) => rebuild_index::rebuild(context, options),
             (Some(cli::Rebuilt::Register), _) => rebuild_register::rebuild(context, options),
             (Some(cli::Rebuilt::Changes), _) => rebuild_changes::rebuild(context, options),
+            (Some(cli::Rebuilt::Links), _) => rebuild_links::rebuild(context, options),
             (None, Some(from)) => rebuild_from::rebuild(context, options, from),
             (None, None) => Err(Trouble::usage(
                 "rebuild what? manifest, path, index, or --from PACKAGES",

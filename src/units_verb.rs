@@ -180,6 +180,7 @@ mod tests {
             "harvested",
             "index",
             "jobs",
+            "links",
             "news",
             "packages",
             "receipts",
@@ -205,6 +206,7 @@ mod tests {
             ("package", &["packages", "repository"]),
             ("deposit", &["receipts"]),
             ("change", &["changes"]),
+            ("rank", &["links"]),
         ] {
             let mut expected = Vec::new();
             if ["crawl", "dns-filter"].contains(&stage) {
@@ -227,6 +229,7 @@ mod tests {
             packages = "/boxes"
             register = "/domains"
             changes = "/known"
+            links = "/ties"
             [site]
             contact = "https://example.org/"
             [stage.preload]
@@ -284,6 +287,7 @@ mod tests {
             ("package", &["/boxes", "/db", "/disk/a"], vec![]),
             ("deposit", &["/db", "/kept"], vec![&closed]),
             ("change", &["/known"], vec![&closed]),
+            ("rank", &["/ties"], vec![&closed]),
         ] {
             let expected: Vec<String> = more.into_iter().cloned().chain(writes(places)).collect();
             assert_eq!(drop_in(settings, stage), expected, "{stage}");

@@ -70,6 +70,7 @@ sort-memory = "1 B"
 damages = 1
 back = []
 evidence-pages = 0
+links = false
 [stage.transfer]
 choose = "round-robin"
 leave-free = "0 B"
@@ -83,6 +84,7 @@ targets = [
 backups = 2
 [stage.merge]
 batch = { parcels = 50, wait = "300ms" }
+back = []
 memory = "2 MiB"
 open-files = 2
 [stage.bigmerge]
@@ -393,6 +395,42 @@ advertisements = ["/spots/"]
 [stage.told]
 "#;
 
+/// Ranks of another kind.
+const RANKED: &str = r#"
+[archive]
+links = "ties"
+[defaults]
+settle = "100ms"
+min-free = "0 B"
+[chain]
+stages = ["ingest", "index", "transfer", "backup", "delete", "merge", "bigmerge", "clean", "rank", "package"]
+[stage.merge]
+batch = { parcels = 50, wait = "300ms" }
+[stage.rank]
+next = ["package"]
+attempts = 50
+batch = { parcels = 50, wait = "300ms" }
+keep = 1
+kinds = ["embed"]
+slice = 2
+threads = 1
+memory = "1 MiB"
+damping = 0.5
+dangling = "scale"
+interest = "mean"
+tolerance = 1e-3
+sweeps = 7
+inner = 1
+[stage.rank.perimeter]
+seeds = "chosen.txt"
+seed = 2.0
+tlds = ["example"]
+tld = 0.5
+foreign = -0.5
+direction = "in"
+decay = 0.25
+"#;
+
 /// Keys that have one value only.
 const FIXED: [&str; 1] = ["version"];
 
@@ -502,6 +540,46 @@ const SEEN_BELOW: &[(&str, &str, &str)] = &[
         "stage.index.back",
         "stages/index/tests/cli.rs",
         "what_pages_tell_of_their_sites_goes_back",
+    ),
+    (
+        "stage.index.links",
+        "stages/index/tests/cli.rs",
+        "what_captures_link_to_is_written_beside_their_lines",
+    ),
+    (
+        "stage.merge.back",
+        "stages/merge/tests/cli.rs",
+        "the_links_of_the_day_go_to_those_who_ask_for_them",
+    ),
+    (
+        "stage.rank.attempts",
+        "stages/rank/tests/cli.rs",
+        "killed_at_any_moment_it_goes_on_to_the_same_bytes",
+    ),
+    (
+        "stage.rank.memory",
+        "stages/rank/tests/cli.rs",
+        "killed_at_any_moment_it_goes_on_to_the_same_bytes",
+    ),
+    (
+        "stage.rank.slice",
+        "stages/rank/tests/cli.rs",
+        "ranks_are_those_of_the_sheet_and_sites_the_sum_of_their_pages",
+    ),
+    (
+        "stage.rank.threads",
+        "stages/rank/src/oracles.rs",
+        "ranks_are_those_of_the_definition",
+    ),
+    (
+        "stage.rank.inner",
+        "stages/rank/src/oracles.rs",
+        "ranks_are_those_of_the_definition",
+    ),
+    (
+        "stage.rank.interest",
+        "stages/rank/src/oracles.rs",
+        "interests_are_those_of_the_sheet",
     ),
     (
         "stage.index.evidence-pages",
@@ -674,6 +752,7 @@ fn leaves(text: &str) -> BTreeMap<String, toml::Value> {
 fn every_documented_setting_is_turned_in_a_run_below() {
     let runs = [
         ELSEWHERE, KEPT, RECEIPTED, CRAWLED, LISTED, SERVED, ALERTED, NAMED, PLANNED, CHANGED,
+        RANKED,
     ]
     .map(leaves);
     let is_turned = |key: &String, shipped: &toml::Value| {
@@ -1079,6 +1158,63 @@ fn everything_elsewhere() {
     assert_eq!(waiting.count(), 0);
     heartbeat_and_lease(&archive);
     keep_receipts(&archive, "transfer");
+}
+
+#[test]
+fn ranks_of_another_kind() {
+    let archive = Archive::new(RANKED);
+    fs::write(archive.path("chosen.txt"), "http://x.test/\n").unwrap();
+    let http = "application/http; msgtype=response";
+    let page =
+        |links: &str| format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<p>{links}</p>");
+    let chain = [
+        "ingest", "index", "transfer", "backup", "delete", "merge", "bigmerge", "rank",
+    ];
+    let take = |job: u32, links: &str| {
+        let file = pack(&[record("response", "http://a.example/", http, &page(links))]);
+        let name = format!("harvested/{job}-3-20261116120000000-00000-h.warc.gz");
+        archive.harvest(&name, &file);
+        chain.map(|stage| archive.stage(stage, 0))
+    };
+    take(
+        1,
+        "<img src=http://x.test/><a href=http://no.example/>no</a>",
+    );
+    take(
+        2,
+        "<img src=http://x.test/><img src=/i><a href=http://no.example/>no</a>",
+    );
+    let generations = fs::read_dir(archive.path("ties/generations")).unwrap();
+    assert_eq!(generations.count(), 1, "one generation stays");
+    let mut ranks = ecluse_links::LinksDirectory::at(&archive.path("ties"))
+        .unwrap()
+        .ranks()
+        .unwrap()
+        .unwrap();
+    let mut found = Vec::new();
+    while let Some(record) = ranks.next_record().unwrap() {
+        let round = |number: f32| (number * 1e3).round() / 1e3;
+        found.push((
+            record.url.to_owned(),
+            round(record.rank),
+            round(record.relevance),
+        ));
+    }
+    // a links to i and x, which link to nothing: ranks are r(1-c), and r(1-c) + rc/2 of a's.
+    assert_eq!(found.len(), 3, "only what is embedded counts: {found:?}");
+    assert_eq!(found[0].0, "http://a.example/");
+    assert_eq!(found[1].0, "http://a.example/i");
+    assert!(found[1].1 > found[0].1 && found[1].1 == found[2].1);
+    let sum: f32 = found.iter().map(|(_, rank, _)| rank).sum();
+    assert!((sum - 1.0).abs() < 0.01);
+    // 0.5 for its last label, an eighth of a's 0.5 for the link; the seed is as relevant as anything.
+    let relevance = found.iter().map(|(_, _, relevance)| *relevance);
+    let relevance: Vec<f32> = relevance.collect();
+    assert_eq!(relevance[..2], [0.5, 0.563], "{found:?}");
+    assert_eq!(
+        relevance[2], 1.563,
+        "2 for the seed, -0.5 for its last label"
+    );
 }
 
 #[test]

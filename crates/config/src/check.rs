@@ -97,6 +97,7 @@ fn check_archive(pipeline: &Pipeline, findings: &mut Findings<'_>) {
         ("manifest", &archive.manifest),
         ("register", &archive.register),
         ("changes", &archive.changes),
+        ("links", &archive.links),
     ];
     let stored = archive.repository.iter();
     let stored = stored.map(|location| ("repository", &location.path));

@@ -40,6 +40,8 @@ pub struct Archive {
     pub register: PathBuf,
     /// The directory of what is known of the changes of pages.
     pub changes: PathBuf,
+    /// The directory of links and ranks.
+    pub links: PathBuf,
 }
 
 impl Archive {

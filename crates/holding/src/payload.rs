@@ -11,7 +11,14 @@ use ecluse_stage::{Failure, Parcel};
 use crate::digest::{Fixity, Going, ReadFault, digest_of, open_plain, read_afresh};
 
 /// What the stages put beside a file, named after it. No other list of them exists.
-const BESIDE: [&str; 5] = [".cdxj", ".cdx", ".seen.json", ".path", ".backup.json"];
+const BESIDE: [&str; 6] = [
+    ".cdxj",
+    ".cdx",
+    ".links.zst",
+    ".seen.json",
+    ".path",
+    ".backup.json",
+];
 /// A file beside the payload that is larger than this is not ours.
 const SMALL_BYTES: u64 = 1 << 20;
 

@@ -85,6 +85,11 @@ impl Home {
         self.path(&self.archive.register)
     }
 
+    /// Returns the directory of links and ranks.
+    pub fn links(&self) -> PathBuf {
+        self.path(&self.archive.links)
+    }
+
     /// Returns the harvested directories.
     pub fn harvested(&self) -> Vec<PathBuf> {
         let paths = self.archive.harvested.iter();

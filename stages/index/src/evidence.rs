@@ -225,7 +225,7 @@ fn body_of(block: &[u8], head: HttpHead<'_>) -> Option<Vec<u8>> {
 }
 
 /// Returns a body without the lengths of its chunks, as far as they make sense.
-fn without_chunks(body: &[u8]) -> Vec<u8> {
+pub(crate) fn without_chunks(body: &[u8]) -> Vec<u8> {
     let mut whole = Vec::new();
     let mut rest = body;
     while let Some(end) = memchr::memchr(b'\n', &rest[..rest.len().min(256)]) {

@@ -10,6 +10,8 @@ use ecluse_warc::{Compression, Record, RecordKind, WarcReadError, WarcReader};
 use crate::draft::{Draft, Unfit, own};
 use crate::evidence::EvidenceGatherer;
 use crate::found::FormatFinder;
+use crate::lines::unsorted;
+use crate::links::LinkGatherer;
 use crate::seen::{DamageReport, Facts, Seen, Tally, told};
 use crate::settings::Settings;
 
@@ -39,6 +41,8 @@ pub(crate) struct Looks<'a> {
     pub(crate) formats: Option<FormatFinder>,
     /// What captures tell of their sites.
     pub(crate) evidence: Option<&'a mut EvidenceGatherer>,
+    /// What captures link to.
+    pub(crate) links: Option<&'a mut LinkGatherer>,
 }
 
 /// The same, with a look at what payloads are and what captures tell of their sites.
@@ -71,6 +75,9 @@ pub(crate) fn index_and_look(
         {
             evidence.look(&record);
         }
+        if let Some(links) = &mut looks.links {
+            links.look(&record);
+        }
         if let Err(why) = draft.take(&mut record).map_err(unread)? {
             unfit.add(number, offset, &why);
             continue;
@@ -84,7 +91,12 @@ pub(crate) fn index_and_look(
         if let Some(extent) = extent {
             let capture = draft.capture(extent, filename);
             match sink(&capture)? {
-                Ok(()) => tally.capture(&capture, draft.host(), found),
+                Ok(()) => {
+                    tally.capture(&capture, draft.host(), found);
+                    if let Some(links) = &mut looks.links {
+                        links.push(&capture).map_err(unsorted)?;
+                    }
+                }
                 Err(fault) => unfit.add(number, offset, &Unfit::BadLine(fault)),
             }
         }

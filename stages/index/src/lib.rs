@@ -2,7 +2,7 @@
 //!
 //! * **Reads** a parcel with one (W)ARC file.
 //! * **Writes** `NAME.cdxj` beside it, sorted, one line a capture, and `NAME.seen.json`; `NAME.cdx` too when the
-//!   settings ask for that layout. The receipt has what the manifest is to know; transfer tells it, so that many
+//!   settings ask for that layout, and `NAME.links.zst`, what captures link to, unless they say not to. The receipt has what the manifest is to know; transfer tells it, so that many
 //!   machines may index and one host writes the manifest.
 //!   To each stage in `back` goes a parcel of kind `evidence`: what the file tells of the sites in it.
 //! * **Never** changes a WARC file, and never reads the network.
@@ -15,6 +15,7 @@ mod evidence;
 mod found;
 mod index;
 mod lines;
+mod links;
 mod seen;
 mod settings;
 
@@ -35,6 +36,7 @@ use crate::found::FormatFinder;
 use crate::index::{Looks, index_and_look};
 pub use crate::index::{Taken, index};
 use crate::lines::{Lines, unsorted};
+use crate::links::LinkGatherer;
 pub use crate::seen::{DamageReport, FormatCount, Seen};
 pub use crate::settings::{Format, Settings};
 
@@ -68,7 +70,11 @@ impl Stage for Index {
     fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {
         let name = payload(parcel.manifest())?.name.clone();
         let mut evidence = EvidenceGatherer::new(self.settings.evidence_pages);
-        let (seen, outputs) = self.read(parcel, &name, outbox, &mut evidence)?;
+        let mut links = self
+            .settings
+            .links
+            .then(|| LinkGatherer::new(&self.settings, self.temporary.clone()));
+        let (seen, outputs) = self.read(parcel, &name, outbox, &mut evidence, links.as_mut())?;
         if seen.is_unreadable() {
             return Err(unreadable(&seen));
         }
@@ -91,6 +97,11 @@ impl Stage for Index {
         let mut file = outbox.create(&format!("{name}.seen.json"))?;
         file.write_all(&seen.to_json())?;
         outbox.attach(file)?;
+        if let Some(links) = links {
+            let mut file = outbox.create(&format!("{name}.links.zst"))?;
+            links.finish(&mut file).map_err(unsorted)?;
+            outbox.attach(file)?;
+        }
         self.send_evidence(parcel, &evidence, outbox)?;
         let mut damage = seen.damage();
         damage.list.truncate(Damage::TOLD);
@@ -141,6 +152,28 @@ impl Stage for Index {
     }
 }
 
+/// Writes what the captures of a (W)ARC file link to, as the stage does it beside their lines, which `sink` is given; returns how many captures
+/// that are.
+///
+/// # Errors
+/// When the file cannot be read, or the list not written.
+pub fn write_links(
+    path: &Path,
+    settings: &Settings,
+    temporary: &Path,
+    sink: &mut dyn FnMut(&Capture<'_>) -> Result<Taken, Failure>,
+    out: &mut impl Write,
+) -> Result<u64, Failure> {
+    let mut links = LinkGatherer::new(settings, temporary.to_owned());
+    let looks = Looks {
+        links: Some(&mut links),
+        ..Looks::default()
+    };
+    let reader = open(path, settings.limits())?;
+    index_and_look(reader, &filename(path), settings, sink, looks)?;
+    links.finish(out).map_err(unsorted)
+}
+
 impl Index {
     /// Reads the file and gathers its lines in each layout asked for.
     fn read(
@@ -149,6 +182,7 @@ impl Index {
         name: &str,
         outbox: &Outbox,
         evidence: &mut EvidenceGatherer,
+        links: Option<&mut LinkGatherer>,
     ) -> Result<(Seen, Vec<Lines>), Failure> {
         let gather = |format| Lines::new(format, &self.settings, self.temporary.clone());
         let mut outputs = vec![gather(Format::Cdxj)];
@@ -173,6 +207,7 @@ impl Index {
         let looks = Looks {
             formats: Some(FormatFinder::new()),
             evidence,
+            links,
         };
         let seen = index_and_look(reader, name, &self.settings, &mut push, looks);
         // A reading that was broken off is no fault of the machine.

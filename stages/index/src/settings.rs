@@ -37,6 +37,8 @@ pub struct Settings {
     pub damages: usize,
     /// How many pages of each site in a file are looked at for what they tell of it; 0 for none.
     pub evidence_pages: u32,
+    /// What captures link to is written beside their lines.
+    pub links: bool,
 }
 
 /// A layout of index lines.

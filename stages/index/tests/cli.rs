@@ -320,7 +320,7 @@ fn what_it_writes_in_any_layout_is_known_to_stand_beside_the_file() {
                 sha256: String::new(),
             });
         }
-        assert_eq!(manifest.files.len(), if format == "cdxj" { 3 } else { 4 });
+        assert_eq!(manifest.files.len(), if format == "cdxj" { 4 } else { 5 });
         let archived = ecluse_holding::payload(&manifest).unwrap();
         assert_eq!(archived.name, "a.warc.gz", "{format}");
     }
@@ -602,4 +602,79 @@ fn what_pages_tell_of_their_sites_goes_back() {
     assert_eq!(fewer.len(), 6);
     assert_eq!(evidence_of("back = ['plan']\nevidence-pages = 0"), [""; 0]);
     assert_eq!(evidence_of("back = []"), [""; 0]);
+}
+
+/// What is written of the links of a file.
+fn links_of(file: &[u8], more: &str) -> Option<Vec<String>> {
+    let (code, root) = process("a.warc.gz", file, more);
+    assert_eq!(code, 0);
+    let path = root
+        .part("sink", "ready/parcel~0")
+        .join("a.warc.gz.links.zst");
+    let packed = std::fs::File::open(path).ok()?;
+    let text = zstd::decode_all(packed).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    Some(text.lines().map(|line| line.replace('\t', " | ")).collect())
+}
+
+#[test]
+fn what_captures_link_to_is_written_beside_their_lines() {
+    let plain: fn(&[u8]) -> Vec<u8> = <[u8]>::to_vec;
+    let answer = |url: &str, status: &str, field: &str| {
+        let block = format!("HTTP/1.1 {status}\r\n{field}\r\n");
+        let fields = [
+            ("WARC-Target-URI", url),
+            ("WARC-Payload-Digest", "sha1:BBBB"),
+            ("Content-Type", "application/http; msgtype=response"),
+        ];
+        record("response", &fields, block.as_bytes())
+    };
+    let revisit = record(
+        "revisit",
+        &[
+            ("WARC-Target-URI", "http://c.fr/"),
+            ("WARC-Payload-Digest", "sha1:AAAA"),
+            (
+                "WARC-Profile",
+                "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest",
+            ),
+            ("Content-Type", "application/http; msgtype=response"),
+        ],
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n",
+    );
+    let links = "<a href=/b>b</a><a href=/b#x>b</a><a href='http://www.exemple.fr/'>self</a><img src=i.png>\
+                 <link rel=canonical href='https://exemple.fr/'><a href='mailto:x@exemple.fr'>m</a>\
+                 <script>'<a href=/no>'</script>";
+    let file = members(&[
+        page("http://www.exemple.fr/", links, "", plain),
+        page(
+            "http://exemple.fr/z",
+            "<a href='https://autre.co.uk/?a&amp;b'>a</a>",
+            "Content-Encoding: gzip\r\nLink: </l>; rel=canonical\r\n",
+            gzip,
+        ),
+        answer("http://b.fr/", "301 Moved", "Location: /there#x\r\n"),
+        answer(
+            "http://b.fr/gone",
+            "404 Not Found",
+            "Content-Type: text/html\r\n",
+        ),
+        answer("http://b.fr/i.png", "200 OK", "Content-Type: image/png\r\n"),
+        revisit,
+        answer("urn:x", "200 OK", "Content-Type: text/html\r\n"),
+    ]);
+    let expected = [
+        "# ecluse links 1",
+        "fr,b)/ | 20260102030405 | sha1:BBBB | http://b.fr/ | r http://b.fr/there",
+        "fr,b)/gone | 20260102030405 | sha1:BBBB | http://b.fr/gone",
+        "fr,b)/i.png | 20260102030405 | sha1:BBBB | http://b.fr/i.png",
+        "fr,c)/ | 20260102030405 | sha1:AAAA | http://c.fr/ | =",
+        "fr,exemple)/ | 20260102030405 | sha1:AAAA | http://www.exemple.fr/ | a http://www.exemple.fr/b | c https://exemple.fr/ | e http://www.exemple.fr/i.png",
+        "fr,exemple)/z | 20260102030405 | sha1:AAAA | http://exemple.fr/z | a https://autre.co.uk/?a&b | c http://exemple.fr/l",
+    ];
+    assert_eq!(links_of(&file, "").unwrap(), expected);
+    // With next to no memory the same lines come from the disk.
+    assert_eq!(links_of(&file, "sort-memory = \"0 B\"").unwrap(), expected);
+    assert_eq!(links_of(&file, "links = false"), None);
+    assert_eq!(links_of(b"", "").unwrap(), ["# ecluse links 1"]);
 }

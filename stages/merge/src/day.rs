@@ -10,7 +10,7 @@ use ecluse_stage::{Failure, Home, Outbox, Parcel, ParcelId};
 use serde::Deserialize;
 
 use crate::Merge;
-use crate::pieces::merge;
+use crate::pieces::{merge, merge_packed};
 
 /// The parcels of a batch that belong to one index.
 pub(crate) struct Day<'a> {
@@ -60,6 +60,7 @@ impl Day<'_> {
         }
         output.add(file)?;
         outbox.emit(output)?;
+        let pages = self.send_links(stage, &members, outbox)?;
 
         let collection = self.collection.unwrap_or("-");
         outbox.fact(
@@ -67,10 +68,42 @@ impl Day<'_> {
             serde_json::json!({
                 "parcels": self.members.len(), "files": files.len(),
                 "lines": stats.lines_written, "duplicates": stats.duplicates,
-                "paths": copies.lines_written,
+                "paths": copies.lines_written, "pages": pages,
             }),
         );
         Ok(())
+    }
+
+    /// Sends what the captures of the day link to, to whoever asked for it; returns how many captures that are. Named after the members: the
+    /// same work gives the same parcel.
+    fn send_links(
+        &self,
+        stage: &Merge,
+        members: &[ParcelId],
+        outbox: &mut Outbox,
+    ) -> Result<u64, Failure> {
+        let pieces = pieces_of(&self.members, ".links.zst");
+        if pieces.is_empty() {
+            return Ok(0);
+        }
+        let mut pages = 0;
+        for (at, to) in stage.back.iter().enumerate() {
+            // The name of a parcel is one alone, wherever it goes.
+            let kind = match at {
+                0 => "links".to_owned(),
+                more => format!("links{}", more + 1),
+            };
+            let mut told = outbox.parcel(ParcelId::of_batch(&kind, members), "links")?;
+            told.manifest().collection = self.collection.map(str::to_owned);
+            let mut file = told.create("day.links.zst")?;
+            let (settings, temporary) = (&stage.settings, stage.temporary.as_path());
+            let stats = merge_packed(&pieces, settings, temporary, outbox, &mut file)?;
+            // The header is one of the lines.
+            pages = stats.lines_written.saturating_sub(1);
+            told.add(file)?;
+            outbox.emit_to(told, to);
+        }
+        Ok(pages)
     }
 
     fn refuse_strangers(&self) -> Result<(), Failure> {

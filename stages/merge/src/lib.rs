@@ -1,8 +1,9 @@
-//! Merges the CDXJ and PATH pieces of many files into those of a day.
+//! Merges the CDXJ, PATH and link pieces of many files into those of a day.
 //!
-//! * **Reads** a batch of parcels, each with `NAME.cdxj` and `NAME.path`, sorted.
+//! * **Reads** a batch of parcels, each with `NAME.cdxj` and `NAME.path`, sorted, and maybe `NAME.links.zst`.
 //! * **Writes** one parcel of kind `day` for each collection in the batch: `day.cdxj` and `day.path`, sorted, equal
-//!   lines once, and `day.files`; the members are consumed. Named files are merged to standard output instead.
+//!   lines once, and `day.files`; the members are consumed. To each stage in `back` goes a parcel of kind `links` with
+//!   `day.links.zst`. Named files are merged to standard output instead.
 //! * **Never** holds the day in memory, has more files open than the settings say, or writes half a line.
 //! * **Holds** a parcel without CDXJ, or with a line out of order, cut short or of another shape: file and line are
 //!   named. It defers nothing: nothing it does depends on the world.
@@ -25,6 +26,8 @@ pub struct Merge {
     /// Where the runs of a merge in several rounds lie; they have no names.
     temporary: PathBuf,
     home: Home,
+    /// Who is told of links.
+    back: Vec<String>,
 }
 
 /// What `[stage.merge]` may say of its own.
@@ -68,6 +71,7 @@ impl Stage for Merge {
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {
         Ok(Self {
             home: home.clone(),
+            back: home.back.clone(),
             settings,
             temporary: home.temporary(),
         })

@@ -445,3 +445,77 @@ fn twenty_thousand_waiting_files_become_four_days_as_shipped() {
     }
     assert_eq!(lines, FILES);
 }
+
+/// The lines of links that went to a stage, by collection.
+fn links_at(root: &Root, stage: &str) -> BTreeMap<Option<String>, Vec<String>> {
+    let mut found = BTreeMap::new();
+    for parcel in root.list(stage, "ready") {
+        let files = contents(&root.part(stage, "ready").join(parcel));
+        let manifest: ParcelManifest =
+            serde_json::from_slice(&files[Path::new("parcel.json")]).unwrap();
+        assert_eq!(manifest.kind, "links");
+        let packed = &files[Path::new("day.links.zst")];
+        let text = String::from_utf8(zstd::decode_all(packed.as_slice()).unwrap()).unwrap();
+        found.insert(
+            manifest.collection,
+            text.lines().map(str::to_owned).collect(),
+        );
+    }
+    found
+}
+
+#[test]
+fn the_links_of_the_day_go_to_those_who_ask_for_them() {
+    let begin = |back: &str, bad: bool| {
+        let root = Root::new();
+        let table = format!("[stage.merge]\nnext = ['sink']\nback = {back}\n");
+        root.settings(&["merge", "sink", "rank", "other"], &table);
+        for (name, collection, pages) in [
+            ("a", None, &["fr,b)/\tx", "fr,c)/\tx"][..]),
+            ("b", None, &["fr,a)/\tx", "fr,c)/\tx"]),
+            ("c", Some("elections"), &["fr,d)/\tx"]),
+            ("d", None, &[]),
+        ] {
+            root.put_with("merge", name, "warc", |parcel| {
+                parcel.manifest().collection = collection.map(str::to_owned);
+                parcel.write(&format!("{name}.warc.gz.cdxj"), LINE)?;
+                if name != "d" {
+                    let lines: String = pages.iter().map(|page| format!("{page}\n")).collect();
+                    let text = format!("# ecluse links 1\n{lines}");
+                    let mut packed = zstd::encode_all(text.as_bytes(), 1).unwrap();
+                    if bad && name == "a" {
+                        packed.truncate(packed.len() - 4);
+                    }
+                    parcel.write(&format!("{name}.warc.gz.links.zst"), &packed)?;
+                }
+                Ok(())
+            });
+        }
+        let (code, said) = root.run(MERGE, &["--once"]);
+        (code, said, root)
+    };
+    let (code, said, root) = begin("['rank', 'other']", false);
+    assert_eq!(code, 0, "{said}");
+    for stage in ["rank", "other"] {
+        let links = links_at(&root, stage);
+        assert_eq!(
+            links[&None],
+            ["# ecluse links 1", "fr,a)/\tx", "fr,b)/\tx", "fr,c)/\tx"]
+        );
+        assert_eq!(
+            links[&Some("elections".to_owned())],
+            ["# ecluse links 1", "fr,d)/\tx"]
+        );
+    }
+    let (code, said, root) = begin("[]", false);
+    assert_eq!(code, 0, "{said}");
+    assert!(links_at(&root, "rank").is_empty());
+    // A piece that cannot be unpacked holds its parcel, and the day goes on.
+    let (code, said, root) = begin("['rank']", true);
+    assert_eq!(code, 65, "{said}");
+    assert_eq!(root.list("merge", "held"), ["a~1"]);
+    assert_eq!(
+        links_at(&root, "rank")[&None],
+        ["# ecluse links 1", "fr,a)/\tx", "fr,c)/\tx"]
+    );
+}

@@ -284,7 +284,7 @@ pub(crate) fn power_iteration(urls: u32, links: &[(u32, u32)]) -> Vec<f64> {
         outdegrees[*source as usize] += 1.0;
     }
     let mut ranks = vec![1.0 / n; urls as usize];
-    for _ in 0..300 {
+    for _ in 0..120 {
         let dangling: f64 = ranks
             .iter()
             .zip(&outdegrees)
@@ -436,8 +436,8 @@ fn larger_graph(urls: u32, stays: bool) -> Vec<(u32, u32)> {
 #[test]
 fn larger_graphs_are_within_a_millionth() {
     for stays in [false, true] {
-        let links = larger_graph(6000, stays);
-        let graph = TestGraph::new(6000, 700, &links);
+        let links = larger_graph(1500, stays);
+        let graph = TestGraph::new(1500, 400, &links);
         let out = graph.out();
         let rule = SweepRule::Rank {
             damping: 0.85,
@@ -446,7 +446,7 @@ fn larger_graphs_are_within_a_millionth() {
             tolerance: 1e-7,
         };
         let (found, _) = graph.run(&graph.sweeps(&out, rule), None);
-        let expected = power_iteration(6000, &links);
+        let expected = power_iteration(1500, &links);
         let pairs = found.iter().zip(&expected);
         let apart: f64 = pairs
             .map(|(found, expected)| (found - expected).abs())

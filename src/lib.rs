@@ -11,6 +11,7 @@ mod check;
 mod cli;
 mod close;
 mod context;
+mod delta;
 mod demo;
 mod deposits;
 mod door;
@@ -34,7 +35,9 @@ mod packages;
 mod paint;
 mod processes;
 mod pywb_config;
+mod quality;
 mod rebuild;
+mod rebuild_changes;
 mod rebuild_from;
 mod rebuild_index;
 mod rebuild_links;
@@ -46,6 +49,7 @@ mod run;
 mod serve;
 mod show;
 mod simulate;
+mod site_captures;
 pub mod stages;
 mod status;
 mod stray;
@@ -145,6 +149,8 @@ fn dispatch(context: &DriverContext, verb: &Verb) -> Result<ExitCode, Trouble> {
         Verb::Lookup(options) => lookup::lookup(context, options),
         Verb::Links(options) => links::links(context, options),
         Verb::Register(options) => register::register(context, options),
+        Verb::Delta(options) => delta::delta(context, options),
+        Verb::Quality(options) => quality::quality(context, options),
         Verb::Show(options) => capture::show(context, options),
         Verb::Serve(options) => serve::serve(context, options),
         Verb::Give(options) => act::give(context, options),
@@ -164,6 +170,7 @@ fn dispatch(context: &DriverContext, verb: &Verb) -> Result<ExitCode, Trouble> {
             (Some(cli::Rebuilt::Index), _) => rebuild_index::rebuild(context, options),
             (Some(cli::Rebuilt::Register), _) => rebuild_register::rebuild(context, options),
             (Some(cli::Rebuilt::Links), _) => rebuild_links::rebuild(context, options),
+            (Some(cli::Rebuilt::Changes), _) => rebuild_changes::rebuild(context, options),
             (None, Some(from)) => rebuild_from::rebuild(context, options, from),
             (None, None) => Err(Trouble::usage(
                 "rebuild what? manifest, path, index, or --from PACKAGES",

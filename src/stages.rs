@@ -19,6 +19,7 @@ pub const ALL: &[StageEntry] = &[
     StageEntry::of::<ecluse_package::Package>(),
     StageEntry::of::<ecluse_deposit::Deposit>(),
     StageEntry::of::<ecluse_rank::Rank>(),
+    StageEntry::of::<ecluse_change::ChangeStage>(),
 ];
 
 #[cfg(test)]

@@ -174,8 +174,9 @@ mod tests {
 
     #[test]
     fn as_shipped_a_unit_writes_what_its_stage_writes() {
-        const PLACES: [&str; 13] = [
+        const PLACES: [&str; 14] = [
             "backup",
+            "changes",
             "harvested",
             "index",
             "jobs",
@@ -205,6 +206,7 @@ mod tests {
             ("package", &["packages", "repository"]),
             ("deposit", &["receipts"]),
             ("rank", &["links"]),
+            ("change", &["changes"]),
         ] {
             let mut expected = Vec::new();
             if ["crawl", "dns-filter"].contains(&stage) {
@@ -227,6 +229,7 @@ mod tests {
             packages = "/boxes"
             register = "/domains"
             links = "/ties"
+            changes = "/known"
             [site]
             contact = "https://example.org/"
             [stage.preload]
@@ -284,6 +287,7 @@ mod tests {
             ("package", &["/boxes", "/db", "/disk/a"], vec![]),
             ("deposit", &["/db", "/kept"], vec![&closed]),
             ("rank", &["/ties"], vec![&closed]),
+            ("change", &["/known"], vec![&closed]),
         ] {
             let expected: Vec<String> = more.into_iter().cloned().chain(writes(places)).collect();
             assert_eq!(drop_in(settings, stage), expected, "{stage}");

@@ -17,6 +17,7 @@ mod calendar;
 mod capture_list;
 mod cdx_query;
 mod delta_pages;
+mod document;
 mod figures;
 mod link_policy;
 mod loader;
@@ -38,6 +39,7 @@ mod reply;
 mod rewrite;
 mod rules;
 mod server;
+mod shown_versions;
 mod site;
 mod site_delta;
 mod text_delta;
@@ -47,6 +49,7 @@ mod wanted;
 
 pub use archive::{ArchiveError, OpenGeneration, ReadingArchive};
 pub use capture_list::IndexedCapture;
+pub use document::{DocumentError, DocumentReader, StoredDocument};
 pub use proxy_ca::CaError;
 pub use reader::TokensError;
 pub use record::{

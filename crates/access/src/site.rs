@@ -51,6 +51,8 @@ pub struct AccessSite {
     pub(crate) wanted: Option<WantedList>,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) locations: Arc<Locations>,
+    /// Where the changes of pages are told.
+    pub(crate) changes: Option<PathBuf>,
 }
 
 /// Why an archive is not served.
@@ -203,11 +205,18 @@ impl AccessSite {
             readers: Readers::open(&settings, tokens)?,
             root,
             figures: AccessFigures::default(),
+            changes: None,
             pages: Pages::new(),
             streams: Arc::new(Semaphore::new(STREAMS)),
             locations: Arc::new(Locations::new(readers)),
             settings,
         })
+    }
+
+    /// Lets the calendar know where the changes of pages are told; without it, it shows every capture.
+    pub fn with_changes(mut self, changes: &std::path::Path) -> Self {
+        self.changes = Some(self.root.join(changes));
+        self
     }
 
     /// Returns what the reader chose, else what the settings say.
@@ -325,11 +334,14 @@ impl AccessSite {
         if let Some(name) = rest.strip_prefix("path/") {
             return (RequestKind::Path, self.places(&question, name));
         }
+        // Two stars: those with small changes too.
         if let Some((digits, url)) = rest.split_once("*/")
-            && digits.len() <= 4
-            && digits.bytes().all(|byte| byte.is_ascii_digit())
+            && let year = digits.strip_suffix('*').unwrap_or(digits)
+            && year.len() <= 4
+            && year.bytes().all(|byte| byte.is_ascii_digit())
         {
-            let answered = self.calendar(&question, digits, &with_query(url));
+            let is_all = year != digits;
+            let answered = self.calendar(&question, year, is_all, &with_query(url));
             return (RequestKind::Page, answered);
         }
         let whole = with_query(rest);

@@ -97,6 +97,7 @@ fn check_archive(pipeline: &Pipeline, findings: &mut Findings<'_>) {
         ("manifest", &archive.manifest),
         ("register", &archive.register),
         ("links", &archive.links),
+        ("changes", &archive.changes),
     ];
     let stored = archive.repository.iter();
     let stored = stored.map(|location| ("repository", &location.path));

@@ -778,10 +778,10 @@ pub(crate) enum Rebuilt {
     Index,
     /// The register of domains, from what came into it
     Register,
-    /// Links and ranks, from the archive's files
-    Links,
     /// What is known of the changes of pages, from the index and the stored documents
     Changes,
+    /// Links and ranks, from the archive's files
+    Links,
 }
 
 #[derive(Debug, Args)]

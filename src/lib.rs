@@ -169,8 +169,8 @@ fn dispatch(context: &DriverContext, verb: &Verb) -> Result<ExitCode, Trouble> {
             (Some(cli::Rebuilt::Path), _) => rebuild_path::rebuild(context, options),
             (Some(cli::Rebuilt::Index), _) => rebuild_index::rebuild(context, options),
             (Some(cli::Rebuilt::Register), _) => rebuild_register::rebuild(context, options),
-            (Some(cli::Rebuilt::Links), _) => rebuild_links::rebuild(context, options),
             (Some(cli::Rebuilt::Changes), _) => rebuild_changes::rebuild(context, options),
+            (Some(cli::Rebuilt::Links), _) => rebuild_links::rebuild(context, options),
             (None, Some(from)) => rebuild_from::rebuild(context, options, from),
             (None, None) => Err(Trouble::usage(
                 "rebuild what? manifest, path, index, or --from PACKAGES",

@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn as_shipped_a_unit_writes_what_its_stage_writes() {
-        const PLACES: [&str; 14] = [
+        const PLACES: [&str; 13] = [
             "backup",
             "changes",
             "harvested",
@@ -205,8 +205,8 @@ mod tests {
             ("clean", &["harvested"]),
             ("package", &["packages", "repository"]),
             ("deposit", &["receipts"]),
-            ("rank", &["links"]),
             ("change", &["changes"]),
+            ("rank", &["links"]),
         ] {
             let mut expected = Vec::new();
             if ["crawl", "dns-filter"].contains(&stage) {
@@ -228,8 +228,8 @@ mod tests {
             manifest = "/db/manifest.sqlite"
             packages = "/boxes"
             register = "/domains"
-            links = "/ties"
             changes = "/known"
+            links = "/ties"
             [site]
             contact = "https://example.org/"
             [stage.preload]
@@ -286,8 +286,8 @@ mod tests {
             ("clean", &["/db", "/in/one", "/in/two"], vec![&closed]),
             ("package", &["/boxes", "/db", "/disk/a"], vec![]),
             ("deposit", &["/db", "/kept"], vec![&closed]),
-            ("rank", &["/ties"], vec![&closed]),
             ("change", &["/known"], vec![&closed]),
+            ("rank", &["/ties"], vec![&closed]),
         ] {
             let expected: Vec<String> = more.into_iter().cloned().chain(writes(places)).collect();
             assert_eq!(drop_in(settings, stage), expected, "{stage}");

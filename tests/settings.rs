@@ -395,7 +395,6 @@ advertisements = ["/spots/"]
 [stage.told]
 "#;
 
-/// Keys that have one value only.
 /// Ranks of another kind.
 const RANKED: &str = r#"
 [archive]
@@ -432,6 +431,7 @@ direction = "in"
 decay = 0.25
 "#;
 
+/// Keys that have one value only.
 const FIXED: [&str; 1] = ["version"];
 
 /// Settings whose effect a run cannot see from outside, with the file and the test that sees it; `*` stands for the rest of a key.
@@ -751,8 +751,8 @@ fn leaves(text: &str) -> BTreeMap<String, toml::Value> {
 #[test]
 fn every_documented_setting_is_turned_in_a_run_below() {
     let runs = [
-        ELSEWHERE, KEPT, RECEIPTED, CRAWLED, LISTED, SERVED, ALERTED, NAMED, PLANNED, RANKED,
-        CHANGED,
+        ELSEWHERE, KEPT, RECEIPTED, CRAWLED, LISTED, SERVED, ALERTED, NAMED, PLANNED, CHANGED,
+        RANKED,
     ]
     .map(leaves);
     let is_turned = |key: &String, shipped: &toml::Value| {

@@ -38,10 +38,10 @@ pub struct Archive {
     pub packages: PathBuf,
     /// The directory of the register of domains.
     pub register: PathBuf,
-    /// The directory of links and ranks.
-    pub links: PathBuf,
     /// The directory of what is known of the changes of pages.
     pub changes: PathBuf,
+    /// The directory of links and ranks.
+    pub links: PathBuf,
 }
 
 impl Archive {

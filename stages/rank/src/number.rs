@@ -30,7 +30,6 @@ pub struct LinkPiece<'a> {
     /// What messages call it.
     pub name: String,
     /// Opens it.
-    #[expect(clippy::type_complexity, reason = "it is a function that opens")]
     pub open: Box<dyn Fn() -> Result<Box<dyn Read + Send>, RankError> + 'a>,
 }
 

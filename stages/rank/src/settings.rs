@@ -128,7 +128,7 @@ impl Settings {
             let message = "the damping is at least 0 and below 1".to_owned();
             faults.push(("stage.rank.damping", message));
         }
-        if !(self.tolerance > 0.0) {
+        if self.tolerance.is_nan() || self.tolerance <= 0.0 {
             let message = "the tolerance is above 0".to_owned();
             faults.push(("stage.rank.tolerance", message));
         }

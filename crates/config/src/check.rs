@@ -96,6 +96,8 @@ fn check_archive(pipeline: &Pipeline, findings: &mut Findings<'_>) {
         ("index", &archive.index),
         ("manifest", &archive.manifest),
         ("register", &archive.register),
+        ("links", &archive.links),
+        ("changes", &archive.changes),
     ];
     let stored = archive.repository.iter();
     let stored = stored.map(|location| ("repository", &location.path));

@@ -96,6 +96,8 @@ impl Pipeline {
         found.push(("archive.manifest".to_owned(), archive.manifest.clone()));
         found.push(("archive.packages".to_owned(), archive.packages.clone()));
         found.push(("archive.register".to_owned(), archive.register.clone()));
+        found.push(("archive.links".to_owned(), archive.links.clone()));
+        found.push(("archive.changes".to_owned(), archive.changes.clone()));
         for (stage, key) in STAGES_OWN {
             if let Some(path) = self.own_key(stage, key).and_then(text) {
                 found.push((format!("stage.{stage}.{key}"), path.into()));

@@ -38,6 +38,10 @@ pub struct Archive {
     pub packages: PathBuf,
     /// The directory of the register of domains.
     pub register: PathBuf,
+    /// The directory of links and ranks.
+    pub links: PathBuf,
+    /// The directory of what is known of changes.
+    pub changes: PathBuf,
 }
 
 impl Archive {

@@ -80,6 +80,16 @@ impl Home {
         self.path(&self.archive.register)
     }
 
+    /// Returns the directory of links and ranks.
+    pub fn links(&self) -> PathBuf {
+        self.path(&self.archive.links)
+    }
+
+    /// Returns the directory of what is known of changes.
+    pub fn changes(&self) -> PathBuf {
+        self.path(&self.archive.changes)
+    }
+
     /// Returns the harvested directories.
     pub fn harvested(&self) -> Vec<PathBuf> {
         let paths = self.archive.harvested.iter();

@@ -123,7 +123,7 @@ enum SeedStream {
     /// Those that a definition names, from last to first.
     Named(Vec<HarvestSeed>),
     /// Those of the register.
-    Register(Option<RegisterReader>),
+    Register(Box<Option<RegisterReader>>),
 }
 
 impl<'a> CandidateReader<'a> {
@@ -137,7 +137,7 @@ impl<'a> CandidateReader<'a> {
             true => {
                 let number = planning.register.current().map_err(Failure::halt)?;
                 let open = |number| planning.register.read(number).map_err(Failure::halt);
-                SeedStream::Register(number.map(open).transpose()?)
+                SeedStream::Register(Box::new(number.map(open).transpose()?))
             }
             false => SeedStream::Named(named_seeds(planning)?),
         };
@@ -372,8 +372,10 @@ impl<'a> CandidateReader<'a> {
     fn next_seed(&mut self) -> Result<(), Failure> {
         self.seed = match &mut self.seeds {
             SeedStream::Named(seeds) => seeds.pop(),
-            SeedStream::Register(None) => None,
-            SeedStream::Register(Some(reader)) => loop {
+            SeedStream::Register(reader) => loop {
+                let Some(reader) = reader.as_mut() else {
+                    break None;
+                };
                 let Some(line) = reader.next_line().map_err(Failure::halt)? else {
                     break None;
                 };

@@ -571,12 +571,17 @@ impl<'a> Refreshing<'a> {
             return 0.0;
         };
         let (_, ahead, ages) = self.horizon();
-        let mut page = hours
-            .smoothed()
-            .periods(self.now, self.period(), ages, ahead);
+        let smooth = hours.smoothed();
+        let mut page = smooth.periods(self.now, self.period(), ages, ahead);
         page.worth = ranking.worth(entry.rank, f64::from(entry.week));
-        let index = LagrangeIndex::after(&page, ages, prices, ages);
-        index.at(0, ranking.periods(f64::from(entry.age))) as f32
+        let age = ranking.periods(f64::from(entry.age)).min(ages);
+        let index = LagrangeIndex::after(&page, ages, prices, ages).at(0, age);
+        // Ages are whole runs in the index; what this visit finds is known by the hour.
+        let by_runs = (ages + 1 - age..=ages).fold(0.0, |found, at| {
+            page.gain[at] + (1.0 - page.chance[at]) * found
+        });
+        let by_hours = smooth.belief(self.now, (f64::from(entry.age) * DAY) as i64);
+        (index + page.worth * (by_hours - by_runs)) as f32
     }
 
     /// Sites are taken whole, by what fetching them gains for each of their pages.

@@ -18,6 +18,7 @@ pub const ALL: &[Entry] = &[
     Entry::of::<ecluse_clean::Clean>(),
     Entry::of::<ecluse_package::Package>(),
     Entry::of::<ecluse_deposit::Deposit>(),
+    Entry::of::<ecluse_rank::Rank>(),
 ];
 
 #[cfg(test)]

@@ -131,6 +131,7 @@ const KNOWS: [(&str, &[&str]); 27] = [
     ("refresh", &[]),
     ("warc", &[]),
     ("extract", &[]),
+    ("links", &["cdx", "generation"]),
     ("frontier", &[]),
     ("manifest", &[]),
     ("generation", &["spool"]),

@@ -41,6 +41,7 @@ mod refresh;
 mod rel;
 mod report;
 mod robots;
+mod scan;
 mod script;
 mod source;
 mod speculative;
@@ -61,6 +62,7 @@ pub use crate::kind::Kind;
 pub use crate::link::{Hop, Link};
 pub use crate::report::{Counts, Ended, ExtractError, Report};
 pub use crate::robots::asks_not_to_follow;
+pub use crate::scan::{ScannedKind, resolve_link, scan_links};
 pub use crate::text::{PlainText, plain_text};
 
 use crate::collector::Collector;

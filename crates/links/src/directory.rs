@@ -10,6 +10,10 @@ use crate::site::SiteReader;
 
 /// The links of every page, as its latest capture has them.
 pub const LINKS_FILE: &str = "links.tsv.zst";
+/// Where each frame of it begins.
+pub const LINKS_INDEX: &str = "links.idx";
+/// Every known URL by its number.
+pub const URLS_FILE: &str = "urls.fc";
 /// What is known of the importance of every URL.
 pub const RANKS_FILE: &str = "ranks.tsv.zst";
 /// The same of every site.

@@ -11,11 +11,17 @@ mod list;
 mod online;
 mod rank;
 mod site;
+mod slice;
+mod urls;
 
-pub use directory::{LINKS_FILE, LinksDirectory, RANKS_FILE, SITES_FILE};
+pub use directory::{LINKS_FILE, LINKS_INDEX, LinksDirectory, RANKS_FILE, SITES_FILE, URLS_FILE};
 pub use error::{BadLine, LinksError};
 pub use line::{LINKS_HEADER, LinkKind, PageLinks, PageTarget, TARGETS};
 pub use list::{LineReader, LineWriter};
 pub use online::OnlineImportance;
 pub use rank::{RANKS_HEADER, RankReader, RankRecord, RankWriter};
 pub use site::{SITES_HEADER, SiteReader, SiteRecord, SiteWriter};
+pub use slice::{
+    FAR, HEAD_WORDS, OFFSET_MASK, SLICE_PAGES, SliceHead, SlicePart, SliceWriter, read_slice,
+};
+pub use urls::{Urls, UrlsCursor, UrlsWriter, url_code, url_of_code};

@@ -114,21 +114,17 @@ mod tests {
     fn visits_in_turn_come_to_the_oracle() {
         let graph: [&[usize]; 5] = [&[1, 2], &[2], &[0], &[0], &[3]];
         let mut online = OnlineImportance::new(5);
-        let mut visits = 0;
-        'all: loop {
-            for (page, children) in graph.iter().enumerate() {
-                if visits == 20_000 {
-                    break 'all;
-                }
-                online.visit(page, children);
-                visits += 1;
+        // The virtual page is visited in its turn too, and that counts.
+        for visit in 0..20_000 {
+            match visit % 6 {
+                5 => online.share(),
+                page => online.visit(page, graph[page]),
             }
-            online.share();
         }
-        let rank = [0.374_901, 0.189_333, 0.350_266, 0.055_5, 0.03];
+        let oracle = [0.374_896, 0.189_357, 0.350_205, 0.055_524, 0.030_017];
         let found: Vec<f64> = (0..5).map(|page| online.importance(page)).collect();
-        for (page, rank) in rank.iter().enumerate() {
-            assert!((found[page] - rank).abs() < 2e-4, "{found:?}");
+        for (page, oracle) in oracle.iter().enumerate() {
+            assert!((found[page] - oracle).abs() < 1e-6, "{found:?}");
         }
         let sum: f64 = found.iter().sum();
         assert!((sum - 1.0).abs() < 1e-12);

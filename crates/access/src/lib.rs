@@ -17,6 +17,7 @@ mod calendar;
 mod capture_list;
 mod cdx_query;
 mod delta_pages;
+mod document;
 mod figures;
 mod link_policy;
 mod loader;
@@ -47,6 +48,7 @@ mod wanted;
 
 pub use archive::{Archive, ArchiveError, OpenGeneration};
 pub use capture_list::IndexedCapture;
+pub use document::{DocumentError, DocumentReader, StoredDocument};
 pub use proxy_ca::CaError;
 pub use reader::TokensError;
 pub use record::{

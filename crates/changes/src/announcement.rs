@@ -62,7 +62,6 @@ pub(crate) fn parse_signal(text: &str) -> Option<(SignalKind, ArchiveTime)> {
 
 impl ChangeRecord for Announcement {
     const FILE: &'static str = "signals.tsv.zst";
-    const FRAMES: &'static str = "signals.frames.tsv";
     const HEADER: &'static str = "# ecluse signals 1";
 
     fn key(&self) -> &str {

@@ -8,29 +8,40 @@
 
 mod announcement;
 mod archive_time;
+mod blocks;
+mod dates;
 mod error;
 mod field;
+mod frames;
 mod page_changes;
+mod page_history;
 mod pattern_sums;
 mod reader;
+mod signals;
+mod simhash;
 mod version_change;
+mod weight;
 mod writer;
 
 pub use announcement::{Announcement, SignalKind};
 pub use archive_time::{ArchiveTime, DayClass};
+pub use blocks::{BlockDocument, DocumentForm};
+pub use dates::{any_date, declared_change, http_date};
 pub use error::{BadLine, ChangesError};
 pub use page_changes::{PageChanges, PatternOf};
+pub use page_history::{HistorySettings, PageHistory};
 pub use pattern_sums::{PagePattern, PatternSums, PeriodSums, SitePattern, site_of};
 pub use reader::{RecordReader, read_records};
+pub use signals::{ToldChange, told_changes};
+pub use simhash::simhash_distance;
 pub use version_change::{ElementCounts, ReadOutcome, VersionChange};
+pub use weight::{DocumentChange, ElementChange, WeightNorm, change_weight, compare};
 pub use writer::RecordWriter;
 
 /// A record that is one line of a sorted file.
 pub trait ChangeRecord: Sized {
     /// The file's name in a generation.
     const FILE: &'static str;
-    /// The name of the list of its frames.
-    const FRAMES: &'static str;
     /// Its first line.
     const HEADER: &'static str;
 

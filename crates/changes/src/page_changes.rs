@@ -66,7 +66,6 @@ pub struct PageChanges {
 
 impl ChangeRecord for PageChanges {
     const FILE: &'static str = "pages.tsv.zst";
-    const FRAMES: &'static str = "pages.frames.tsv";
     const HEADER: &'static str = "# ecluse pages 1";
 
     fn key(&self) -> &str {

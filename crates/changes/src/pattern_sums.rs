@@ -260,7 +260,7 @@ pub struct PagePattern {
 /// What was seen of all pages of a site together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SitePattern {
-    /// The site: the host, as keys of the index have it before `)`.
+    /// The site: the host, as keys of the index have it, with the `)` behind it.
     pub site: String,
     /// Its pages with a line in `pages.tsv.zst`.
     pub pages: u64,
@@ -272,14 +272,13 @@ pub struct SitePattern {
     pub sums: PatternSums,
 }
 
-/// Returns the site of a key: the host, in the order of the key.
+/// Returns the site of a key: the host, in the order of the key, with the `)` behind it, so that sites have the order of keys.
 pub fn site_of(surt: &str) -> &str {
-    surt.split_once(')').map_or(surt, |(site, _)| site)
+    surt.find(')').map_or(surt, |end| &surt[..=end])
 }
 
 impl ChangeRecord for PagePattern {
     const FILE: &'static str = "patterns.tsv.zst";
-    const FRAMES: &'static str = "patterns.frames.tsv";
     const HEADER: &'static str = "# ecluse patterns 1";
 
     fn key(&self) -> &str {
@@ -302,7 +301,6 @@ impl ChangeRecord for PagePattern {
 
 impl ChangeRecord for SitePattern {
     const FILE: &'static str = "sites.tsv.zst";
-    const FRAMES: &'static str = "sites.frames.tsv";
     const HEADER: &'static str = "# ecluse sites 1";
 
     fn key(&self) -> &str {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::ChangeRecord;
 use crate::error::{BadLine, ChangesError};
+use crate::frames::frame_of;
 
 /// The longest line that is read.
 const LINE_BYTES: usize = 8 << 20;
@@ -46,7 +47,7 @@ impl<Record: ChangeRecord> RecordReader<Record> {
     /// # Errors
     /// As [`RecordReader::open`].
     pub fn open_at(directory: &Path, key: &str) -> Result<Self, ChangesError> {
-        let offset = frame_of(&directory.join(Record::FRAMES), key)?;
+        let offset = frame_of(&directory.join(Record::FILE), key)?;
         let mut reader = match offset {
             0 => Self::open(directory)?,
             offset => Self::at(directory, offset)?,
@@ -208,28 +209,4 @@ pub fn read_records<Record: ChangeRecord>(
         records.extend(reader.next_record()?);
     }
     Ok(records)
-}
-
-/// Returns where the frame begins that a key is in; 0 where no list says.
-fn frame_of(path: &Path, key: &str) -> Result<u64, ChangesError> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-        Err(error) => return Err(ChangesError::io("open", path)(error)),
-    };
-    let mut offset = 0;
-    for (line, number) in BufReader::new(file).lines().zip(1..) {
-        let line = line.map_err(ChangesError::io("read", path))?;
-        let bad = |column| ChangesError::Damaged {
-            path: path.to_owned(),
-            line: number,
-            source: BadLine { column },
-        };
-        let (first, begins) = line.split_once('\t').ok_or_else(|| bad("line"))?;
-        if first > key {
-            break;
-        }
-        offset = begins.parse().map_err(|_| bad("offset"))?;
-    }
-    Ok(offset)
 }

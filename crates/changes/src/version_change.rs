@@ -82,7 +82,6 @@ pub struct VersionChange {
 
 impl ChangeRecord for VersionChange {
     const FILE: &'static str = "changes.tsv.zst";
-    const FRAMES: &'static str = "changes.frames.tsv";
     const HEADER: &'static str = "# ecluse changes 1";
 
     fn key(&self) -> &str {

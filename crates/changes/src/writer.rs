@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::ChangeRecord;
 use crate::error::ChangesError;
+use crate::frames::FrameList;
 
 /// A frame is full when it holds this much.
 const FRAME_BYTES: usize = 1 << 20;
@@ -17,8 +18,8 @@ const LEVEL: i32 = 3;
 pub struct RecordWriter<Record> {
     out: BufWriter<File>,
     path: PathBuf,
-    frames: BufWriter<File>,
-    frames_path: PathBuf,
+    /// Where the frames begin, by their first key.
+    frames: FrameList,
     packer: zstd::bulk::Compressor<'static>,
     frame: String,
     /// The key of the frame's first line.
@@ -30,22 +31,18 @@ pub struct RecordWriter<Record> {
 }
 
 impl<Record: ChangeRecord> RecordWriter<Record> {
-    /// Begins the file of these records, and the list of its frames, in a directory that has neither.
+    /// Begins the file of these records in a directory that has none.
     ///
     /// # Errors
-    /// When they cannot be made.
+    /// When it cannot be made.
     pub fn create(directory: &Path) -> Result<Self, ChangesError> {
-        let make = |path: &Path| {
-            let file = File::create_new(path).map_err(ChangesError::io("make", path))?;
-            Ok(BufWriter::with_capacity(256 << 10, file))
-        };
-        let (path, frames_path) = (directory.join(Record::FILE), directory.join(Record::FRAMES));
+        let path = directory.join(Record::FILE);
+        let file = File::create_new(&path).map_err(ChangesError::io("make", &path))?;
         let packer = zstd::bulk::Compressor::new(LEVEL).map_err(ChangesError::io("pack", &path))?;
         Ok(Self {
-            out: make(&path)?,
-            frames: make(&frames_path)?,
+            out: BufWriter::with_capacity(256 << 10, file),
+            frames: FrameList::default(),
             path,
-            frames_path,
             packer,
             frame: format!("{}\n", Record::HEADER),
             frame_key: String::new(),
@@ -105,8 +102,7 @@ impl<Record: ChangeRecord> RecordWriter<Record> {
         let written = self.out.write_all(&packed);
         written.map_err(ChangesError::io("write", &self.path))?;
         if !self.frame_key.is_empty() {
-            let noted = writeln!(self.frames, "{}\t{}", self.frame_key, self.offset);
-            noted.map_err(ChangesError::io("write", &self.frames_path))?;
+            self.frames.push(&self.frame_key, self.offset);
         }
         self.offset += packed.len() as u64;
         self.frame.clear();
@@ -114,7 +110,7 @@ impl<Record: ChangeRecord> RecordWriter<Record> {
         Ok(())
     }
 
-    /// Writes what is left and syncs both files; returns how many records there are.
+    /// Writes what is left and the list of frames, and syncs the file; returns how many records there are.
     ///
     /// # Errors
     /// When the disk refuses.
@@ -122,13 +118,13 @@ impl<Record: ChangeRecord> RecordWriter<Record> {
         if !self.frame.is_empty() {
             self.flush()?;
         }
-        let synced = |file: BufWriter<File>, path: &Path| {
-            let file = file.into_inner().map_err(io::IntoInnerError::into_error);
-            let synced = file.and_then(|file| file.sync_all());
-            synced.map_err(ChangesError::io("sync", path))
-        };
-        synced(self.out, &self.path)?;
-        synced(self.frames, &self.frames_path)?;
+        let written = self.out.write_all(&self.frames.to_frame());
+        written.map_err(ChangesError::io("write", &self.path))?;
+        let file = self.out.into_inner();
+        let synced = file
+            .map_err(io::IntoInnerError::into_error)
+            .and_then(|file| file.sync_all());
+        synced.map_err(ChangesError::io("sync", &self.path))?;
         Ok(self.lines)
     }
 }

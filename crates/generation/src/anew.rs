@@ -19,6 +19,24 @@ pub type NewList<'a, Stop> = (
 );
 
 impl IndexDirectory {
+    /// Puts all generations aside, as `generations.<aside>`. Returns the number of one that follows none of them: it is above theirs.
+    ///
+    /// # Errors
+    /// When the lock is lost, or they cannot be put aside.
+    pub fn put_aside(&self, lock: &BuilderLock, aside: &str) -> Result<u64, IndexError> {
+        self.must_be_locked(lock)?;
+        let number = self.numbers()?.pop().unwrap_or(0) + 1;
+        let before = self.root().join("generations");
+        let path = self.root().join(format!("generations.{aside}"));
+        match fs::rename(&before, &path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed("put aside", &before)(error));
+            }
+            _ => self.prepare()?,
+        }
+        Ok(number)
+    }
+
     /// Publishes a generation that follows none, of these lists. What was there before is put aside as `generations.<aside>`.
     /// Returns its number, which is above those of before.
     ///
@@ -31,16 +49,7 @@ impl IndexDirectory {
         aside: &str,
         lists: Vec<NewList<'_, Stop>>,
     ) -> Result<u64, Stop> {
-        self.must_be_locked(lock)?;
-        let number = self.numbers()?.pop().unwrap_or(0) + 1;
-        let before = self.root().join("generations");
-        let path = self.root().join(format!("generations.{aside}"));
-        match fs::rename(&before, &path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(failed("put aside", &before)(error).into());
-            }
-            _ => self.prepare()?,
-        }
+        let number = self.put_aside(lock, aside)?;
         let building = self.begin(lock, number)?;
         let built = (|| {
             let mut files = Vec::new();

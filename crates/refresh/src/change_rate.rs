@@ -93,17 +93,38 @@ impl IntervalHistogram {
             RateForm::Corrected,
         )
     }
+
+    /// Estimates the rate from these intervals, from changes whose moment was declared, and from the time without changes,
+    /// with one change and one interval without, each of the length `prior`, added. Each declared change is as likely as its moment,
+    /// rate·e^(−rate·age): with such changes only it is [`ChangeRate::estimate_by_ages`], with none [`Self::estimate`].
+    pub fn estimate_all(&self, unchanged: f64, declared: &DeclaredChanges, prior: f64) -> f64 {
+        let bins = self.counts.iter().zip(0..);
+        let weighted = bins.map(|(count, bin)| (2f64.powi(bin) * 2f64.sqrt(), f64::from(*count)));
+        let weighted = weighted
+            .chain([(prior, 1.0)])
+            .filter(|(length, count)| *count > 0.0 && *length > 0.0);
+        let quiet = unchanged + declared.ages + prior;
+        let slope = |rate: f64| {
+            let gained = |(length, count): (f64, f64)| count * length / expm1(length * rate);
+            weighted.clone().map(gained).sum::<f64>() + declared.changes as f64 / rate - quiet
+        };
+        let changes: f64 = weighted.clone().map(|(_, count)| count).sum();
+        zero_of(slope, changes + declared.changes as f64, quiet)
+    }
+}
+
+/// Changes whose moment was declared.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct DeclaredChanges {
+    /// How many.
+    pub changes: u64,
+    /// The times between each and the capture that saw it, summed up.
+    pub ages: f64,
 }
 
 /// Finds where the likelihood is greatest: its slope falls, so bisection finds the zero.
 fn solve(changed: impl Iterator<Item = (f64, f64)> + Clone, unchanged: f64, form: RateForm) -> f64 {
     let changes: f64 = changed.clone().map(|(_, count)| count).sum();
-    if changes == 0.0 {
-        return 0.0;
-    }
-    if unchanged <= 0.0 {
-        return f64::INFINITY;
-    }
     let slope = |rate: f64| match form {
         RateForm::Corrected => {
             let gained = |(length, count): (f64, f64)| count * length / expm1(length * rate);
@@ -119,6 +140,17 @@ fn solve(changed: impl Iterator<Item = (f64, f64)> + Clone, unchanged: f64, form
             above / below - unchanged
         }
     };
+    zero_of(slope, changes, unchanged)
+}
+
+/// Finds where a slope that falls is zero; 0 without changes, infinite where there is nothing else.
+fn zero_of(slope: impl Fn(f64) -> f64, changes: f64, unchanged: f64) -> f64 {
+    if changes == 0.0 {
+        return 0.0;
+    }
+    if unchanged <= 0.0 {
+        return f64::INFINITY;
+    }
     let (mut low, mut high) = (0.0, changes / unchanged);
     while slope(high) > 0.0 {
         (low, high) = (high, high * 2.0);
@@ -176,6 +208,40 @@ mod tests {
         close(smoothed(&[1.0; 10], 0.0), 3.303_841);
         close(smoothed(&[], 0.0), std::f64::consts::LN_2 / 0.5);
         close(regular_rate(3, 10, 1.0), 0.336_472);
+    }
+
+    #[test]
+    fn declared_moments_and_intervals_make_one_estimate() {
+        let none = DeclaredChanges::default();
+        let mut bins = IntervalHistogram::default();
+        for length in [3.0, 20.0, 20.0, 70.0] {
+            bins.add(length);
+        }
+        // Without declared moments it is that of the intervals, with the prior among them.
+        let mut listed = seen(&[12.0], 200.0 + 12.0);
+        for (length, count) in [(2.0, 1), (16.0, 2), (64.0, 1)] {
+            for _ in 0..count {
+                listed.changed.push(length * 2f64.sqrt());
+            }
+        }
+        close(
+            bins.estimate_all(200.0, &none, 12.0),
+            listed.estimate(RateForm::Corrected),
+        );
+        // With nothing but declared moments it is that by ages.
+        let declared = DeclaredChanges {
+            changes: 3,
+            ages: 5.0,
+        };
+        let empty = IntervalHistogram::default();
+        close(
+            empty.estimate_all(7.0, &declared, 0.0),
+            seen(&[1.0; 3], 7.0).estimate_by_ages(5.0, RateForm::Corrected),
+        );
+        close(
+            empty.estimate_all(0.0, &none, 0.5),
+            std::f64::consts::LN_2 / 0.5,
+        );
     }
 
     #[test]

@@ -15,7 +15,9 @@ mod pattern;
 mod policy;
 mod simulation;
 
-pub use change_rate::{ChangeRate, IntervalHistogram, RateForm, RateLimits, regular_rate};
+pub use change_rate::{
+    ChangeRate, DeclaredChanges, IntervalHistogram, RateForm, RateLimits, regular_rate,
+};
 pub use completeness::{Completeness, CompletenessOf, PageRecord};
 pub use dice::Dice;
 pub use lagrange::{BeliefTable, LagrangeIndex, LagrangeSettings, PagePeriods, Prices};

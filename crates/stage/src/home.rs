@@ -75,6 +75,11 @@ impl Home {
         self.path(&self.archive.packages)
     }
 
+    /// Returns the directory of what is known of the changes of pages.
+    pub fn changes(&self) -> PathBuf {
+        self.path(&self.archive.changes)
+    }
+
     /// Returns the directory of the register.
     pub fn register(&self) -> PathBuf {
         self.path(&self.archive.register)
@@ -83,11 +88,6 @@ impl Home {
     /// Returns the directory of links and ranks.
     pub fn links(&self) -> PathBuf {
         self.path(&self.archive.links)
-    }
-
-    /// Returns the directory of what is known of changes.
-    pub fn changes(&self) -> PathBuf {
-        self.path(&self.archive.changes)
     }
 
     /// Returns the harvested directories.

@@ -2,8 +2,8 @@
 //!
 //! * **Reads** a batch of parcels with sorted `.cdxj`, `.path` and `.files` lists, and the current generation.
 //! * **Writes** `index/generations/N/`, or `index/<collection>/generations/N/`, lets `current` point to it, keeps the last
-//!   few, and tells the manifest; a parcel of kind `generation` with `generation.files` for each collection; the members are
-//!   consumed.
+//!   few, and tells the manifest; a parcel of kind `generation` with `generation.files` for each collection, and to each stage
+//!   in `back` one of kind `captures` with the lines that came in; the members are consumed.
 //! * **Never** leaves readers without an index or with half of one, and never changes a generation that is there.
 //! * **Defers** when there is no room for the next generation, or another has the index. **Holds** a parcel with a line out of
 //!   order, and one of a collection that cannot name a directory. An index that is not what was written, or not there, stops
@@ -139,6 +139,9 @@ impl Bigmerge {
         outbox.fact(&name, number);
         if self.has_next {
             self.emit(collection, members, outbox)?;
+        }
+        for stage in &self.home.back {
+            self.send_captures(stage, collection, members, outbox)?;
         }
         Ok(())
     }
@@ -316,6 +319,26 @@ impl Bigmerge {
         join(&lists, &mut file, &self.temporary, &options, outbox)?;
         output.add(file)?;
         Ok(outbox.emit(output)?)
+    }
+
+    /// Sends the lines that came in to a stage that wants to know of every capture. They are in the index by now.
+    fn send_captures(
+        &self,
+        stage: &str,
+        collection: Option<&str>,
+        members: &[&Parcel],
+        outbox: &mut Outbox,
+    ) -> Result<(), Failure> {
+        let ids: Vec<ParcelId> = members.iter().map(|parcel| parcel.id().clone()).collect();
+        let mut output = outbox.parcel(ParcelId::of_batch("captures", &ids), "captures")?;
+        output.manifest().collection = collection.map(str::to_owned);
+        let mut file = output.create("captures.cdxj")?;
+        let options = self.settings.options(LineShape::Capture);
+        let lists = pieces_of(members, ".cdxj");
+        join(&lists, &mut file, &self.temporary, &options, outbox)?;
+        output.add(file)?;
+        outbox.emit_to(output, stage);
+        Ok(())
     }
 }
 

@@ -19,6 +19,7 @@ pub const ALL: &[Entry] = &[
     Entry::of::<ecluse_package::Package>(),
     Entry::of::<ecluse_deposit::Deposit>(),
     Entry::of::<ecluse_rank::Rank>(),
+    Entry::of::<ecluse_change::Change>(),
 ];
 
 #[cfg(test)]

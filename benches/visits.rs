@@ -3,7 +3,7 @@
 //! `ecluse-plan --once` with a harvest whose `[refresh]` asks for 1 % of the URLs, in a process of its own: CPU-seconds, user and system together, and the
 //! peak of its memory. Worrying: more than 64 MiB, or memory that grows with the URLs.
 //!
-//! `cargo bench -p ecluse-plan --bench visits -- [--dir DIR] [--urls N]`.
+//! `cargo build --release -p ecluse-plan`, then `cargo bench -p ecluse-changes --bench visits -- [--dir DIR] [--urls N]`.
 
 #![expect(
     clippy::unwrap_used,
@@ -66,10 +66,13 @@ fn run(root: &Path, budget: u64, policy: &str) -> (u64, f64, u64) {
     );
     fs::create_dir_all(root.join("harvests")).unwrap();
     fs::write(root.join("harvests/visits.toml"), definition).unwrap();
+    let itself = std::env::current_exe().unwrap();
+    let program = itself.ancestors().nth(2).unwrap().join("ecluse-plan");
+    assert!(program.exists(), "cargo build --release -p ecluse-plan");
     let command = format!(
         "ECLUSE_CLOCK_FILE='{0}/clock' '{1}' --root '{0}' --once --log error",
         root.display(),
-        env!("CARGO_BIN_EXE_ecluse-plan")
+        program.display()
     );
     let (cpu, peak) = measured(&command);
     let record = fs::read_to_string(root.join("runs/visits/20261120030000.json")).unwrap();

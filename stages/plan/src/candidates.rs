@@ -530,7 +530,7 @@ impl<'a> DomainGate<'a> {
     }
 
     fn admitted_domain(&self, host: &str) -> Result<Option<AdmittedDomain>, Failure> {
-        let key = host.split(':').next().unwrap_or(host);
+        let key = host.split([':', ')']).next().unwrap_or(host);
         let mut name = Vec::new();
         name_of(key.as_bytes(), &mut name);
         let Ok(name) = String::from_utf8(name) else {
@@ -622,7 +622,7 @@ fn reach_key(url: &str, domain: &str, reach: Reach) -> ReachKey {
             let end = path.rfind('/').map_or(path.len(), |at| at + 1);
             ReachKey::Below(key[..end].to_owned())
         }
-        Reach::Host => ReachKey::Below(format!("{})", site_of(&key))),
+        Reach::Host => ReachKey::Below(site_of(&key).to_owned()),
         Reach::Domain => ReachKey::Below(key_of(domain)),
     }
 }

@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ecluse_spool::{
-    Fs, Host, Inside, Kind, Lease, RealFs, Room, SeekRead, Sink, Stat, Waiting, Work, WorkTree,
+    FileKind, Fs, Host, Inside, Lease, RealFs, Room, SeekRead, Sink, Stat, Waiting, Work, WorkTree,
     Worker, WorkerLimits,
 };
 use page::Page;
@@ -345,7 +345,7 @@ impl Fs for Counted {
     fn visit(
         &self,
         dir: &Path,
-        visit: &mut dyn FnMut(&OsStr, Kind) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&OsStr, FileKind) -> ControlFlow<()>,
     ) -> io::Result<()> {
         self.time("list", dir, |fs| fs.visit(dir, visit))
     }

@@ -112,6 +112,16 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  ecluse register exemple.fr\n  ecluse register --stats\n  ecluse register --export csv > register.csv"
     )]
     Register(RegisterOptions),
+    /// Tells what became of the pages of a site, as a site-delta in XML or JSON; ends with 1 when there are none
+    #[command(
+        after_help = "Examples:\n  ecluse delta example.org --from 2026-01 --to 2026-03 > example.xml\n  ecluse delta example.org/news/ --json | jq '.pages[].documents[0]'\n  ecluse delta example.org --at 2026-02-14 --which likeliest\n\nEvery version with its date and its status (new, updated, unchanged, error), newest first."
+    )]
+    Delta(DeltaOptions),
+    /// Tells how much of what happened was caught, and how much of it belongs together
+    #[command(
+        after_help = "Examples:\n  ecluse quality example.org           a site\n  ecluse quality 145-412               a job; 412: its harvest\n  ecluse quality press --json | jq .completeness"
+    )]
+    Quality(QualityOptions),
     /// Prints one capture of a URL, its head and its body; ends with 1 when there is none
     #[command(
         after_help = "Examples:\n  ecluse show https://example.org/                 the last capture\n  ecluse show example.org --at 2026-01-31          the last until that day\n  ecluse show https://example.org/a.pdf -o a.pdf   its body into a file\n\nChunks and content encodings are undone, an unchanged capture is shown with the body it refers to; --raw\ngives the bytes as they were archived."
@@ -178,7 +188,7 @@ pub(crate) enum Verb {
     Repair(RepairOptions),
     /// Makes anew what can be made from receipts and stored files, or a lost archive from its packages
     #[command(
-        after_help = "Examples:\n  ecluse rebuild manifest --why 'disk 1 lost its database'\n  ecluse rebuild path --why 'moved to /srv/ecluse'\n  ecluse rebuild index --why 'disk 2 lost it'\n  ecluse rebuild register --why 'disk 2 lost it'\n  ecluse --root /srv/new rebuild --from /mnt/packages\n\nThe stages must be stopped. The old manifest stays beside the new one; nothing is removed from the archive."
+        after_help = "Examples:\n  ecluse rebuild manifest --why 'disk 1 lost its database'\n  ecluse rebuild path --why 'moved to /srv/ecluse'\n  ecluse rebuild index --why 'disk 2 lost it'\n  ecluse rebuild register --why 'disk 2 lost it'\n  ecluse rebuild changes --why 'other periods'\n  ecluse --root /srv/new rebuild --from /mnt/packages\n\nThe stages must be stopped. The old manifest stays beside the new one; nothing is removed from the archive."
     )]
     Rebuild(RebuildOptions),
     /// Looks at configuration and machine; ends as Nagios expects: 0, 1, 2 or 3
@@ -506,6 +516,47 @@ pub(crate) enum ExportFormat {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct DeltaOptions {
+    /// The site: a host, or a URL for what is below it
+    pub(crate) site: String,
+    /// Leaves out what was captured before this date
+    #[arg(long, value_name = "DATE", conflicts_with = "at")]
+    pub(crate) from: Option<String>,
+    /// Leaves out what was captured after this date
+    #[arg(long, value_name = "DATE", conflicts_with = "at")]
+    pub(crate) to: Option<String>,
+    /// One document of each page: the one that stands for this moment
+    #[arg(long, value_name = "DATE")]
+    pub(crate) at: Option<String>,
+    /// Which document stands for a moment
+    #[arg(long, value_enum, default_value_t = DeltaWhich::LastBefore, requires = "at")]
+    pub(crate) which: DeltaWhich,
+    /// The collection whose index is asked, instead of the main one
+    #[arg(long, value_name = "NAME")]
+    pub(crate) collection: Option<String>,
+}
+
+/// Which document stands for a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DeltaWhich {
+    /// The last captured until then
+    LastBefore,
+    /// The first captured from then on
+    FirstAfter,
+    /// The one that stood then most likely, by how often the page changes
+    Likeliest,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QualityOptions {
+    /// A job, a harvest, or a site: a host, or a URL for what is below it
+    pub(crate) what: String,
+    /// The collection whose index is asked, instead of the main one
+    #[arg(long, value_name = "NAME")]
+    pub(crate) collection: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ShowOptions {
     /// The URL, with or without its scheme
     pub(crate) url: String,
@@ -707,6 +758,8 @@ pub(crate) enum Rebuilt {
     Index,
     /// The register of domains, from what came into it
     Register,
+    /// What is known of the changes of pages, from the index and the stored documents
+    Changes,
 }
 
 #[derive(Debug, Args)]

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use ecluse_config::Pipeline;
 use ecluse_spool::{ParcelId, ParcelPlace, SpoolError, WorkTree, safe_file_name};
-use ecluse_stage::{Entry, Exit, Failure};
+use ecluse_stage::{Exit, Failure, StageEntry};
 use ecluse_telemetry::printable_text;
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ pub(crate) struct DriverContext {
     pub(crate) config: Option<PathBuf>,
     pub(crate) pipeline: Pipeline,
     pub(crate) tree: WorkTree,
-    pub(crate) entries: &'static [Entry],
+    pub(crate) entries: &'static [StageEntry],
     pub(crate) json: bool,
     pub(crate) quiet: bool,
     pub(crate) log: Option<String>,
@@ -87,7 +87,7 @@ impl From<io::Error> for Trouble {
 }
 
 impl DriverContext {
-    pub(crate) fn open(cli: &Cli, entries: &'static [Entry]) -> Result<Self, Trouble> {
+    pub(crate) fn open(cli: &Cli, entries: &'static [StageEntry]) -> Result<Self, Trouble> {
         let root = cli.root();
         let config = Pipeline::locate(cli.config.as_deref(), &root);
         let pipeline =

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use ecluse_config::Pipeline;
 use ecluse_stage::{
-    Control, Ended, Entry, Exit, Plan, Progress, Stage, WorkerPool, must_have_files, start_log,
-    supervise,
+    Control, Exit, Progress, RunEnd, RunPlan, Stage, StageEntry, WorkerPool, must_have_files,
+    start_log, supervise,
 };
 
 use crate::cli::HarvestOptions;
@@ -93,7 +93,7 @@ pub(crate) fn carry_out(context: &DriverContext, draft: &Draft) -> Result<(Exit,
             break;
         }
         let more = run_chain(context, &run, &entries, &stop)?;
-        ended = Ended {
+        ended = RunEnd {
             done: ended.done + more.done,
             held: ended.held + more.held,
             ..more
@@ -126,12 +126,12 @@ fn note(context: &DriverContext, line: &str) {
 fn run_chain(
     context: &DriverContext,
     run: &HarvestRun,
-    entries: &[Entry],
+    entries: &[StageEntry],
     stop: &Arc<AtomicBool>,
-) -> Result<Ended, Trouble> {
+) -> Result<RunEnd, Trouble> {
     let display = Display::begin(context, &run.dir(context)?, stop)?;
     let control = Arc::new(Control::new(pipeline(context)?));
-    let plan = Plan {
+    let plan = RunPlan {
         root: context.root.clone(),
         config: context.config.clone(),
         once: true,
@@ -178,7 +178,7 @@ fn patiently(mut progress: Progress, leavings: Leavings) -> Progress {
 }
 
 /// Returns the stages of the chain but for clean, which looks at the whole archive and not at one harvest.
-fn entries(context: &DriverContext) -> Result<Vec<Entry>, Trouble> {
+fn entries(context: &DriverContext) -> Result<Vec<StageEntry>, Trouble> {
     let mut entries = crate::run::chosen(context, &[])?;
     entries.retain(|entry| entry.name != ecluse_clean::Clean::NAME);
     if !entries

@@ -65,7 +65,12 @@ pub(crate) fn list(context: &DriverContext, options: &JobsOptions) -> Result<Exi
     if context.json {
         context.print_json(serde_json::json!({ "jobs": jobs }))?;
     } else if options.job.is_some() {
-        jobs.iter().try_for_each(|job| context.print(&whole(job)))?;
+        for job in &jobs {
+            context.print(&whole(job))?;
+            if let Some(line) = crate::quality::brief(context, &job.name) {
+                context.print(&format!("  quality   {line}\n"))?;
+            }
+        }
     } else {
         let paint = Paint {
             color: context.color,

@@ -11,6 +11,7 @@ mod check;
 mod cli;
 mod close;
 mod context;
+mod delta;
 mod demo;
 mod deposits;
 mod door;
@@ -33,7 +34,9 @@ mod packages;
 mod paint;
 mod processes;
 mod pywb_config;
+mod quality;
 mod rebuild;
+mod rebuild_changes;
 mod rebuild_from;
 mod rebuild_index;
 mod rebuild_path;
@@ -44,6 +47,7 @@ mod run;
 mod serve;
 mod show;
 mod simulate;
+mod site_captures;
 pub mod stages;
 mod status;
 mod stray;
@@ -59,13 +63,13 @@ mod why_url;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use ecluse_stage::{Entry, Exit};
+use ecluse_stage::{Exit, StageEntry};
 
 use crate::cli::{Cli, HarvestVerb, Verb};
 use crate::context::{DriverContext, Trouble};
 
 /// Runs the driver with these stages.
-pub fn main(stages: &'static [Entry]) -> ExitCode {
+pub fn main(stages: &'static [StageEntry]) -> ExitCode {
     // A stage by the driver's own hand: what `run --processes` starts where no binary lies beside.
     let mut words = std::env::args().skip(1);
     let (first, second) = (words.next(), words.next());
@@ -144,6 +148,8 @@ fn dispatch(context: &DriverContext, verb: &Verb) -> Result<ExitCode, Trouble> {
         Verb::Find { terms } => find::find(context, terms),
         Verb::Lookup(options) => lookup::lookup(context, options),
         Verb::Register(options) => register::register(context, options),
+        Verb::Delta(options) => delta::delta(context, options),
+        Verb::Quality(options) => quality::quality(context, options),
         Verb::Show(options) => capture::show(context, options),
         Verb::Serve(options) => serve::serve(context, options),
         Verb::Give(options) => act::give(context, options),
@@ -162,6 +168,7 @@ fn dispatch(context: &DriverContext, verb: &Verb) -> Result<ExitCode, Trouble> {
             (Some(cli::Rebuilt::Path), _) => rebuild_path::rebuild(context, options),
             (Some(cli::Rebuilt::Index), _) => rebuild_index::rebuild(context, options),
             (Some(cli::Rebuilt::Register), _) => rebuild_register::rebuild(context, options),
+            (Some(cli::Rebuilt::Changes), _) => rebuild_changes::rebuild(context, options),
             (None, Some(from)) => rebuild_from::rebuild(context, options, from),
             (None, None) => Err(Trouble::usage(
                 "rebuild what? manifest, path, index, or --from PACKAGES",

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use ecluse_stage::{Ended, Entry, Exit, Intake, deferred_for, say_blocked};
+use ecluse_stage::{Exit, Intake, RunEnd, StageEntry, deferred_for, say_blocked};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -18,7 +18,7 @@ use crate::context::{DriverContext, Trouble};
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 struct Keeper {
-    entry: Entry,
+    entry: StageEntry,
     child: Option<Child>,
     started: Instant,
     start_at: Instant,
@@ -28,7 +28,7 @@ struct Keeper {
 pub(crate) fn run(
     context: &DriverContext,
     options: &RunOptions,
-    entries: &[Entry],
+    entries: &[StageEntry],
 ) -> Result<ExitCode, Trouble> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let before = ended(context, entries)?;
@@ -143,7 +143,7 @@ impl Keeper {
 }
 
 /// The binary beside this one, else this one with the stage as its verb.
-fn program(entry: &Entry) -> Result<Command, Trouble> {
+fn program(entry: &StageEntry) -> Result<Command, Trouble> {
     let own = std::env::current_exe()?;
     let (stage, machine) = match entry.name.split_once('@') {
         Some((stage, machine)) => (stage, Some(machine)),
@@ -203,8 +203,8 @@ fn all_idle(context: &DriverContext, keepers: &mut [Keeper]) -> Result<bool, Tro
 }
 
 /// Returns what happened between two looks. What a run that was to go on until told to stop has held is no failure of its end.
-fn since(before: &Ended, after: Ended, once: bool) -> Ended {
-    Ended {
+fn since(before: &RunEnd, after: RunEnd, once: bool) -> RunEnd {
+    RunEnd {
         done: after.done.saturating_sub(before.done),
         held: if once {
             after.held.saturating_sub(before.held)
@@ -218,7 +218,7 @@ fn since(before: &Ended, after: Ended, once: bool) -> Ended {
 }
 
 /// Counts what the stages hold and have done so far.
-fn ended(context: &DriverContext, entries: &[Entry]) -> Result<Ended, Trouble> {
+fn ended(context: &DriverContext, entries: &[StageEntry]) -> Result<RunEnd, Trouble> {
     let mut sums: HashMap<&str, u64> = HashMap::new();
     let (mut blocked, mut waits_for) = (None, None);
     for entry in entries {
@@ -237,13 +237,13 @@ fn ended(context: &DriverContext, entries: &[Entry]) -> Result<Ended, Trouble> {
         *sums.entry("done").or_default() += done.count;
     }
     let sum = |key: &str| sums.get(key).copied().unwrap_or(0);
-    Ok(Ended {
+    Ok(RunEnd {
         done: sum("done"),
         held: sum("held"),
         deferred: sum("deferred"),
         deferred_for: waits_for,
         blocked,
-        ..Ended::default()
+        ..RunEnd::default()
     })
 }
 
@@ -258,20 +258,20 @@ mod tests {
 
     #[test]
     fn what_was_there_before_is_not_of_this_run() {
-        let before = Ended {
+        let before = RunEnd {
             done: 100,
             held: 3,
-            ..Ended::default()
+            ..RunEnd::default()
         };
-        let after = Ended {
+        let after = RunEnd {
             done: 104,
             held: 3,
-            ..Ended::default()
+            ..RunEnd::default()
         };
         let run = since(&before, after.clone(), true);
         assert_eq!((run.done, run.held), (4, 0));
         assert_eq!(run.exit(), Exit::Done);
-        let more = Ended { held: 5, ..after };
+        let more = RunEnd { held: 5, ..after };
         assert_eq!(since(&before, more.clone(), true).exit(), Exit::Held);
         assert_eq!(since(&before, more, false).exit(), Exit::Done);
     }

@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use ecluse_access::Archive;
+use ecluse_access::ReadingArchive;
 use ecluse_config::{AccessRule, CalendarAge, Embargo};
 use ecluse_generation::{FLAT, PATHS, SUMMARY};
 use ecluse_stage::Exit;
@@ -41,7 +41,7 @@ fn config_of(context: &DriverContext) -> Result<String, Trouble> {
     let root = std::path::absolute(&context.root)?;
     let access = &context.pipeline.access;
     let index = root.join(&context.pipeline.archive.index);
-    let archive = Archive::new(&index, &access.main);
+    let archive = ReadingArchive::new(&index, &access.main);
     let mut text = String::from(
         "# Written by ecluse serve --pywb: the same archive for pywb. It reads the list of files when it starts.\ncollections:\n",
     );

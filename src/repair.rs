@@ -238,7 +238,7 @@ pub(crate) fn homes(context: &DriverContext) -> Result<Vec<CopyHome>, Trouble> {
         });
     }
     for target in backup_targets(context)? {
-        if let ecluse_backup::Kind::Directory(directory) = target.kind {
+        if let ecluse_backup::TargetKind::Directory(directory) = target.kind {
             homes.push(CopyHome {
                 kind: CopyKind::Backup,
                 target: target.name,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use ecluse_stage::{Control, Ended, Entry, Exit, Plan, Progress, start_log, supervise};
+use ecluse_stage::{Control, Exit, Progress, RunEnd, RunPlan, StageEntry, start_log, supervise};
 use ecluse_telemetry::FOOTER;
 
 use crate::cli::RunOptions;
@@ -37,7 +37,7 @@ pub(crate) fn run(context: &DriverContext, options: &RunOptions) -> Result<ExitC
         .or_else(|| (interactive && options.once).then(|| "warn".to_owned()));
     let log = start_log(&context.pipeline, level.as_ref(), "ecluse")?;
     let control = Arc::new(Control::new(context.pipeline.clone()));
-    let plan = Plan {
+    let plan = RunPlan {
         root: context.root.clone(),
         config: context.config.clone(),
         once: options.once,
@@ -55,7 +55,10 @@ pub(crate) fn run(context: &DriverContext, options: &RunOptions) -> Result<ExitC
 }
 
 /// Returns the stages to run: those asked for, else those of the chain that are programs.
-pub(crate) fn chosen(context: &DriverContext, asked: &[String]) -> Result<Vec<Entry>, Trouble> {
+pub(crate) fn chosen(
+    context: &DriverContext,
+    asked: &[String],
+) -> Result<Vec<StageEntry>, Trouble> {
     let find = |name: &str| {
         let (stage, machine) = match name.split_once('@') {
             Some((stage, machine)) => (stage, Some(machine)),
@@ -79,7 +82,7 @@ pub(crate) fn chosen(context: &DriverContext, asked: &[String]) -> Result<Vec<En
             .collect();
     }
     let chain = &context.pipeline.chain.stages;
-    let entries: Vec<Entry> = chain.iter().filter_map(|name| find(name)).collect();
+    let entries: Vec<StageEntry> = chain.iter().filter_map(|name| find(name)).collect();
     if entries.is_empty() {
         return Err(Trouble::new(
             Exit::Config,
@@ -140,7 +143,7 @@ fn draw(line: String) {
     let _ = FOOTER.draw(&mut std::io::stderr(), "\r", line, start);
 }
 
-pub(crate) fn tell(context: &DriverContext, ended: &Ended) -> Result<(), Trouble> {
+pub(crate) fn tell(context: &DriverContext, ended: &RunEnd) -> Result<(), Trouble> {
     if context.json {
         return context.print_json(serde_json::json!({
             "done": ended.done,

@@ -65,7 +65,8 @@ fn start(
     let root = std::path::absolute(&context.root)?;
     let index: &Path = &context.pipeline.archive.index;
     let site = AccessSite::new(root, index, settings)
-        .map_err(|error| Trouble::new(Exit::Config, error))?;
+        .map_err(|error| Trouble::new(Exit::Config, error))?
+        .with_changes(&context.pipeline.archive.changes);
     AccessServer::start(site).map_err(|error| {
         let line = format!("cannot listen on {listen}: {error}; --listen names another address");
         Trouble::new(Exit::Machine, line)

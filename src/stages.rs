@@ -1,25 +1,25 @@
 //! The stages this program holds.
 
-use ecluse_stage::Entry;
+use ecluse_stage::StageEntry;
 
 /// Every shipped stage, in the order of the chain.
-pub const ALL: &[Entry] = &[
-    Entry::of::<ecluse_preload::Preload>(),
-    Entry::of::<ecluse_dns_filter::DnsFilter>(),
-    Entry::of::<ecluse_plan::Plan>(),
-    Entry::of::<ecluse_crawl::Crawl>(),
-    Entry::of::<ecluse_ingest::Ingest>(),
-    Entry::of::<ecluse_index::Index>(),
-    Entry::of::<ecluse_transfer::Transfer>(),
-    Entry::of::<ecluse_backup::Backup>(),
-    Entry::of::<ecluse_delete::Delete>(),
-    Entry::of::<ecluse_merge::Merge>(),
-    Entry::of::<ecluse_bigmerge::Bigmerge>(),
-    Entry::of::<ecluse_clean::Clean>(),
-    Entry::of::<ecluse_package::Package>(),
-    Entry::of::<ecluse_deposit::Deposit>(),
-    Entry::of::<ecluse_rank::Rank>(),
-    Entry::of::<ecluse_change::Change>(),
+pub const ALL: &[StageEntry] = &[
+    StageEntry::of::<ecluse_preload::Preload>(),
+    StageEntry::of::<ecluse_dns_filter::DnsFilter>(),
+    StageEntry::of::<ecluse_plan::Plan>(),
+    StageEntry::of::<ecluse_crawl::Crawl>(),
+    StageEntry::of::<ecluse_ingest::Ingest>(),
+    StageEntry::of::<ecluse_index::Index>(),
+    StageEntry::of::<ecluse_transfer::Transfer>(),
+    StageEntry::of::<ecluse_backup::Backup>(),
+    StageEntry::of::<ecluse_delete::Delete>(),
+    StageEntry::of::<ecluse_merge::Merge>(),
+    StageEntry::of::<ecluse_bigmerge::Bigmerge>(),
+    StageEntry::of::<ecluse_clean::Clean>(),
+    StageEntry::of::<ecluse_package::Package>(),
+    StageEntry::of::<ecluse_deposit::Deposit>(),
+    StageEntry::of::<ecluse_rank::Rank>(),
+    StageEntry::of::<ecluse_change::ChangeStage>(),
 ];
 
 #[cfg(test)]

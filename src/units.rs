@@ -193,7 +193,7 @@ pub enum Start {
 
 /// What the units of one pipeline have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct UnitOptions {
     /// The root of the work directories.
     pub root: UnitPath,
     /// The directory of the programs.
@@ -204,9 +204,9 @@ pub struct Options {
     pub start: Start,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for UnitOptions {
+    fn default() -> UnitOptions {
+        UnitOptions {
             root: UnitPath(ROOT.to_owned()),
             programs: UnitPath(PROGRAMS.to_owned()),
             config: None,
@@ -216,7 +216,7 @@ impl Default for Options {
 }
 
 /// Writes the units: file names below a unit directory such as `/etc/systemd/system`, and contents.
-pub fn render(stages: &[UnitStage], options: &Options) -> Vec<(String, String)> {
+pub fn render(stages: &[UnitStage], options: &UnitOptions) -> Vec<(String, String)> {
     let mut files = vec![
         ("ecluse.target".to_owned(), TARGET.to_owned()),
         (
@@ -241,7 +241,7 @@ pub fn render(stages: &[UnitStage], options: &Options) -> Vec<(String, String)> 
 pub fn render_serve(
     listens_to_world: bool,
     wanted: Option<&UnitPath>,
-    options: &Options,
+    options: &UnitOptions,
 ) -> Vec<(String, String)> {
     let mut files = vec![("ecluse-serve.service".to_owned(), fill(SERVE, options))];
     if listens_to_world {
@@ -258,12 +258,12 @@ pub fn render_serve(
 }
 
 /// Writes the `sysusers.d` file: the user and group of the stages.
-pub fn render_sysusers(options: &Options) -> String {
+pub fn render_sysusers(options: &UnitOptions) -> String {
     fill(SYSUSERS, options)
 }
 
 /// Writes the `tmpfiles.d` file: the root, and for each stage a `drop/` that the group may write to.
-pub fn render_tmpfiles(stages: &[UnitStage], options: &Options) -> String {
+pub fn render_tmpfiles(stages: &[UnitStage], options: &UnitOptions) -> String {
     let mut text = fill(TMPFILES, options);
     for UnitStage { name, .. } in stages {
         let work = format!("{}/work/{name}", options.root);
@@ -275,7 +275,7 @@ pub fn render_tmpfiles(stages: &[UnitStage], options: &Options) -> String {
 }
 
 /// Puts the root, the programs and the settings in the place of the shipped ones.
-fn fill(shipped: &str, options: &Options) -> String {
+fn fill(shipped: &str, options: &UnitOptions) -> String {
     let mut root_option = format!("--root {}", options.root);
     if let Some(config) = &options.config {
         write!(root_option, " --config {config}").expect("a string takes what is written");
@@ -321,7 +321,7 @@ fn wants(stages: &[UnitStage], start: Start) -> String {
 }
 
 /// What a stage needs beyond the template, if anything.
-fn drop_in(stage: &UnitStage, options: &Options) -> Option<String> {
+fn drop_in(stage: &UnitStage, options: &UnitOptions) -> Option<String> {
     let mut text = match stage.network {
         NetworkAccess::Nothing => String::new(),
         NetworkAccess::Loopback => LOOPBACK.to_owned(),
@@ -373,7 +373,7 @@ fn drop_in(stage: &UnitStage, options: &Options) -> Option<String> {
 }
 
 /// The template's commands for one machine's copy of a stage, whose program has another name than its unit; empty for all others.
-fn commands_of_copy(stage: &UnitStage, options: &Options) -> String {
+fn commands_of_copy(stage: &UnitStage, options: &UnitOptions) -> String {
     let Some((base, machine)) = stage.copy() else {
         return String::new();
     };
@@ -410,8 +410,8 @@ mod tests {
         UnitStage::new(name).unwrap()
     }
 
-    fn elsewhere() -> Options {
-        Options {
+    fn elsewhere() -> UnitOptions {
+        UnitOptions {
             root: path("/data/srv/ecluse/one"),
             programs: path("/opt/ecluse/bin"),
             config: Some(path("/etc/ecluse/pipeline.toml")),
@@ -432,9 +432,9 @@ mod tests {
 
     #[test]
     fn as_shipped_is_what_is_shipped() {
-        let options = Options {
+        let options = UnitOptions {
             start: Start::OnWork,
-            ..Options::default()
+            ..UnitOptions::default()
         };
         let crawl = UnitStage {
             network: NetworkAccess::World,
@@ -525,7 +525,7 @@ mod tests {
     #[test]
     fn the_target_wants_every_stage_once() {
         let stages = [stage("dns-filter"), stage("index")];
-        let resident = render(&stages, &Options::default());
+        let resident = render(&stages, &UnitOptions::default());
         assert_eq!(
             live(file(&resident, "ecluse.target.d/50-ecluse.conf")),
             "[Unit]\nWants=ecluse@dns-filter.service\nWants=ecluse@index.service"
@@ -545,7 +545,7 @@ mod tests {
             writable: vec![path("/srv/ecluse/repository")],
             ..stage("index")
         };
-        let files = render(&[stage("merge"), short], &Options::default());
+        let files = render(&[stage("merge"), short], &UnitOptions::default());
         let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(
             names,
@@ -564,7 +564,7 @@ mod tests {
             writable: vec![path("/net/one"), path("/home/archive/two")],
             ..stage("transfer")
         };
-        let text = drop_in(&transfer, &Options::default()).unwrap();
+        let text = drop_in(&transfer, &UnitOptions::default()).unwrap();
         assert_eq!(
             text,
             "[Unit]\nRequiresMountsFor=/net/one\nRequiresMountsFor=/home/archive/two\n\n\
@@ -577,7 +577,7 @@ mod tests {
             writable: Vec::new(),
             ..transfer
         };
-        assert_eq!(drop_in(&loud, &Options::default()).unwrap(), LOOPBACK);
+        assert_eq!(drop_in(&loud, &UnitOptions::default()).unwrap(), LOOPBACK);
     }
 
     #[test]
@@ -585,24 +585,24 @@ mod tests {
         let mut index = stage("index");
         index.figures = Some(path("/var/lib/prometheus/node-exporter"));
         assert_eq!(
-            drop_in(&index, &Options::default()).unwrap(),
+            drop_in(&index, &UnitOptions::default()).unwrap(),
             "[Service]\nReadWritePaths=-/var/lib/prometheus/node-exporter\n"
         );
         index.figures = Some(path("/srv/ecluse/figures"));
-        assert_eq!(drop_in(&index, &Options::default()), None);
+        assert_eq!(drop_in(&index, &UnitOptions::default()), None);
     }
 
     #[test]
     fn one_machine_s_copy_runs_the_stage_s_program_and_is_started_there_alone() {
         let copy = stage("index@alpha");
-        let text = drop_in(&copy, &Options::default()).unwrap();
+        let text = drop_in(&copy, &UnitOptions::default()).unwrap();
         assert_eq!(
             text,
             "[Service]\nExecStart=\nExecStart=/usr/bin/ecluse-index --instance alpha --root /srv/ecluse\n\
              ExecReload=\nExecReload=/usr/bin/ecluse-index --instance alpha --root /srv/ecluse --check\n\
              ExecReload=/bin/kill -HUP $MAINPID\n"
         );
-        let files = render(&[stage("ingest"), copy], &Options::default());
+        let files = render(&[stage("ingest"), copy], &UnitOptions::default());
         let target = file(&files, "ecluse.target.d/50-ecluse.conf");
         assert!(target.contains("ecluse@ingest.service") && !target.contains("alpha"));
         assert!(
@@ -624,9 +624,9 @@ mod tests {
 
     #[test]
     fn a_root_in_a_home_is_not_hidden() {
-        let options = Options {
+        let options = UnitOptions {
             root: path("/home/anne/ecluse"),
-            ..Options::default()
+            ..UnitOptions::default()
         };
         let text = drop_in(&stage("index"), &options).unwrap();
         assert_eq!(text, "[Service]\nProtectHome=read-only\n");

@@ -5,15 +5,15 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use ecluse_config::Pipeline;
-use ecluse_stage::{Entry, Exit};
+use ecluse_stage::{Exit, StageEntry};
 
 use crate::cli::UnitsOptions;
 use crate::context::{DriverContext, Trouble};
-use crate::units::{self, NetworkAccess, Options, Start, UnitPath, UnitStage};
+use crate::units::{self, NetworkAccess, Start, UnitOptions, UnitPath, UnitStage};
 
 pub(crate) fn units(context: &DriverContext, asked: &UnitsOptions) -> Result<ExitCode, Trouble> {
     let root = std::path::absolute(&context.root)?;
-    let options = Options {
+    let options = UnitOptions {
         root: unit_path(&root)?,
         programs: unit_path(&asked.programs)?,
         config: context.config.as_deref().map(unit_path).transpose()?,
@@ -82,7 +82,7 @@ fn unit_path(path: &Path) -> Result<UnitPath, Trouble> {
 /// Returns the stages of a pipeline with what the settings ask of their units.
 fn stages_of(
     pipeline: &Pipeline,
-    entries: &[Entry],
+    entries: &[StageEntry],
     root: &Path,
 ) -> Result<Vec<UnitStage>, Trouble> {
     let mut stages = Vec::new();
@@ -159,7 +159,7 @@ mod tests {
         let pipeline = Pipeline::parse(settings, "pipeline.toml").unwrap();
         let root = Path::new("/srv/ecluse");
         let stages = stages_of(&pipeline, crate::stages::ALL, root).unwrap();
-        let files = units::render(&stages, &Options::default());
+        let files = units::render(&stages, &UnitOptions::default());
         let wanted = format!("ecluse@{name}.service.d/50-ecluse.conf");
         let found = files.iter().find(|(file, _)| *file == wanted);
         let text = found.map_or("", |(_, text)| text.as_str());
@@ -174,8 +174,9 @@ mod tests {
 
     #[test]
     fn as_shipped_a_unit_writes_what_its_stage_writes() {
-        const PLACES: [&str; 12] = [
+        const PLACES: [&str; 13] = [
             "backup",
+            "changes",
             "harvested",
             "index",
             "jobs",
@@ -203,6 +204,7 @@ mod tests {
             ("clean", &["harvested"]),
             ("package", &["packages", "repository"]),
             ("deposit", &["receipts"]),
+            ("change", &["changes"]),
         ] {
             let mut expected = Vec::new();
             if ["crawl", "dns-filter"].contains(&stage) {
@@ -224,6 +226,7 @@ mod tests {
             manifest = "/db/manifest.sqlite"
             packages = "/boxes"
             register = "/domains"
+            changes = "/known"
             [site]
             contact = "https://example.org/"
             [stage.preload]
@@ -280,6 +283,7 @@ mod tests {
             ("clean", &["/db", "/in/one", "/in/two"], vec![&closed]),
             ("package", &["/boxes", "/db", "/disk/a"], vec![]),
             ("deposit", &["/db", "/kept"], vec![&closed]),
+            ("change", &["/known"], vec![&closed]),
         ] {
             let expected: Vec<String> = more.into_iter().cloned().chain(writes(places)).collect();
             assert_eq!(drop_in(settings, stage), expected, "{stage}");

@@ -42,7 +42,13 @@ fn put(root: &Path, shelf: &str, lines: &str, is_zipnum: bool) {
     fs::create_dir_all(&generation).unwrap();
     if is_zipnum {
         let source = LineSource::new("lines", std::io::Cursor::new(lines.as_bytes().to_vec()));
-        zipnum::write(source, &generation, "index", &zipnum::Options::default()).unwrap();
+        zipnum::write(
+            source,
+            &generation,
+            "index",
+            &zipnum::ZipNumOptions::default(),
+        )
+        .unwrap();
     } else {
         fs::write(generation.join("index.cdxj"), lines).unwrap();
     }

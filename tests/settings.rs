@@ -247,6 +247,7 @@ public = "https://archive.lock.example"
 title = "The lock keeper's web"
 main = "lock"
 policy = "before"
+calendar = "changed"
 rules = ["rules.aclj"]
 default-rule = "block"
 embargo = "before 20260101000001"
@@ -367,6 +368,31 @@ media-types = ["text/*"]
 media = 10
 "#;
 
+/// Changes told elsewhere and summed up otherwise.
+const CHANGED: &str = r#"
+[archive]
+changes = "known"
+[defaults]
+min-free = "0 B"
+[chain]
+stages = ["change"]
+[stage.bigmerge]
+back = []
+[stage.change]
+next = ["told"]
+batch = { parcels = 9, wait = "300ms" }
+keep = 1
+document = "1 MiB"
+norm = "example"
+prior = "6h"
+periods = 12
+pattern-gap = "2d"
+pattern-changes = 1
+memory = "1 MiB"
+advertisements = ["/spots/"]
+[stage.told]
+"#;
+
 /// Keys that have one value only.
 const FIXED: [&str; 1] = ["version"];
 
@@ -481,6 +507,41 @@ const SEEN_BELOW: &[(&str, &str, &str)] = &[
         "stage.index.evidence-pages",
         "stages/index/tests/cli.rs",
         "what_pages_tell_of_their_sites_goes_back",
+    ),
+    (
+        "stage.bigmerge.back",
+        "stages/bigmerge/tests/cli.rs",
+        "what_came_in_is_told_to_the_stages_in_back",
+    ),
+    (
+        "access.calendar",
+        "crates/access/tests/serve/history.rs",
+        "the_calendar_shows_captures_at_which_enough_has_changed",
+    ),
+    (
+        "stage.change.keep",
+        "stages/change/tests/cli.rs",
+        "a_collection_has_changes_of_its_own",
+    ),
+    (
+        "stage.change.document",
+        "stages/change/tests/cli.rs",
+        "settings_say_how_changes_are_read",
+    ),
+    (
+        "stage.change.prior",
+        "stages/change/tests/cli.rs",
+        "settings_say_how_changes_are_read",
+    ),
+    (
+        "stage.change.memory",
+        "stages/change/src/lib.rs",
+        "settings_are_the_arithmetics",
+    ),
+    (
+        "stage.change.advertisements",
+        "stages/change/tests/cli.rs",
+        "settings_say_how_changes_are_read",
     ),
     (
         "stage.plan.news",
@@ -612,7 +673,7 @@ fn leaves(text: &str) -> BTreeMap<String, toml::Value> {
 #[test]
 fn every_documented_setting_is_turned_in_a_run_below() {
     let runs = [
-        ELSEWHERE, KEPT, RECEIPTED, CRAWLED, LISTED, SERVED, ALERTED, NAMED, PLANNED,
+        ELSEWHERE, KEPT, RECEIPTED, CRAWLED, LISTED, SERVED, ALERTED, NAMED, PLANNED, CHANGED,
     ]
     .map(leaves);
     let is_turned = |key: &String, shipped: &toml::Value| {
@@ -645,6 +706,33 @@ fn what_no_run_can_see_is_seen_by_a_test_that_there_is() {
             "{key}: no {test} in {file}"
         );
     }
+}
+
+#[test]
+fn changes_are_told_where_and_as_the_settings_say() {
+    let archive = Archive::new(CHANGED);
+    let line = |time: &str, digest: &str| {
+        format!(
+            "example,lock)/ {time} {{\"url\": \"http://lock.example/\", \"mime\": \"text/html\", \"status\": \"200\", \
+             \"digest\": \"sha1:{digest}\", \"length\": \"9\", \"offset\": \"0\", \"filename\": \"a.warc\"}}\n"
+        )
+    };
+    let lines = line("20260105100000", "A") + &line("20260105110000", "B");
+    let file = archive.path("captures.cdxj");
+    fs::write(&file, lines).unwrap();
+    let output = archive.ecluse(&["give", "change", file.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", said(&output));
+    archive.stage("change", 0);
+    let known = archive.path("known/current");
+    let patterns = ecluse_changes::RecordReader::<ecluse_changes::PagePattern>::open(&known);
+    let pattern = patterns.unwrap().next().unwrap().unwrap();
+    assert_eq!(pattern.sums.periods(), 12);
+    // Nothing could be read: it counts as written anew, which is 1 by this sum.
+    let sums = pattern.sums.class(ecluse_changes::DayClass::Weekday)[5];
+    assert_eq!((sums.changed, sums.gain), (1_000_000, 1_000_000));
+    let pages = ecluse_changes::RecordReader::<ecluse_changes::PageChanges>::open(&known);
+    let page = pages.unwrap().next().unwrap().unwrap();
+    assert_eq!(page.pattern, Some(ecluse_changes::PatternOf::Page));
 }
 
 struct Archive {

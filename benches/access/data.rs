@@ -50,7 +50,7 @@ impl Data {
             eprintln!("making an index of {lines} lines in {}", root.display());
             write_index(&flat, &urls);
             let source = LineSource::open(&flat.join("index.cdxj")).unwrap();
-            zipnum::write(source, &zipped, "index", &zipnum::Options::default()).unwrap();
+            zipnum::write(source, &zipped, "index", &zipnum::ZipNumOptions::default()).unwrap();
             write_pages(&root, &pages);
             fs::write(&mark, lines.to_string()).unwrap();
         }

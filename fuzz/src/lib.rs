@@ -16,7 +16,7 @@ pub mod surt;
 pub mod warc;
 
 /// One of the targets.
-pub struct Target {
+pub struct FuzzTarget {
     /// What it is called.
     pub name: &'static str,
     /// Panics when something does not hold of these bytes.
@@ -26,58 +26,58 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 11] = [
-    Target {
+pub const TARGETS: [FuzzTarget; 11] = [
+    FuzzTarget {
         name: "cdxj",
         run: cdxj::run,
         seeds: cdxj::seeds,
     },
-    Target {
+    FuzzTarget {
         name: "config",
         run: config::run,
         seeds: config::seeds,
     },
-    Target {
+    FuzzTarget {
         name: "extract",
         run: extract::run,
         seeds: extract::seeds,
     },
-    Target {
+    FuzzTarget {
         name: "head",
         run: head::run,
         seeds: head::seeds,
     },
-    Target {
+    FuzzTarget {
         name: "http",
         run: http::run,
         seeds: http::seeds,
     },
-    Target {
+    FuzzTarget {
         name: "order",
         run: order::run,
         seeds: order::seeds,
     },
-    Target {
+    FuzzTarget {
         name: "receipt",
         run: receipt::run,
         seeds: receipt::seeds,
     },
-    Target {
+    FuzzTarget {
         name: "robots",
         run: robots::run,
         seeds: robots::seeds,
     },
-    Target {
+    FuzzTarget {
         name: "store",
         run: store::run,
         seeds: store::seeds,
     },
-    Target {
+    FuzzTarget {
         name: "surt",
         run: surt::run,
         seeds: surt::seeds,
     },
-    Target {
+    FuzzTarget {
         name: "warc",
         run: warc::run,
         seeds: warc::seeds,

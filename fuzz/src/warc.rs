@@ -5,7 +5,7 @@
 
 use std::io;
 
-use ecluse_warc::{Compression, Extent, ReaderLimits, Reason, WarcReader};
+use ecluse_warc::{Compression, DamageReason, Extent, ReaderLimits, WarcReader};
 
 /// Holds what the head of this file says of these bytes.
 pub fn run(data: &[u8]) {
@@ -54,7 +54,7 @@ pub fn run(data: &[u8]) {
             assert!(behind <= file.len() as u64);
             let is_sound = reader.damage_count() < 10
                 && reader.damages().iter().all(|damage| {
-                    damage.record != number || matches!(damage.reason, Reason::Garbage { .. })
+                    damage.record != number || matches!(damage.reason, DamageReason::Garbage { .. })
                 });
             if is_sound && reader.compression() == Compression::Gzip {
                 is_one_record(&file[offset as usize..behind as usize], limits);

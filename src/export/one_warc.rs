@@ -8,7 +8,9 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use ecluse_stage::Exit;
-use ecluse_warc::{Extent, Format, NewRecord, Payload, Record, RecordKind, WarcReader, WarcWriter};
+use ecluse_warc::{
+    ArchiveFormat, Extent, NewRecord, Payload, Record, RecordKind, WarcReader, WarcWriter,
+};
 
 use super::{SelectedFile, Selection};
 use crate::context::Trouble;
@@ -95,7 +97,7 @@ impl OneWarc<'_> {
             if !is_heading && !self.is_meant(&record) {
                 continue;
             }
-            let is_warc = record.format() == Format::Warc;
+            let is_warc = record.format() == ArchiveFormat::Warc;
             if !is_heading && is_warc {
                 self.begin(&record)?;
             }
@@ -184,7 +186,7 @@ struct Rewritten {
 
 impl Rewritten {
     fn of(record: &Record<'_, File>, file: &SelectedFile) -> Self {
-        let is_warc = record.format() == Format::Warc;
+        let is_warc = record.format() == ArchiveFormat::Warc;
         let head = record.http().and_then(|head| head.head_bytes());
         let mut fields = Vec::new();
         for field in record.fields().filter(|_| is_warc) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ecluse_crawl::{JobState, JobStatus};
 use ecluse_generation::{FLAT, IndexDirectory};
 use ecluse_manifest::{CopyKind, JobName, Manifest, Term};
-use ecluse_stage::{Ended, Exit};
+use ecluse_stage::{Exit, RunEnd};
 use ecluse_telemetry::{printable, printable_text};
 use serde::Serialize;
 
@@ -92,7 +92,7 @@ pub(crate) struct Index {
 
 /// How the run of the chain ended.
 pub(crate) struct ChainRun<'a> {
-    pub(crate) ended: &'a Ended,
+    pub(crate) ended: &'a RunEnd,
     pub(crate) stopped: bool,
     pub(crate) took: Duration,
     /// The first seed.
@@ -146,7 +146,7 @@ impl Report {
     }
 
     /// Returns the exit code.
-    pub(crate) fn exit(&self, ended: &Ended) -> Exit {
+    pub(crate) fn exit(&self, ended: &RunEnd) -> Exit {
         match ended.exit() {
             Exit::Done if self.stopped || self.no_network => Exit::Deferred,
             // To wait does not help: the command must say something else.
@@ -161,7 +161,7 @@ impl Report {
     }
 
     /// Tells whether nothing is left to do.
-    pub(crate) fn is_whole(&self, ended: &Ended) -> bool {
+    pub(crate) fn is_whole(&self, ended: &RunEnd) -> bool {
         let moves_no_more =
             ended.halted.is_none() && ended.blocked.is_none() && ended.deferred == 0;
         self.crawled && !self.stopped && moves_no_more
@@ -513,7 +513,7 @@ mod tests {
             text,
             "a.example-20260101000000: no network, or these hosts do not answer: a.example\n"
         );
-        assert_eq!(report.exit(&Ended::default()), Exit::Deferred);
+        assert_eq!(report.exit(&RunEnd::default()), Exit::Deferred);
     }
 
     #[test]
@@ -530,7 +530,7 @@ mod tests {
             text,
             "a.example-20260101000000: nothing was fetched, the address is not public: 127.0.0.1:80; add --allow-private to ask there too\n"
         );
-        assert_eq!(report.exit(&Ended::default()), Exit::Usage);
+        assert_eq!(report.exit(&RunEnd::default()), Exit::Usage);
         report.silent.insert("b.example".to_owned());
         let text = report.in_words(Paint { color: false });
         assert!(text.contains("; no answer from b.example; "), "{text}");

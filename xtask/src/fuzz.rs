@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use ecluse_fuzz::{TARGETS, Target};
+use ecluse_fuzz::{FuzzTarget, TARGETS};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::dice::{Dice, any_seed};
@@ -108,7 +108,7 @@ pub(crate) fn main(mut flags: Flags) -> Result<bool> {
     Ok(all_held.into_inner())
 }
 
-fn chosen(names: &[String]) -> Result<Vec<&'static Target>> {
+fn chosen(names: &[String]) -> Result<Vec<&'static FuzzTarget>> {
     if names.is_empty() {
         return Ok(TARGETS.iter().collect());
     }
@@ -120,7 +120,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Target>> {
 }
 
 /// Runs a target on its seeds and on what becomes of them; returns how many inputs it bore.
-fn hunt(target: &Target, seed: u64, effort: Effort, home: &Path) -> Result<u64> {
+fn hunt(target: &FuzzTarget, seed: u64, effort: Effort, home: &Path) -> Result<u64> {
     let mut dice = Dice::new(seed);
     let mut pool = (target.seeds)();
     let seeds = pool.len();
@@ -218,7 +218,7 @@ mod tests {
         fn run(bytes: &[u8]) {
             assert!(!bytes.windows(3).any(|three| three == b"\n\n\n"), "three");
         }
-        let target = Target {
+        let target = FuzzTarget {
             name: "planted",
             run,
             seeds: || vec![b"a\nb".to_vec(), b"\n".to_vec()],

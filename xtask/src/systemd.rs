@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use self::machine::Machine;
-use self::units::{NetworkAccess, Options, Start, UnitPath, UnitStage};
+use self::units::{NetworkAccess, Start, UnitOptions, UnitPath, UnitStage};
 
 const STAGES: [&str; 3] = ["relay", "split", "tally"];
 const WORK: &str = "/srv/ecluse/work";
@@ -141,8 +141,8 @@ fn workspace() -> PathBuf {
 /// user, the directories, the settings; and units for another root and other reaches, to be judged.
 fn plant(tree: &Path, programs: &Path) -> Result<()> {
     let stages = stages(|_| NetworkAccess::Nothing)?;
-    let options = Options::default();
-    let units = Options {
+    let options = UnitOptions::default();
+    let units = UnitOptions {
         start: Start::OnWork,
         ..options.clone()
     };
@@ -170,7 +170,7 @@ fn plant(tree: &Path, programs: &Path) -> Result<()> {
         files.extend(set.into_iter().map(place));
     }
     let path = |path: &str| UnitPath::new(Path::new(path));
-    let elsewhere = Options {
+    let elsewhere = UnitOptions {
         root: path("/srv/other/root")?,
         programs: path("/opt/ecluse/bin")?,
         config: Some(path("/etc/ecluse/pipeline.toml")?),

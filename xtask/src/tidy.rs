@@ -2,9 +2,10 @@
 //!
 //! Stages (folders, the driver, `pipeline.toml`, the unit that opens sockets), the headings of a stage's
 //! contract, the edges between crates, exit codes, metrics (code, alerts, dashboard), the runbook's
-//! headings, fixtures, the test command (README and CI), what CI must do, and the words a test may not have.
+//! headings, fixtures, the test command (README and CI), what CI must do, the words a test may not have, and public types of one
+//! name.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -39,6 +40,7 @@ pub(crate) fn main(_flags: Flags) -> Result<bool> {
     fixtures(root, &mut wrong)?;
     commands(root, &mut wrong)?;
     words(&sources, root, &mut wrong)?;
+    types(&sources, root, &mut wrong)?;
     for line in &wrong {
         println!("{line}");
     }
@@ -112,9 +114,11 @@ const KNOWS: [(&str, &[&str]); 27] = [
         "access",
         &[
             "cdx",
+            "changes",
             "config",
             "generation",
             "http",
+            "refresh",
             "surt",
             "telemetry",
             "warc",
@@ -435,6 +439,32 @@ fn words(sources: &[PathBuf], root: &Path, wrong: &mut Vec<String>) -> Result<()
             let path = source.strip_prefix(root).unwrap_or(source);
             wrong.push(format!("{}: does not open with //!", path.display()));
         }
+    }
+    Ok(())
+}
+
+/// A public type's name is clear without its module, so no two have the same. What a trait or a habit names is excepted.
+fn types(sources: &[PathBuf], root: &Path, wrong: &mut Vec<String>) -> Result<()> {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for path in sources {
+        let place = path.strip_prefix(root).unwrap_or(path);
+        if !place.iter().any(|part| part == "src") || place.starts_with("xtask") {
+            continue;
+        }
+        for line in read(path)?.lines() {
+            let mut words = line.split_whitespace();
+            let is_type = words.next() == Some("pub")
+                && matches!(words.next(), Some("struct" | "enum" | "trait" | "type"));
+            let name = words.next().filter(|_| is_type).unwrap_or_default();
+            let name = name.split(|letter: char| !letter.is_alphanumeric()).next();
+            if let Some(name) = name.filter(|name| !["", "Settings", "Result"].contains(name)) {
+                let place = place.display().to_string();
+                places.entry(name.to_owned()).or_default().push(place);
+            }
+        }
+    }
+    for (name, places) in places.iter().filter(|(_, places)| places.len() > 1) {
+        wrong.push(format!("{name} is the name of {}", places.join(" and of ")));
     }
     Ok(())
 }

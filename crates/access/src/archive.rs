@@ -70,13 +70,13 @@ pub enum ArchiveError {
 }
 
 /// The indexes of an archive.
-pub struct Archive {
+pub struct ReadingArchive {
     index: PathBuf,
     main: String,
     open: RwLock<HashMap<String, Arc<OpenGeneration>>>,
 }
 
-impl Archive {
+impl ReadingArchive {
     /// Returns the archive whose indexes lie in a directory; `main` is what the index that is no collection's is called.
     pub fn new(index: &Path, main: &str) -> Self {
         Self {

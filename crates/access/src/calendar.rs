@@ -37,6 +37,7 @@ pub(crate) fn years_of(
     question: &Question<'_>,
     captures: &[IndexedCapture],
     url: &str,
+    stars: &str,
 ) -> Vec<YearView> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for capture in captures {
@@ -45,7 +46,7 @@ pub(crate) fn years_of(
     let view = |(year, count): (&str, u64)| YearView {
         year: year.to_owned(),
         count,
-        href: format!("/{}/{year}*/{}", question.collection, safe_url(url)),
+        href: format!("/{}/{year}{stars}/{}", question.collection, safe_url(url)),
     };
     counts.into_iter().map(view).collect()
 }

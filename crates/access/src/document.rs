@@ -4,7 +4,7 @@ use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::archive::{Archive, OpenGeneration};
+use crate::archive::{OpenGeneration, ReadingArchive};
 use crate::capture_list::IndexedCapture;
 use crate::loader::{LoadError, LoadedBody, load, read_stored};
 use crate::locations::Locations;
@@ -12,7 +12,7 @@ use crate::record::{RecordError, ResponseHead, decoded};
 
 /// Reads the documents of an archive, one at a time.
 pub struct DocumentReader {
-    archive: Archive,
+    archive: ReadingArchive,
     root: PathBuf,
     locations: Locations,
     limit_bytes: u64,
@@ -49,7 +49,7 @@ impl From<LoadError> for DocumentError {
         let text = error.to_string();
         match error {
             LoadError::NoOriginal { .. } => Self::NoOriginal(text),
-            LoadError::Archive(_)
+            LoadError::ReadingArchive(_)
             | LoadError::Lookup(_)
             | LoadError::Record(RecordError::NoCopy(_) | RecordError::Hung(_)) => {
                 Self::Missing(text)
@@ -65,7 +65,7 @@ impl DocumentReader {
     /// Reads documents of the archive whose indexes lie in `index`; no more than so many bytes of each.
     pub fn new(index: &Path, main: &str, root: &Path, limit_bytes: u64) -> Self {
         Self {
-            archive: Archive::new(index, main),
+            archive: ReadingArchive::new(index, main),
             root: root.to_owned(),
             locations: Locations::new(2),
             limit_bytes,
@@ -73,7 +73,7 @@ impl DocumentReader {
     }
 
     /// Returns the archive that is read.
-    pub fn archive(&self) -> &Archive {
+    pub fn archive(&self) -> &ReadingArchive {
         &self.archive
     }
 

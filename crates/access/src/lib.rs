@@ -39,6 +39,7 @@ mod reply;
 mod rewrite;
 mod rules;
 mod server;
+mod shown_versions;
 mod site;
 mod site_delta;
 mod text_delta;
@@ -46,7 +47,7 @@ mod url_text;
 mod wabac;
 mod wanted;
 
-pub use archive::{Archive, ArchiveError, OpenGeneration};
+pub use archive::{ArchiveError, OpenGeneration, ReadingArchive};
 pub use capture_list::IndexedCapture;
 pub use document::{DocumentError, DocumentReader, StoredDocument};
 pub use proxy_ca::CaError;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ecluse_cdx::{KeyRange, LookupError, cdxj};
 use ecluse_warc::RecordKind;
 
-use crate::archive::{Archive, ArchiveError, OpenGeneration};
+use crate::archive::{ArchiveError, OpenGeneration, ReadingArchive};
 use crate::capture_list::IndexedCapture;
 use crate::locations::{LocationStay, Locations};
 use crate::record::{
@@ -33,7 +33,7 @@ const EMPTY: [&str; 3] = [
 #[non_exhaustive]
 pub(crate) enum LoadError {
     #[error(transparent)]
-    Archive(#[from] ArchiveError),
+    ReadingArchive(#[from] ArchiveError),
     #[error(transparent)]
     Lookup(#[from] LookupError),
     #[error(transparent)]
@@ -67,7 +67,7 @@ pub(crate) enum LoadedBody {
 
 /// Loads a capture.
 pub(crate) fn load(
-    archive: &Archive,
+    archive: &ReadingArchive,
     locations: &Locations,
     root: &Path,
     collection: &str,
@@ -188,7 +188,7 @@ pub(crate) fn read_stored(
 /// Finds what a revisit refers to: by what it says, else another capture of the same URL with the same payload; in its own
 /// collection first, then in the others.
 fn original(
-    archive: &Archive,
+    archive: &ReadingArchive,
     collection: &str,
     generation: &Arc<OpenGeneration>,
     revisit: &IndexedCapture,

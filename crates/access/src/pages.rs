@@ -2,6 +2,7 @@
 //!
 //! Whatever comes from the web is escaped by the template, and the pages' policy lets them run no script but our own.
 
+use ecluse_config::AccessCalendar;
 use hyper::StatusCode;
 use hyper::header;
 use minijinja::{Environment, UndefinedBehavior, context};
@@ -17,6 +18,7 @@ use crate::neighbours::{UrlLink, near_in_name, tried_variants};
 use crate::replay::can_run_script;
 use crate::replay_address::ReplayAddress;
 use crate::reply::{Asked, Reply, put, redirect, whole};
+use crate::shown_versions::shown_versions;
 use crate::site::{AccessSite, Question, Refusal, Resolved, checked_url};
 use crate::url_text::safe_url;
 
@@ -291,10 +293,17 @@ impl AccessSite {
         &self,
         question: &Question<'_>,
         year: &str,
+        is_all: bool,
         url: &str,
     ) -> Result<Reply, Refusal> {
         let url = checked_url(url)?;
-        let captures = self.captures_of(question, &url)?;
+        let mut captures = self.captures_of(question, &url)?;
+        let found = captures.len();
+        if !is_all {
+            self.keep_shown(question, &mut captures);
+        }
+        let hidden = found - captures.len();
+        let stars = if is_all { "**" } else { "*" };
         let (Some(first), Some(last)) = (captures.first(), captures.last()) else {
             let around = self.around(question, &url, Moment::last_of("9").expect("digits"))?;
             return Err(self.absent(&url).by_rule(around.hidden_by));
@@ -308,7 +317,7 @@ impl AccessSite {
             .iter()
             .filter(|capture| capture.time.starts_with(year))
             .collect();
-        let years: Vec<YearView> = years_of(question, &captures, &url);
+        let years: Vec<YearView> = years_of(question, &captures, &url, stars);
         let months: Vec<MonthView> = months_of(question, &of_year, year, &url, &words);
         let rows: Vec<CaptureRow> = of_year
             .iter()
@@ -326,6 +335,11 @@ impl AccessSite {
             .replace("{last}", &words.day(last.moment()));
         let left_out = (of_year.len() > LISTED)
             .then(|| words.text("left_out").replace("{}", &LISTED.to_string()));
+        let small_changes = (hidden > 0).then(|| {
+            let href = format!("/{}/{year}**/{}", question.collection, safe_url(&url));
+            let text = words.text("small_changes");
+            (text.replace("{}", &words.captures(hidden as u64)), href)
+        });
         let reader = &question.asked.reader;
         let may_list = |line: &[u8]| self.rules.keeps_from(line, reader).is_none();
         let (variants, _) = tried_variants(question, &url, &words, &may_list)?;
@@ -333,12 +347,35 @@ impl AccessSite {
             url,
             shown_url => url,
             collection => question.name(),
-            summary, variants, years, year, months, left_out,
+            summary, variants, years, year, months, left_out, small_changes,
             first_day => first.moment().iso_day(),
             last_day => last.moment().iso_day(),
             captures => rows,
         };
         Ok(self.page(question.asked, StatusCode::OK, "captures.html", more))
+    }
+
+    /// Leaves out what the calendar does not show, where the settings want it and something is known of the page's changes.
+    fn keep_shown(&self, question: &Question<'_>, captures: &mut Vec<IndexedCapture>) {
+        let Some(changes) = &self.changes else {
+            return;
+        };
+        if self.settings.calendar == AccessCalendar::All {
+            return;
+        }
+        let Some(key) = captures.first().map(|capture| capture.key.clone()) else {
+            return;
+        };
+        let collection = Some(question.name()).filter(|name| *name != self.archive.main());
+        match shown_versions(changes, collection, &key) {
+            Ok(Some(shown)) => captures.retain(|capture| {
+                let time = capture.time.get(..14);
+                time.is_none_or(|time| shown.contains(time))
+            }),
+            Ok(None) => {}
+            // What is derived must not keep anybody from what is there.
+            Err(error) => tracing::warn!(%error, "the calendar shows every capture"),
+        }
     }
 
     fn row(

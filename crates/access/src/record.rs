@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use ecluse_http::Decoded;
 use ecluse_warc::{
-    Compression, Extent, HttpHead, ReaderLimits, Reason, Record, RecordKind, WarcReader,
+    Compression, DamageReason, Extent, HttpHead, ReaderLimits, Record, RecordKind, WarcReader,
 };
 use rustix::fs::{Mode, OFlags};
 
@@ -204,7 +204,7 @@ pub fn read_record<'r, Source: Read>(
         file: capture.filename.clone(),
         offset: capture.offset,
         source: match error {
-            ecluse_warc::ReadError::Io { source, .. } => source,
+            ecluse_warc::WarcReadError::Io { source, .. } => source,
             other => io::Error::other(other.to_string()),
         },
     })?;
@@ -267,7 +267,7 @@ fn must_be_whole(mut file: RecordFile, capture: &IndexedCapture) -> Result<(), R
         source: io::Error::other(error.to_string()),
     })?;
     // What stands behind a record in its member takes nothing from it.
-    let is_harmless = |reason: &Reason| matches!(reason, Reason::TrailingBytes { .. });
+    let is_harmless = |reason: &DamageReason| matches!(reason, DamageReason::TrailingBytes { .. });
     if let Some(damage) = file.damages().iter().find(|it| !is_harmless(&it.reason)) {
         return differs(format!("the record is damaged: {}", damage.reason));
     }

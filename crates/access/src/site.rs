@@ -10,7 +10,7 @@ use hyper::header::{self, HeaderValue};
 use hyper::{Method, StatusCode};
 use tokio::sync::Semaphore;
 
-use crate::archive::{Archive, ArchiveError, OpenGeneration};
+use crate::archive::{ArchiveError, OpenGeneration, ReadingArchive};
 use crate::capture_list::{CapturesAround, IndexedCapture, captures_around};
 use crate::cdx_query::{CdxAnswer, CdxLimits, CdxOutput, CdxQuery};
 use crate::figures::{AccessFigures, RequestKind};
@@ -40,7 +40,7 @@ const LONGEST_URL: usize = 8 << 10;
 
 /// An archive with everything that is needed to answer for it.
 pub struct AccessSite {
-    pub(crate) archive: Archive,
+    pub(crate) archive: ReadingArchive,
     pub(crate) root: PathBuf,
     pub(crate) settings: AccessSettings,
     pub(crate) figures: AccessFigures,
@@ -51,6 +51,8 @@ pub struct AccessSite {
     pub(crate) wanted: Option<WantedList>,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) locations: Arc<Locations>,
+    /// Where the changes of pages are told.
+    pub(crate) changes: Option<PathBuf>,
 }
 
 /// Why an archive is not served.
@@ -151,7 +153,7 @@ impl From<ArchiveError> for Refusal {
 impl From<LoadError> for Refusal {
     fn from(error: LoadError) -> Self {
         match error {
-            LoadError::Archive(error) => error.into(),
+            LoadError::ReadingArchive(error) => error.into(),
             LoadError::Lookup(error) => error.into(),
             // A disk may come back; a file that is not what was indexed does not mend itself.
             LoadError::Record(
@@ -198,16 +200,23 @@ impl AccessSite {
         Ok(Self {
             proxy,
             wanted: wanted.transpose()?,
-            archive: Archive::new(&root.join(index), &settings.main),
+            archive: ReadingArchive::new(&root.join(index), &settings.main),
             rules: AccessRules::open(files, settings.default_rule, settings.embargo.clone())?,
             readers: Readers::open(&settings, tokens)?,
             root,
             figures: AccessFigures::default(),
+            changes: None,
             pages: Pages::new(),
             streams: Arc::new(Semaphore::new(STREAMS)),
             locations: Arc::new(Locations::new(readers)),
             settings,
         })
+    }
+
+    /// Lets the calendar know where the changes of pages are told; without it, it shows every capture.
+    pub fn with_changes(mut self, changes: &std::path::Path) -> Self {
+        self.changes = Some(self.root.join(changes));
+        self
     }
 
     /// Returns what the reader chose, else what the settings say.
@@ -325,11 +334,14 @@ impl AccessSite {
         if let Some(name) = rest.strip_prefix("path/") {
             return (RequestKind::Path, self.places(&question, name));
         }
+        // Two stars: those with small changes too.
         if let Some((digits, url)) = rest.split_once("*/")
-            && digits.len() <= 4
-            && digits.bytes().all(|byte| byte.is_ascii_digit())
+            && let year = digits.strip_suffix('*').unwrap_or(digits)
+            && year.len() <= 4
+            && year.bytes().all(|byte| byte.is_ascii_digit())
         {
-            let answered = self.calendar(&question, digits, &with_query(url));
+            let is_all = year != digits;
+            let answered = self.calendar(&question, year, is_all, &with_query(url));
             return (RequestKind::Page, answered);
         }
         let whole = with_query(rest);

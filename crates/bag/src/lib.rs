@@ -24,4 +24,4 @@ pub use fault::{BagFault, BagWarning, ValidateError};
 pub use info::InfoField;
 pub use reading::{FileReading, read_digests};
 pub use validate::{BagReport, ValidateOptions, validate, validate_knowing};
-pub use write::{PayloadEntry, SOFTWARE, TagFile, WriteError, write_tags};
+pub use write::{BagWriteError, PayloadEntry, SOFTWARE, TagFile, write_tags};

@@ -36,7 +36,7 @@ pub struct TagFile {
 /// Why the tag files could not be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum WriteError {
+pub enum BagWriteError {
     /// A path that no bag may list.
     #[error("the payload cannot hold {0}")]
     Path(String),
@@ -63,7 +63,7 @@ pub fn write_tags(
     info: &[InfoField],
     payload: &[PayloadEntry],
     own: &[TagFile],
-) -> Result<String, WriteError> {
+) -> Result<String, BagWriteError> {
     let mut sorted: Vec<&PayloadEntry> = payload.iter().collect();
     sorted.sort_by(|one, other| one.path.cmp(&other.path));
     let mut manifest = String::new();
@@ -71,7 +71,7 @@ pub fn write_tags(
         let problem = problem_of(&entry.path)
             .or_else(|| (!entry.path.starts_with(PAYLOAD)).then(|| entry.path.clone()));
         if let Some(problem) = problem {
-            return Err(WriteError::Path(problem));
+            return Err(BagWriteError::Path(problem));
         }
         manifest.push_str(&format!("{}  {}\n", entry.sha512, encode(&entry.path)));
     }
@@ -88,7 +88,7 @@ pub fn write_tags(
     ];
     for file in own {
         if file.name.contains('/') || problem_of(&file.name).is_some() {
-            return Err(WriteError::Path(file.name.clone()));
+            return Err(BagWriteError::Path(file.name.clone()));
         }
         files.push((&file.name, &file.text));
     }
@@ -104,14 +104,14 @@ pub fn write_tags(
     }
     put(bag, "tagmanifest-sha512.txt", &tags)?;
     let synced = File::open(bag).and_then(|directory| directory.sync_all());
-    synced.map_err(|source| WriteError::Io {
+    synced.map_err(|source| BagWriteError::Io {
         path: bag.to_owned(),
         source,
     })?;
     Ok(DigestAlgorithm::Sha512.digest(tags.as_bytes()))
 }
 
-fn put(bag: &Path, name: &str, text: &str) -> Result<(), WriteError> {
+fn put(bag: &Path, name: &str, text: &str) -> Result<(), BagWriteError> {
     let path = bag.join(name);
     let write = || {
         let mut file = OpenOptions::new()
@@ -121,7 +121,7 @@ fn put(bag: &Path, name: &str, text: &str) -> Result<(), WriteError> {
         file.write_all(text.as_bytes())?;
         file.sync_all()
     };
-    write().map_err(|source| WriteError::Io {
+    write().map_err(|source| BagWriteError::Io {
         path: path.clone(),
         source,
     })

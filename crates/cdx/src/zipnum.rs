@@ -17,7 +17,7 @@ pub use blocks::BlockError;
 pub(crate) use blocks::Blocks;
 pub(crate) use summary::Summary;
 pub use summary::{SummaryLine, parse_summary_line};
-pub use write::{Options, Shard, Shards, WriteError, Written, write};
+pub use write::{Shard, Shards, WrittenZipNum, ZipNumOptions, ZipNumWriteError, write};
 
 #[cfg(test)]
 mod tests;

@@ -250,7 +250,7 @@ fn pywb_serves_what_we_write() {
         .collect();
     let flat = directory.path().join("index.cdxj");
     fs::write(&flat, &text).unwrap();
-    let options = zipnum::Options {
+    let options = zipnum::ZipNumOptions {
         lines_per_member: 70,
         level: 6,
         shards: zipnum::Shards::Bytes(4_000),

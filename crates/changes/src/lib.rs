@@ -19,6 +19,7 @@ mod pattern_sums;
 mod reader;
 mod signals;
 mod simhash;
+mod standing;
 mod version_change;
 mod weight;
 mod writer;
@@ -34,6 +35,7 @@ pub use pattern_sums::{PagePattern, PatternSums, PeriodSums, SitePattern, site_o
 pub use reader::{RecordReader, read_records};
 pub use signals::{ToldChange, told_changes};
 pub use simhash::simhash_distance;
+pub use standing::{StandingChances, expected_changes, standing_chances};
 pub use version_change::{ElementCounts, ReadOutcome, VersionChange};
 pub use weight::{DocumentChange, ElementChange, WeightNorm, change_weight, compare};
 pub use writer::RecordWriter;

@@ -31,8 +31,8 @@ pub use crate::pipeline::{Pipeline, SHIPPED, StageTable, base_of};
 pub use crate::problem::{ConfigError, Level, Problem};
 pub use crate::readers::{AccessDownload, AccessPlace, AddressRange, CalendarAge, Embargo};
 pub use crate::settings::{
-    AccessPolicy, AccessRule, AccessSettings, AlertLimits, AlertSettings, Archive, Chain, Location,
-    LogFormat, LogLevel, LogSettings, MetricsSettings, ParcelGroup, RetrySettings, ShellSettings,
-    Site,
+    AccessCalendar, AccessPolicy, AccessRule, AccessSettings, AlertLimits, AlertSettings, Archive,
+    Chain, Location, LogFormat, LogLevel, LogSettings, MetricsSettings, ParcelGroup, RetrySettings,
+    ShellSettings, Site,
 };
 pub use crate::units::{Bytes, Free, Percent, Span, UnitError};

@@ -53,7 +53,10 @@ impl FromStr for AddressRange {
         let address: IpAddr = address.parse().map_err(|_| refuse())?;
         let width = Self::width(address);
         let bits = match bits {
-            Some(bits) => bits.parse().ok().filter(|bits| *bits <= width),
+            Some(bits) if bits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                bits.parse().ok().filter(|bits| *bits <= width)
+            }
+            Some(_) => None,
             None => Some(width),
         };
         let bits = bits.ok_or_else(refuse)?;
@@ -238,6 +241,34 @@ mod tests {
 
     fn range(text: &str) -> AddressRange {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn addresses_that_begin_alike() {
+        for (range, inside, outside) in [
+            ("192.0.2.7", "192.0.2.7", "192.0.2.8"),
+            ("192.0.2.0/25", "192.0.2.127", "192.0.2.128"),
+            ("2001:db8::/32", "2001:db8:ffff::1", "2001:db9::1"),
+            ("0.0.0.0/0", "255.255.255.255", "::1"),
+            ("::/0", "::1", "1.2.3.4"),
+        ] {
+            let range: AddressRange = range.parse().unwrap();
+            assert!(range.contains(inside.parse().unwrap()), "{range:?}");
+            assert!(!range.contains(outside.parse().unwrap()), "{range:?}");
+        }
+        for text in [
+            "",
+            "192.0.2",
+            "192.0.2.0/33",
+            "::/129",
+            "192.0.2.0/",
+            "192.0.2.0/+8",
+            "192.0.2.0/-1",
+            "a/8",
+            "192.0.2.0/8/8",
+        ] {
+            assert!(text.parse::<AddressRange>().is_err(), "{text}");
+        }
     }
 
     #[test]

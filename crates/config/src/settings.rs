@@ -245,6 +245,8 @@ pub struct AccessSettings {
     pub main: String,
     /// Which capture is meant by a moment at which there is none.
     pub policy: AccessPolicy,
+    /// Which captures the calendar of a page shows.
+    pub calendar: AccessCalendar,
     /// Files of rules, as pywb has them.
     pub rules: Vec<PathBuf>,
     /// What holds where no rule does.
@@ -306,6 +308,16 @@ pub enum AccessPolicy {
     Before,
     /// The first from then on.
     After,
+}
+
+/// Which captures the calendar of a page shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AccessCalendar {
+    /// All.
+    All,
+    /// Those at which enough has changed since the last one shown.
+    Changed,
 }
 
 /// What a reader may do with a capture: the words of pywb.

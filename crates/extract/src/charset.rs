@@ -5,7 +5,7 @@
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252, X_USER_DEFINED};
 
-use crate::kind::Kind;
+use crate::kind::DocumentKind;
 
 /// How much of a document is searched for its own word on its character set; the standard asks for 1,024 bytes.
 const DECLARATION: usize = 4096;
@@ -52,12 +52,12 @@ pub(crate) fn mark(start: &[u8]) -> Option<(&'static Encoding, usize)> {
 
 /// What a caller may say of a charset, before any byte is counted; `None` leaves it to [`guess`].
 pub(crate) fn told(
-    kind: Kind,
+    kind: DocumentKind,
     header: Option<&'static Encoding>,
     hint: Option<&'static Encoding>,
     start: &[u8],
 ) -> Option<(&'static Encoding, CharsetSource)> {
-    if kind == Kind::Json {
+    if kind == DocumentKind::Json {
         return Some((UTF_8, CharsetSource::Assumed));
     }
     if let Some(encoding) = header {
@@ -65,18 +65,25 @@ pub(crate) fn told(
     }
     let start = &start[..start.len().min(DECLARATION)];
     let declared = match kind {
-        Kind::Html => meta(start),
-        Kind::Xhtml | Kind::Xml | Kind::Sitemap => declaration(start).or_else(|| meta(start)),
-        Kind::Css => at_rule(start),
-        Kind::Script | Kind::Json | Kind::Robots | Kind::UrlList | Kind::Playlist | Kind::Other => {
-            None
+        DocumentKind::Html => meta(start),
+        DocumentKind::Xhtml | DocumentKind::Xml | DocumentKind::Sitemap => {
+            declaration(start).or_else(|| meta(start))
         }
+        DocumentKind::Css => at_rule(start),
+        DocumentKind::Script
+        | DocumentKind::Json
+        | DocumentKind::Robots
+        | DocumentKind::UrlList
+        | DocumentKind::Playlist
+        | DocumentKind::Other => None,
     };
     if let Some(encoding) = declared {
         return Some((read_as_ascii(encoding), CharsetSource::Declared));
     }
     match kind {
-        Kind::Xhtml | Kind::Xml | Kind::Sitemap => Some((UTF_8, CharsetSource::Assumed)),
+        DocumentKind::Xhtml | DocumentKind::Xml | DocumentKind::Sitemap => {
+            Some((UTF_8, CharsetSource::Assumed))
+        }
         _ => hint.map(|encoding| (encoding, CharsetSource::Hint)),
     }
 }
@@ -215,7 +222,7 @@ mod tests {
             assert_eq!(name(meta(page.as_bytes())), expected, "{page}");
         }
         assert_eq!(
-            told(Kind::Html, None, None, b"<meta charset=utf-16>"),
+            told(DocumentKind::Html, None, None, b"<meta charset=utf-16>"),
             Some((UTF_8, CharsetSource::Declared))
         );
     }
@@ -250,20 +257,20 @@ mod tests {
         let (header, hint) = (Encoding::for_label(b"big5"), Encoding::for_label(b"koi8-r"));
         let source = |found: Option<(_, CharsetSource)>| found.map(|(_, source)| source);
         assert_eq!(
-            source(told(Kind::Html, header, hint, page)),
+            source(told(DocumentKind::Html, header, hint, page)),
             Some(CharsetSource::Header)
         );
         assert_eq!(
-            source(told(Kind::Html, None, hint, page)),
+            source(told(DocumentKind::Html, None, hint, page)),
             Some(CharsetSource::Declared)
         );
         assert_eq!(
-            source(told(Kind::Html, None, hint, b"")),
+            source(told(DocumentKind::Html, None, hint, b"")),
             Some(CharsetSource::Hint)
         );
-        assert_eq!(source(told(Kind::Html, None, None, b"")), None);
+        assert_eq!(source(told(DocumentKind::Html, None, None, b"")), None);
         assert_eq!(
-            source(told(Kind::Json, header, hint, b"")),
+            source(told(DocumentKind::Json, header, hint, b"")),
             Some(CharsetSource::Assumed)
         );
     }

@@ -10,7 +10,7 @@ use url::Url;
 use crate::context::ExtractLimits;
 use crate::link::{Hop, Link, LinkPlace};
 use crate::quick;
-use crate::report::Counts;
+use crate::report::LinkCounts;
 
 /// What an element says of the links in it.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ pub(crate) struct Collector<'c> {
     query_encoding: Option<&'static Encoding>,
     speculating: bool,
     fragments: u32,
-    pub(crate) counts: Counts,
+    pub(crate) counts: LinkCounts,
     pub(crate) passed_over: u32,
     pub(crate) nofollow: bool,
 }
@@ -62,7 +62,7 @@ impl<'c> Collector<'c> {
             query_encoding: None,
             speculating: false,
             fragments: 0,
-            counts: Counts::default(),
+            counts: LinkCounts::default(),
             passed_over: 0,
             nofollow: false,
         }
@@ -323,7 +323,7 @@ mod tests {
     fn collect(
         limits: &ExtractLimits,
         work: impl FnOnce(&mut Collector<'_>),
-    ) -> (Vec<Link>, Counts) {
+    ) -> (Vec<Link>, LinkCounts) {
         let document = Url::parse("http://lock.example/a/b?c").unwrap();
         let mut links = Vec::new();
         let mut sink = |link| links.push(link);
@@ -333,7 +333,7 @@ mod tests {
         (links, counts)
     }
 
-    fn offered(values: &[&str]) -> (Vec<String>, Counts) {
+    fn offered(values: &[&str]) -> (Vec<String>, LinkCounts) {
         let (links, counts) = collect(&ExtractLimits::default(), |collector| {
             for value in values {
                 collector.offer(value, Hop::Navigation, LinkPlace::Attribute("a", "href"));

@@ -9,7 +9,7 @@ use crate::context::ExtractLimits;
 use crate::link::{Hop, Link, LinkPlace};
 use crate::refresh;
 use crate::rel::{self, Role};
-use crate::report::Counts;
+use crate::report::LinkCounts;
 
 /// Gives the links in the headers of the response for `url` to `sink`.
 ///
@@ -20,7 +20,7 @@ pub fn extract_headers<'h>(
     fields: impl IntoIterator<Item = (&'h str, &'h [u8])>,
     limits: &ExtractLimits,
     sink: &mut dyn FnMut(Link),
-) -> Counts {
+) -> LinkCounts {
     let mut collector = Collector::new(url, limits, limits.links, sink);
     for (name, value) in fields {
         let value = text(value);
@@ -46,7 +46,11 @@ pub fn extract_headers<'h>(
 }
 
 /// Gives what no document names but a site is likely to have: its first page and its icon.
-pub fn extract_inferred(url: &Url, limits: &ExtractLimits, sink: &mut dyn FnMut(Link)) -> Counts {
+pub fn extract_inferred(
+    url: &Url,
+    limits: &ExtractLimits,
+    sink: &mut dyn FnMut(Link),
+) -> LinkCounts {
     let mut collector = Collector::new(url, limits, limits.links, sink);
     for path in ["/", "/favicon.ico"] {
         collector.offer(path, Hop::Inferred, LinkPlace::INFERRED);

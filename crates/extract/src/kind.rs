@@ -4,7 +4,7 @@ use url::Url;
 
 /// What a document is taken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum DocumentKind {
     /// HTML.
     Html,
     /// XHTML or SVG: the elements of HTML, the syntax of XML.
@@ -30,21 +30,23 @@ pub enum Kind {
 }
 
 /// Returns what a document is; `start` is its first few thousand bytes, without a byte order mark, in an encoding like ASCII.
-pub(crate) fn kind_of(url: &Url, content_type: Option<&str>, start: &[u8]) -> Kind {
+pub(crate) fn kind_of(url: &Url, content_type: Option<&str>, start: &[u8]) -> DocumentKind {
     let essence = content_type.map(essence).unwrap_or_default();
     match essence.as_str() {
         "text/html" => match root(start) {
             // Feeds and sitemaps are sent as HTML often enough that the MIME sniffing standard has a rule for it.
-            Some("urlset" | "sitemapindex") => Kind::Sitemap,
-            Some("rss" | "feed" | "RDF") => Kind::Xml,
-            _ => Kind::Html,
+            Some("urlset" | "sitemapindex") => DocumentKind::Sitemap,
+            Some("rss" | "feed" | "RDF") => DocumentKind::Xml,
+            _ => DocumentKind::Html,
         },
-        "application/xhtml+xml" | "application/vnd.wap.xhtml+xml" | "image/svg+xml" => Kind::Xhtml,
-        "text/css" => Kind::Css,
+        "application/xhtml+xml" | "application/vnd.wap.xhtml+xml" | "image/svg+xml" => {
+            DocumentKind::Xhtml
+        }
+        "text/css" => DocumentKind::Css,
         "application/vnd.apple.mpegurl"
         | "application/x-mpegurl"
         | "audio/mpegurl"
-        | "audio/x-mpegurl" => Kind::Playlist,
+        | "audio/x-mpegurl" => DocumentKind::Playlist,
         "text/plain" => plain(url, start),
         ""
         | "application/octet-stream"
@@ -53,8 +55,8 @@ pub(crate) fn kind_of(url: &Url, content_type: Option<&str>, start: &[u8]) -> Ki
         | "application/unknown"
         | "application/x-unknown-content-type"
         | "*/*" => unnamed(url, start),
-        other if is_script(other) => Kind::Script,
-        other if is_json(other) => Kind::Json,
+        other if is_script(other) => DocumentKind::Script,
+        other if is_json(other) => DocumentKind::Json,
         "text/xml" | "application/xml" => xml(start),
         other if other.ends_with("+xml") => xml(start),
         other => unlisted(other, start),
@@ -62,16 +64,16 @@ pub(crate) fn kind_of(url: &Url, content_type: Option<&str>, start: &[u8]) -> Ki
 }
 
 /// A type that nobody knows, as `application/xhtml`: its first bytes may still be markup.
-fn unlisted(essence: &str, start: &[u8]) -> Kind {
+fn unlisted(essence: &str, start: &[u8]) -> DocumentKind {
     let (top, _) = essence.split_once('/').unwrap_or_default();
     if matches!(top, "image" | "audio" | "video" | "font") {
-        return Kind::Other;
+        return DocumentKind::Other;
     }
     let text = start.trim_ascii_start();
     match markup(text) {
         Some(kind) => kind,
-        None if essence.contains("html") && !is_binary(text) => Kind::Html,
-        None => Kind::Other,
+        None if essence.contains("html") && !is_binary(text) => DocumentKind::Html,
+        None => DocumentKind::Other,
     }
 }
 
@@ -103,74 +105,79 @@ pub(crate) fn is_json(essence: &str) -> bool {
         || matches!(essence, "application/x-json" | "application/x-ndjson")
 }
 
-fn xml(start: &[u8]) -> Kind {
+fn xml(start: &[u8]) -> DocumentKind {
     match root(start) {
-        Some("html" | "svg") => Kind::Xhtml,
-        Some("urlset" | "sitemapindex") => Kind::Sitemap,
-        _ => Kind::Xml,
+        Some("html" | "svg") => DocumentKind::Xhtml,
+        Some("urlset" | "sitemapindex") => DocumentKind::Sitemap,
+        _ => DocumentKind::Xml,
     }
 }
 
-fn plain(url: &Url, start: &[u8]) -> Kind {
+fn plain(url: &Url, start: &[u8]) -> DocumentKind {
     let path = url.path();
     if path == "/robots.txt" {
-        Kind::Robots
+        DocumentKind::Robots
     } else if path.contains("sitemap") && path.strip_suffix(".gz").unwrap_or(path).ends_with(".txt")
     {
-        Kind::UrlList
+        DocumentKind::UrlList
     } else {
         match by_name(url) {
             // What a server calls plain text on purpose is not markup, whatever its name.
-            Some(kind @ (Kind::Css | Kind::Script | Kind::Json | Kind::Playlist)) => kind,
-            Some(Kind::Xml) => xml(start),
-            _ => Kind::Other,
+            Some(
+                kind @ (DocumentKind::Css
+                | DocumentKind::Script
+                | DocumentKind::Json
+                | DocumentKind::Playlist),
+            ) => kind,
+            Some(DocumentKind::Xml) => xml(start),
+            _ => DocumentKind::Other,
         }
     }
 }
 
-fn unnamed(url: &Url, start: &[u8]) -> Kind {
+fn unnamed(url: &Url, start: &[u8]) -> DocumentKind {
     let text = start.trim_ascii_start();
     if is_binary(text) {
-        return Kind::Other;
+        return DocumentKind::Other;
     }
     if url.path() == "/robots.txt" {
-        return Kind::Robots;
+        return DocumentKind::Robots;
     }
     match markup(text) {
         Some(kind) => kind,
-        None if text.starts_with(b"#EXTM3U") => Kind::Playlist,
+        None if text.starts_with(b"#EXTM3U") => DocumentKind::Playlist,
         None => by_name(url).unwrap_or_else(|| plain(url, start)),
     }
 }
 
 /// What a text is that begins with a tag or a document type.
-fn markup(text: &[u8]) -> Option<Kind> {
+fn markup(text: &[u8]) -> Option<DocumentKind> {
     if is_binary(text) {
         return None;
     }
     Some(match root(text) {
-        Some("urlset" | "sitemapindex") => Kind::Sitemap,
-        Some("svg") => Kind::Xhtml,
-        Some("html") if text.starts_with(b"<?xml") => Kind::Xhtml,
-        Some(_) if text.starts_with(b"<?xml") => Kind::Xml,
-        Some("rss" | "feed" | "RDF") => Kind::Xml,
-        Some(name) if is_html(name) => Kind::Html,
-        _ if doctype_is_html(text) => Kind::Html,
+        Some("urlset" | "sitemapindex") => DocumentKind::Sitemap,
+        Some("svg") => DocumentKind::Xhtml,
+        Some("html") if text.starts_with(b"<?xml") => DocumentKind::Xhtml,
+        Some(_) if text.starts_with(b"<?xml") => DocumentKind::Xml,
+        Some("rss" | "feed" | "RDF") => DocumentKind::Xml,
+        Some(name) if is_html(name) => DocumentKind::Html,
+        _ if doctype_is_html(text) => DocumentKind::Html,
         _ => return None,
     })
 }
 
-fn by_name(url: &Url) -> Option<Kind> {
+fn by_name(url: &Url) -> Option<DocumentKind> {
     let name = url.path().rsplit('/').next()?;
     let (_, extension) = name.rsplit_once('.')?;
     Some(match extension.to_ascii_lowercase().as_str() {
-        "html" | "htm" | "shtml" | "php" | "asp" | "aspx" | "jsp" => Kind::Html,
-        "xhtml" | "xht" | "svg" => Kind::Xhtml,
-        "css" => Kind::Css,
-        "js" | "mjs" => Kind::Script,
-        "json" | "webmanifest" | "jsonld" | "geojson" => Kind::Json,
-        "xml" | "rss" | "atom" | "rdf" => Kind::Xml,
-        "m3u8" => Kind::Playlist,
+        "html" | "htm" | "shtml" | "php" | "asp" | "aspx" | "jsp" => DocumentKind::Html,
+        "xhtml" | "xht" | "svg" => DocumentKind::Xhtml,
+        "css" => DocumentKind::Css,
+        "js" | "mjs" => DocumentKind::Script,
+        "json" | "webmanifest" | "jsonld" | "geojson" => DocumentKind::Json,
+        "xml" | "rss" | "atom" | "rdf" => DocumentKind::Xml,
+        "m3u8" => DocumentKind::Playlist,
         _ => return None,
     })
 }
@@ -224,7 +231,7 @@ fn root(start: &[u8]) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn kind(path: &str, content_type: Option<&str>, start: &str) -> Kind {
+    fn kind(path: &str, content_type: Option<&str>, start: &str) -> DocumentKind {
         let url = Url::parse("http://lock.example").unwrap();
         kind_of(&url.join(path).unwrap(), content_type, start.as_bytes())
     }
@@ -232,42 +239,46 @@ mod tests {
     #[test]
     fn the_header_comes_first() {
         for (content_type, start, expected) in [
-            ("text/html; charset=utf-8", "", Kind::Html),
-            ("TEXT/HTML", "var x", Kind::Html),
-            ("text/html", "<?xml version='1.0'?><rss>", Kind::Xml),
-            ("text/html", "<!-- x --><urlset>", Kind::Sitemap),
-            ("text/html", "<?xml version='1.0'?><html>", Kind::Html),
-            ("application/xhtml+xml", "", Kind::Xhtml),
-            ("image/svg+xml", "<svg>", Kind::Xhtml),
-            ("text/css", "<html>", Kind::Css),
-            ("application/javascript", "", Kind::Script),
-            ("text/x-javascript", "", Kind::Script),
-            ("text/javascript1.5", "", Kind::Script),
-            ("application/ld+json", "", Kind::Json),
-            ("application/manifest+json", "", Kind::Json),
-            ("application/json;x", "", Kind::Json),
+            ("text/html; charset=utf-8", "", DocumentKind::Html),
+            ("TEXT/HTML", "var x", DocumentKind::Html),
+            ("text/html", "<?xml version='1.0'?><rss>", DocumentKind::Xml),
+            ("text/html", "<!-- x --><urlset>", DocumentKind::Sitemap),
+            (
+                "text/html",
+                "<?xml version='1.0'?><html>",
+                DocumentKind::Html,
+            ),
+            ("application/xhtml+xml", "", DocumentKind::Xhtml),
+            ("image/svg+xml", "<svg>", DocumentKind::Xhtml),
+            ("text/css", "<html>", DocumentKind::Css),
+            ("application/javascript", "", DocumentKind::Script),
+            ("text/x-javascript", "", DocumentKind::Script),
+            ("text/javascript1.5", "", DocumentKind::Script),
+            ("application/ld+json", "", DocumentKind::Json),
+            ("application/manifest+json", "", DocumentKind::Json),
+            ("application/json;x", "", DocumentKind::Json),
             (
                 "application/xml",
                 "<?xml?><sitemapindex xmlns='x'>",
-                Kind::Sitemap,
+                DocumentKind::Sitemap,
             ),
-            ("text/xml", "<!DOCTYPE html><html>", Kind::Xhtml),
-            ("application/rss+xml", "<rss>", Kind::Xml),
-            ("application/vnd.apple.mpegurl", "", Kind::Playlist),
-            ("image/png", "<html>", Kind::Other),
-            ("application/pdf", "", Kind::Other),
-            ("text/plain", "<html>", Kind::Other),
-            ("nonsense", "", Kind::Other),
-            ("nonsense", "<!DOCTYPE html>", Kind::Html),
-            ("application/xhtml", "<a href=x>", Kind::Html),
-            ("text/x-server-parsed-html", "<form>", Kind::Html),
+            ("text/xml", "<!DOCTYPE html><html>", DocumentKind::Xhtml),
+            ("application/rss+xml", "<rss>", DocumentKind::Xml),
+            ("application/vnd.apple.mpegurl", "", DocumentKind::Playlist),
+            ("image/png", "<html>", DocumentKind::Other),
+            ("application/pdf", "", DocumentKind::Other),
+            ("text/plain", "<html>", DocumentKind::Other),
+            ("nonsense", "", DocumentKind::Other),
+            ("nonsense", "<!DOCTYPE html>", DocumentKind::Html),
+            ("application/xhtml", "<a href=x>", DocumentKind::Html),
+            ("text/x-server-parsed-html", "<form>", DocumentKind::Html),
             (
                 "application/msword",
                 "<?xml version='1.0'?><html>",
-                Kind::Xhtml,
+                DocumentKind::Xhtml,
             ),
-            ("application/msword", "\u{1}<html>", Kind::Other),
-            ("text/x-csrc", "#include <html>", Kind::Other),
+            ("application/msword", "\u{1}<html>", DocumentKind::Other),
+            ("text/x-csrc", "#include <html>", DocumentKind::Other),
         ] {
             assert_eq!(
                 kind("/x", Some(content_type), start),
@@ -280,19 +291,23 @@ mod tests {
     #[test]
     fn without_a_header_the_bytes_speak_and_then_the_name() {
         for (path, start, expected) in [
-            ("/", " <!DOCTYPE HTML>", Kind::Html),
-            ("/", "<HTML>", Kind::Html),
-            ("/", "<a href=x>", Kind::Html),
-            ("/", "<?xml version='1.0'?>\n<!-- x --><html>", Kind::Xhtml),
-            ("/", "<?xml version='1.0'?><x:feed>", Kind::Xml),
-            ("/", "#EXTM3U\n", Kind::Playlist),
-            ("/a.css", "a{}", Kind::Css),
-            ("/a.JS?x", "a{}", Kind::Script),
-            ("/a.css", "<!doctype html>", Kind::Html),
-            ("/a.js", "\0\u{1}", Kind::Other),
-            ("/robots.txt", "User-agent: *", Kind::Robots),
-            ("/", "words", Kind::Other),
-            ("/", "", Kind::Other),
+            ("/", " <!DOCTYPE HTML>", DocumentKind::Html),
+            ("/", "<HTML>", DocumentKind::Html),
+            ("/", "<a href=x>", DocumentKind::Html),
+            (
+                "/",
+                "<?xml version='1.0'?>\n<!-- x --><html>",
+                DocumentKind::Xhtml,
+            ),
+            ("/", "<?xml version='1.0'?><x:feed>", DocumentKind::Xml),
+            ("/", "#EXTM3U\n", DocumentKind::Playlist),
+            ("/a.css", "a{}", DocumentKind::Css),
+            ("/a.JS?x", "a{}", DocumentKind::Script),
+            ("/a.css", "<!doctype html>", DocumentKind::Html),
+            ("/a.js", "\0\u{1}", DocumentKind::Other),
+            ("/robots.txt", "User-agent: *", DocumentKind::Robots),
+            ("/", "words", DocumentKind::Other),
+            ("/", "", DocumentKind::Other),
         ] {
             assert_eq!(kind(path, None, start), expected, "{path} {start}");
         }
@@ -301,13 +316,13 @@ mod tests {
     #[test]
     fn plain_text_is_looked_into_by_its_name() {
         for (path, expected) in [
-            ("/robots.txt", Kind::Robots),
-            ("/a/robots.txt", Kind::Other),
-            ("/sitemap1.txt", Kind::UrlList),
-            ("/sitemap1.txt.gz", Kind::UrlList),
-            ("/a.js", Kind::Script),
-            ("/a.html", Kind::Other),
-            ("/notes.txt", Kind::Other),
+            ("/robots.txt", DocumentKind::Robots),
+            ("/a/robots.txt", DocumentKind::Other),
+            ("/sitemap1.txt", DocumentKind::UrlList),
+            ("/sitemap1.txt.gz", DocumentKind::UrlList),
+            ("/a.js", DocumentKind::Script),
+            ("/a.html", DocumentKind::Other),
+            ("/notes.txt", DocumentKind::Other),
         ] {
             assert_eq!(kind(path, Some("text/plain"), "x"), expected, "{path}");
         }

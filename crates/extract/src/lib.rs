@@ -58,9 +58,9 @@ pub use url::Url;
 pub use crate::charset::CharsetSource;
 pub use crate::context::{Context, ExtractLimits};
 pub use crate::header::{extract_headers, extract_inferred};
-pub use crate::kind::Kind;
+pub use crate::kind::DocumentKind;
 pub use crate::link::{Hop, Link};
-pub use crate::report::{Counts, Ended, ExtractError, Report};
+pub use crate::report::{Ended, ExtractError, LinkCounts, Report};
 pub use crate::robots::asks_not_to_follow;
 pub use crate::scan::{ScannedKind, resolve_link, scan_links};
 pub use crate::text::{PlainText, plain_text};
@@ -88,7 +88,7 @@ pub fn extract(
     let mut source = DocumentWindow::new(document, context);
     let opened = source.open(context);
     let links = match source.kind {
-        Kind::Sitemap | Kind::UrlList => context.limits.sitemap_links,
+        DocumentKind::Sitemap | DocumentKind::UrlList => context.limits.sitemap_links,
         _ => context.limits.links,
     };
     let mut collector = Collector::new(context.url, &context.limits, links, sink);
@@ -124,20 +124,20 @@ fn read(
     collector: &mut Collector<'_>,
 ) -> io::Result<()> {
     match source.kind {
-        Kind::Html => read_html(source, collector),
-        Kind::Xhtml => {
+        DocumentKind::Html => read_html(source, collector),
+        DocumentKind::Xhtml => {
             let mut xml = Xml::new(context.limits.token_bytes);
             let read = read_xml(source, &mut xml, &mut Xhtml::new(collector));
             collector.passed_over = collector.passed_over.saturating_add(xml.passed_over);
             read
         }
-        Kind::Xml | Kind::Sitemap => {
+        DocumentKind::Xml | DocumentKind::Sitemap => {
             let mut xml = Xml::new(context.limits.token_bytes);
             let read = read_xml(source, &mut xml, &mut Feed::new(collector));
             collector.passed_over = collector.passed_over.saturating_add(xml.passed_over);
             read
         }
-        Kind::Css => {
+        DocumentKind::Css => {
             let mut css = Css::default();
             pieces(source, collector, |piece, collector| {
                 css.push(piece, collector);
@@ -145,7 +145,7 @@ fn read(
             css.finish(collector);
             Ok(())
         }
-        Kind::Script => {
+        DocumentKind::Script => {
             collector.resolve_as_script(context.via);
             let mut script = Script::new(0);
             pieces(source, collector, |piece, collector| {
@@ -154,7 +154,7 @@ fn read(
             script.finish(collector);
             Ok(())
         }
-        Kind::Json => {
+        DocumentKind::Json => {
             let mut json = Json::new(0);
             pieces(source, collector, |piece, collector| {
                 json.push(piece, collector);
@@ -162,10 +162,10 @@ fn read(
             json.finish(collector);
             Ok(())
         }
-        Kind::Robots => read_lines(source, collector, Format::Robots),
-        Kind::UrlList => read_lines(source, collector, Format::UrlList),
-        Kind::Playlist => read_lines(source, collector, Format::Playlist),
-        Kind::Other => Ok(()),
+        DocumentKind::Robots => read_lines(source, collector, Format::Robots),
+        DocumentKind::UrlList => read_lines(source, collector, Format::UrlList),
+        DocumentKind::Playlist => read_lines(source, collector, Format::Playlist),
+        DocumentKind::Other => Ok(()),
     }
 }
 

@@ -5,13 +5,13 @@ use std::io;
 use thiserror::Error;
 
 use crate::charset::CharsetSource;
-use crate::kind::Kind;
+use crate::kind::DocumentKind;
 
 /// What was read and what came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// What the document was taken for.
-    pub kind: Kind,
+    pub kind: DocumentKind,
     /// The character set it was read in, by its WHATWG name.
     pub charset: &'static str,
     /// Who said so.
@@ -19,7 +19,7 @@ pub struct Report {
     /// Bytes read.
     pub bytes: u64,
     /// What became of the strings that stood where a link stands.
-    pub counts: Counts,
+    pub counts: LinkCounts,
     /// Tags, strings and embedded documents passed over because they were over a limit.
     pub passed_over: u32,
     /// Whether the page asks robots not to follow its links.
@@ -30,7 +30,7 @@ pub struct Report {
 
 /// What became of the strings that stood where a link stands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct LinkCounts {
     /// Given to the sink.
     pub links: usize,
     /// Given before, with the same hop.

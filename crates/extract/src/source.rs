@@ -10,7 +10,7 @@ use encoding_rs::{Decoder, Encoding, UTF_8};
 
 use crate::charset::{self, CharsetSource};
 use crate::context::Context;
-use crate::kind::{Kind, kind_of};
+use crate::kind::{DocumentKind, kind_of};
 
 /// Bytes read at a time, and looked at before anything is decided.
 const WINDOW: usize = 32 << 10;
@@ -27,7 +27,7 @@ pub(crate) struct DocumentWindow<'r> {
     pub(crate) bytes: u64,
     pub(crate) cut: bool,
     end: bool,
-    pub(crate) kind: Kind,
+    pub(crate) kind: DocumentKind,
     pub(crate) encoding: &'static Encoding,
     pub(crate) charset_source: CharsetSource,
 }
@@ -46,7 +46,7 @@ impl<'r> DocumentWindow<'r> {
             bytes: 0,
             cut: false,
             end: false,
-            kind: Kind::Other,
+            kind: DocumentKind::Other,
             encoding: UTF_8,
             charset_source: CharsetSource::Assumed,
         }

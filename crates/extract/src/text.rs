@@ -3,7 +3,7 @@
 use encoding_rs::{Encoding, UTF_8};
 
 use crate::charset;
-use crate::kind::{Kind, essence};
+use crate::kind::{DocumentKind, essence};
 
 /// The words of a document.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,11 +29,11 @@ const INLINE: [&str; 24] = [
 #[must_use]
 pub fn plain_text(document: &[u8], content_type: &str) -> Option<PlainText> {
     let kind = match essence(content_type).as_str() {
-        "text/html" => Kind::Html,
-        "application/xhtml+xml" => Kind::Xhtml,
-        "text/xml" | "application/xml" => Kind::Xml,
-        essence if essence.ends_with("+xml") && !essence.starts_with("image/") => Kind::Xml,
-        essence if essence.starts_with("text/") => Kind::Other,
+        "text/html" => DocumentKind::Html,
+        "application/xhtml+xml" => DocumentKind::Xhtml,
+        "text/xml" | "application/xml" => DocumentKind::Xml,
+        essence if essence.ends_with("+xml") && !essence.starts_with("image/") => DocumentKind::Xml,
+        essence if essence.starts_with("text/") => DocumentKind::Other,
         _ => return None,
     };
     let (encoding, document) = match charset::mark(document) {
@@ -43,7 +43,7 @@ pub fn plain_text(document: &[u8], content_type: &str) -> Option<PlainText> {
     let (text, _) = encoding.decode_without_bom_handling(document);
     let charset = encoding.name();
     Some(match kind {
-        Kind::Other => PlainText {
+        DocumentKind::Other => PlainText {
             title: String::new(),
             text: lines_of(&text),
             charset,
@@ -55,7 +55,7 @@ pub fn plain_text(document: &[u8], content_type: &str) -> Option<PlainText> {
     })
 }
 
-fn encoding_of(document: &[u8], content_type: &str, kind: Kind) -> &'static Encoding {
+fn encoding_of(document: &[u8], content_type: &str, kind: DocumentKind) -> &'static Encoding {
     let header = charset::parameter(content_type);
     if let Some((encoding, _)) = charset::told(kind, header, None, document) {
         return encoding;

@@ -4,7 +4,7 @@
 use std::io::{self, Read};
 
 use ecluse_extract::{
-    CharsetSource, Context, Ended, ExtractError, Kind, Link, Report, Url, extract,
+    CharsetSource, Context, DocumentKind, Ended, ExtractError, Link, Report, Url, extract,
 };
 
 /// Gives its bytes in pieces of one length.
@@ -625,7 +625,7 @@ fn sitemaps_name_pages_and_sitemaps() {
         Some("text/xml"),
         b"<urlset/>",
     );
-    assert_eq!(report.kind, Kind::Sitemap);
+    assert_eq!(report.kind, DocumentKind::Sitemap);
 }
 
 #[test]

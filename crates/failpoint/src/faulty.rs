@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ecluse_spool::{Fs, Inside, Kind, Lease, Room, SeekRead, Sink, Stat};
+use ecluse_spool::{FileKind, Fs, Inside, Lease, Room, SeekRead, Sink, Stat};
 
 use super::Call;
 
@@ -199,7 +199,7 @@ impl Fs for FaultyFs {
     fn visit(
         &self,
         dir: &Path,
-        visit: &mut dyn FnMut(&OsStr, Kind) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&OsStr, FileKind) -> ControlFlow<()>,
     ) -> io::Result<()> {
         self.inner.visit(dir, visit)
     }

@@ -8,7 +8,7 @@ use crate::error::{FrontierError, Result};
 use crate::frontier::{Frontier, limits};
 use crate::item::Millis;
 use crate::key::{self, Id};
-use crate::manners::Reason;
+use crate::manners::RestReason;
 use crate::record::{QueuePlace, QueueRecord, Record};
 use crate::settings::{Budget, Overrides, Settings};
 use crate::store::Space;
@@ -94,7 +94,7 @@ impl Frontier {
         now: Millis,
         group: &str,
         until: Millis,
-        why: Reason,
+        why: RestReason,
     ) -> Result<()> {
         self.tell(now);
         let (id, now) = (self.ensure_group(group)?, self.now);
@@ -112,7 +112,7 @@ impl Frontier {
         now: Millis,
         queue: &str,
         until: Millis,
-        why: Reason,
+        why: RestReason,
     ) -> Result<()> {
         self.tell(now);
         let (id, now) = (key::id(queue), self.now);

@@ -34,10 +34,10 @@ pub use frontier::Frontier;
 pub use item::{
     Added, Candidate, Disposition, Finished, Item, ItemId, Millis, Next, Outcome, Precedence,
 };
-pub use manners::Reason;
+pub use manners::RestReason;
 pub use notes::NoteKind;
 pub use prerequisite::Prerequisite;
 pub use record::Retired;
 pub use settings::{Budget, Manners, Memory, Overrides, Settings};
-pub use status::{Counts, GroupStatus, Known, Origin, QueueState, QueueStatus, UrlState};
+pub use status::{FrontierCounts, GroupStatus, Known, Origin, QueueState, QueueStatus, UrlState};
 pub use store::{PendingCommit, StoreSize};

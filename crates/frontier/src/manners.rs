@@ -11,7 +11,7 @@ use crate::starts::Starts;
 
 /// Why a group rests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Reason {
+pub enum RestReason {
     /// It was never asked.
     #[default]
     New = 0,
@@ -35,7 +35,7 @@ pub enum Reason {
     OtherJob = 9,
 }
 
-impl Reason {
+impl RestReason {
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
         [
             Self::New,
@@ -65,7 +65,7 @@ pub(crate) struct Pace {
     pub(crate) last_start: Millis,
     /// The rest in force, in milliseconds.
     pub(crate) delay: u64,
-    pub(crate) reason: Reason,
+    pub(crate) reason: RestReason,
     /// How many times the back-off has grown, and one.
     pub(crate) level: u8,
     /// Failed connections in a row.
@@ -106,7 +106,7 @@ impl Pace {
             backoff(manners, self.level)
         };
         if backoff > self.delay {
-            (self.delay, self.reason) = (backoff, Reason::Backoff);
+            (self.delay, self.reason) = (backoff, RestReason::Backoff);
         }
         match manners.connections {
             0 | 1 => self.starts.hold(Millis(now.0.saturating_add(self.delay))),
@@ -117,16 +117,16 @@ impl Pace {
         if let Some(rate) = manners.bytes_per_second {
             let began = Millis(now.0.saturating_sub(whole_millis(duration)));
             let paid = self.pay(rate, began, outcome.bytes);
-            self.hold(now, paid, Reason::Bandwidth);
+            self.hold(now, paid, RestReason::Bandwidth);
         }
         if let Some(asked) = outcome.retry_after {
             let until = now.after(asked.min(manners.retry_after_limit));
-            self.hold(now, until, Reason::RetryAfter);
+            self.hold(now, until, RestReason::RetryAfter);
         }
     }
 
     /// Lets the group rest until then, and says why if that is longer than it rests anyway.
-    pub(crate) fn hold(&mut self, now: Millis, until: Millis, why: Reason) {
+    pub(crate) fn hold(&mut self, now: Millis, until: Millis, why: RestReason) {
         if until > self.next_allowed {
             self.reason = why;
         }
@@ -157,7 +157,7 @@ impl Pace {
             let rest = self.delay.max(whole_millis(manners.min_delay));
             let until = Millis(opened.0.saturating_add(rest));
             if until.0 > stored {
-                self.reason = Reason::Restart;
+                self.reason = RestReason::Restart;
                 self.starts.hold(until);
             }
         }
@@ -208,24 +208,24 @@ fn backoff(manners: &Manners, level: u8) -> u64 {
 }
 
 /// The rest after a fetch in quiet times, in milliseconds, and what decided it.
-fn rest(manners: &Manners, duration: Duration, crawl_delay: Option<Duration>) -> (u64, Reason) {
+fn rest(manners: &Manners, duration: Duration, crawl_delay: Option<Duration>) -> (u64, RestReason) {
     let connections = f64::from(manners.connections.max(1));
     let multiple = manners.delay_factor * duration.as_secs_f64() * 1000.0 / connections;
     // A factor that is no number gives none; what is too large gives the largest.
-    let mut rest = (multiple as u64, Reason::Duration);
+    let mut rest = (multiple as u64, RestReason::Duration);
     let least = whole_millis(manners.min_delay);
     if rest.0 <= least {
-        rest = (least, Reason::MinDelay);
+        rest = (least, RestReason::MinDelay);
     }
     let most = whole_millis(manners.max_delay);
     if rest.0 > most {
-        rest = (most, Reason::MaxDelay);
+        rest = (most, RestReason::MaxDelay);
     }
     let asked = crawl_delay
         .unwrap_or_default()
         .min(manners.crawl_delay_limit);
     if whole_millis(asked) > rest.0 {
-        rest = (whole_millis(asked), Reason::CrawlDelay);
+        rest = (whole_millis(asked), RestReason::CrawlDelay);
     }
     rest
 }
@@ -264,18 +264,21 @@ mod tests {
             let crawl_delay = crawl_delay.map(Duration::from_millis);
             rest(&MANNERS, Duration::from_millis(duration), crawl_delay)
         };
-        assert_eq!(rest(100, None), (3000, Reason::MinDelay));
-        assert_eq!(rest(1000, None), (5000, Reason::Duration));
-        assert_eq!(rest(60_000, None), (30_000, Reason::MaxDelay));
-        assert_eq!(rest(100, Some(10_000)), (10_000, Reason::CrawlDelay));
-        assert_eq!(rest(60_000, Some(900_000)), (300_000, Reason::CrawlDelay));
+        assert_eq!(rest(100, None), (3000, RestReason::MinDelay));
+        assert_eq!(rest(1000, None), (5000, RestReason::Duration));
+        assert_eq!(rest(60_000, None), (30_000, RestReason::MaxDelay));
+        assert_eq!(rest(100, Some(10_000)), (10_000, RestReason::CrawlDelay));
+        assert_eq!(
+            rest(60_000, Some(900_000)),
+            (300_000, RestReason::CrawlDelay)
+        );
         let odd = Manners {
             delay_factor: f64::NAN,
             ..MANNERS
         };
         assert_eq!(
             super::rest(&odd, Duration::MAX, None),
-            (3000, Reason::MinDelay)
+            (3000, RestReason::MinDelay)
         );
     }
 
@@ -348,7 +351,7 @@ mod tests {
         pace.begins(&manners, Millis(13_000), 2);
         pace.ends(&manners, Millis(12_000), 1, &fetch(20_000));
         assert_eq!(pace.next_allowed, Millis(30_000));
-        assert_eq!(pace.reason, Reason::Bandwidth);
+        assert_eq!(pace.reason, RestReason::Bandwidth);
         // What comes at the same time is paid for behind it.
         pace.ends(&manners, Millis(15_000), 2, &fetch(5001));
         assert_eq!(pace.next_allowed, Millis(35_001));
@@ -362,7 +365,7 @@ mod tests {
         pace.ends(&free, Millis(10_000), 1, &fetch(u64::MAX));
         assert_eq!(
             (pace.next_allowed, pace.reason),
-            (Millis(20_000), Reason::Duration)
+            (Millis(20_000), RestReason::Duration)
         );
     }
 
@@ -381,7 +384,7 @@ mod tests {
         outcome.retry_after = Some(Duration::from_secs(120));
         pace.ends(&MANNERS, Millis(1000), 1, &outcome);
         assert_eq!(pace.next_allowed, Millis(121_000));
-        assert_eq!((pace.reason, pace.delay), (Reason::RetryAfter, 3000));
+        assert_eq!((pace.reason, pace.delay), (RestReason::RetryAfter, 3000));
         outcome.retry_after = Some(Duration::from_secs(100_000));
         pace.ends(&MANNERS, Millis(121_000), 1, &outcome);
         assert_eq!(pace.next_allowed, Millis(721_000));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::codec::{Reader, put_bytes, put_number, put_option, put_signed};
 use crate::item::{Candidate, Item, ItemId, Millis, Precedence, whole_millis};
 use crate::key::{self, Id, Position, SHORT_ID_BYTES, UrlHash};
-use crate::manners::{Pace, Reason};
+use crate::manners::{Pace, RestReason};
 use crate::settings::{Budget, Overrides};
 use crate::starts::Starts;
 use crate::store::Key;
@@ -268,7 +268,7 @@ fn pace(reader: &mut Reader<'_>) -> Option<Pace> {
         stamp,
         last_start,
         delay: reader.number()?,
-        reason: Reason::from_byte(reader.byte()?)?,
+        reason: RestReason::from_byte(reader.byte()?)?,
         level: reader.byte()?,
         strikes: reader.small()?,
         paid_until: Millis(0),
@@ -716,7 +716,7 @@ mod tests {
                     stamp: Millis(stamp),
                     last_start: Millis(last_start),
                     delay,
-                    reason: Reason::Bandwidth,
+                    reason: RestReason::Bandwidth,
                     level,
                     strikes,
                     paid_until: Millis(0),

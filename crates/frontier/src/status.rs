@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::frontier::Frontier;
 use crate::item::{Millis, Precedence};
 use crate::key::{self, Id, UrlHash};
-use crate::manners::{Pace, Reason};
+use crate::manners::{Pace, RestReason};
 use crate::record::{
     GroupRecord, QueuePlace, QueueRecord, Record, Retired, Seen, SeenState, Sleeper, StoredItem,
 };
@@ -20,7 +20,7 @@ const LOOKED_AT: usize = 10_000;
 
 /// How much there is of everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
+pub struct FrontierCounts {
     /// Different URLs that were ever added.
     pub known: u64,
     /// URLs that wait, in retired queues too; not those in flight.
@@ -72,7 +72,7 @@ pub enum QueueState {
         /// Until then.
         until: Millis,
         /// For this reason.
-        why: Reason,
+        why: RestReason,
     },
     /// Its group has as many requests in flight as it may.
     GroupBusy,
@@ -131,7 +131,7 @@ pub struct GroupStatus {
     /// The rest in force.
     pub delay: Duration,
     /// Why it rests.
-    pub why: Reason,
+    pub why: RestReason,
     /// How often the back-off has grown, and one; 0 in quiet times.
     pub backoff_level: u8,
     /// The status of the last fetch.
@@ -199,10 +199,10 @@ pub enum UrlState {
 impl Frontier {
     /// Counts everything, at no cost.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> FrontierCounts {
         let totals = &self.totals;
         let in_flight = self.flights.len() as u64;
-        Counts {
+        FrontierCounts {
             known: totals.known,
             queued: totals.queued.saturating_sub(in_flight),
             retrying: totals.sleeping_items,
@@ -347,7 +347,7 @@ impl Frontier {
                 why: self
                     .groups
                     .at_hand(&key::id(&record.group))
-                    .map_or(Reason::Backoff, |group| group.pace.reason),
+                    .map_or(RestReason::Backoff, |group| group.pace.reason),
             },
             QueuePlace::Nowhere if record.sleeping > 0 => QueueState::Retrying,
             QueuePlace::Nowhere => QueueState::Exhausted,
@@ -400,19 +400,19 @@ impl Frontier {
     #[must_use]
     pub fn is_left_with_failures(&self) -> bool {
         let fails = |pace: &Pace| match pace.reason {
-            Reason::Backoff | Reason::RetryAfter => true,
+            RestReason::Backoff | RestReason::RetryAfter => true,
             // Longer than a server rests in quiet times: it failed there.
-            Reason::OtherJob => {
+            RestReason::OtherJob => {
                 let quiet = self.settings.manners.crawl_delay_limit;
                 pace.next_allowed.since(self.now) > quiet
             }
-            Reason::New
-            | Reason::MinDelay
-            | Reason::Duration
-            | Reason::MaxDelay
-            | Reason::CrawlDelay
-            | Reason::Restart
-            | Reason::Bandwidth => false,
+            RestReason::New
+            | RestReason::MinDelay
+            | RestReason::Duration
+            | RestReason::MaxDelay
+            | RestReason::CrawlDelay
+            | RestReason::Restart
+            | RestReason::Bandwidth => false,
         };
         let mut resting = self.resting.iter().filter(|(_, queue)| {
             let active = self.active.get(queue);
@@ -465,7 +465,7 @@ impl Frontier {
     pub fn report(&mut self, limit: usize) -> Result<String> {
         let counts = self.counts();
         let mut out = String::new();
-        let Counts {
+        let FrontierCounts {
             known,
             queued,
             in_flight,

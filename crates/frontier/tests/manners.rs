@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ecluse_frontier::{
     Candidate, Disposition, Frontier, Item, Manners, Millis, Next, Outcome, Overrides, QueueStatus,
-    Reason, Settings,
+    RestReason, Settings,
 };
 use proptest::prelude::*;
 
@@ -222,7 +222,7 @@ fn retry_after_and_backoff_are_told_and_kept() {
     let group = frontier.slowest_group().unwrap();
     assert_eq!(
         (group.name.as_str(), group.why, group.backoff_level),
-        ("a", Reason::RetryAfter, 1)
+        ("a", RestReason::RetryAfter, 1)
     );
     assert_eq!(group.last_status, 429);
     // Without Retry-After the rest doubles.
@@ -240,7 +240,7 @@ fn retry_after_and_backoff_are_told_and_kept() {
         status.state,
         ecluse_frontier::QueueState::Snoozed {
             until: Millis(20_010),
-            why: Reason::Backoff
+            why: RestReason::Backoff
         }
     );
 }
@@ -339,7 +339,7 @@ fn a_rest_that_no_commit_knows_can_be_told_after_a_crash() {
     drop(frontier);
     let mut frontier = Frontier::open(dir.path(), settings()).unwrap();
     frontier
-        .hold_group(Millis(1050), &item.group, Millis(6000), Reason::Restart)
+        .hold_group(Millis(1050), &item.group, Millis(6000), RestReason::Restart)
         .unwrap();
     assert_eq!(
         frontier.next(Millis(1050), |_| None).unwrap(),
@@ -354,7 +354,7 @@ fn a_rest_that_no_commit_knows_can_be_told_after_a_crash() {
         (Duration::ZERO, Duration::ZERO)
     );
     frontier
-        .hold_queue(Millis(6000), "a", Millis(9000), Reason::OtherJob)
+        .hold_queue(Millis(6000), "a", Millis(9000), RestReason::OtherJob)
         .unwrap();
     assert_eq!(
         frontier.next(Millis(6500), |_| None).unwrap(),
@@ -429,7 +429,7 @@ fn an_address_rests_for_a_complaint_when_a_second_host_makes_it() {
     complain(&mut frontier, now, &other);
     let group = group(&mut frontier);
     assert_eq!(group.next_allowed, Millis(now + 60_000));
-    assert_eq!(group.why, Reason::RetryAfter);
+    assert_eq!(group.why, RestReason::RetryAfter);
 }
 
 #[test]
@@ -472,7 +472,7 @@ fn a_group_gives_no_more_bytes_than_it_may() {
     frontier.finish(Millis(1200), item.id, &outcome).unwrap();
     let group = frontier.group("a").unwrap().unwrap();
     assert_eq!(group.next_allowed, Millis(6000));
-    assert_eq!(group.why, Reason::Bandwidth);
+    assert_eq!(group.why, RestReason::Bandwidth);
     assert_eq!(
         frontier.next(Millis(1200), |_| None).unwrap(),
         Next::Wait(Millis(6000))

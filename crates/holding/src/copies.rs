@@ -46,7 +46,7 @@ pub struct CopyDirectory {
 
 /// Room for copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
+pub struct CopyRoom {
     /// Bytes that may still be written.
     pub free: u64,
     /// Size of the file system.
@@ -55,7 +55,7 @@ pub struct Room {
 
 /// How a copy came to be in the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
+pub enum KeptCopy {
     /// It was copied, and read back.
     Copied,
     /// It was there, and was read.
@@ -203,9 +203,9 @@ impl CopyDirectory {
     ///
     /// # Errors
     /// When the file system cannot be asked.
-    pub fn room(&self) -> Result<Room, CopyFault> {
+    pub fn room(&self) -> Result<CopyRoom, CopyFault> {
         let stat = rustix::fs::fstatvfs(&self.dir).at("ask for the room of", &self.path)?;
-        Ok(Room {
+        Ok(CopyRoom {
             free: stat.f_bavail.saturating_mul(stat.f_frsize),
             total: stat.f_blocks.saturating_mul(stat.f_frsize),
         })
@@ -321,9 +321,9 @@ impl CopyDirectory {
         leave: u64,
         open: &mut dyn FnMut() -> io::Result<Box<dyn Read>>,
         going: Going<'_>,
-    ) -> Result<Kept, CopyFault> {
+    ) -> Result<KeptCopy, CopyFault> {
         if self.has(name, wanted, going)? {
-            return Ok(Kept::Found);
+            return Ok(KeptCopy::Found);
         }
         let temporary = self.make_copy(wanted, leave, open, going)?;
         match temporary.publish(name) {
@@ -332,14 +332,14 @@ impl CopyDirectory {
                 drop(temporary);
                 // Somebody was faster: the same file, or another one of that name.
                 return match self.has(name, wanted, going)? {
-                    true => Ok(Kept::Found),
+                    true => Ok(KeptCopy::Found),
                     false => Err(Errno::EXIST).at("name", &self.path.join(name)),
                 };
             }
             Err(error) => return Err(error).at("name", &self.path.join(name)),
         }
         self.sync()?;
-        Ok(Kept::Copied)
+        Ok(KeptCopy::Copied)
     }
 
     /// Puts a good copy where a bad one lies, or none, and returns where the bad one was put; `None` when there was none.
@@ -641,7 +641,7 @@ mod tests {
         name: &str,
         bytes: &[u8],
         claimed: &[u8],
-    ) -> Result<Kept, CopyFault> {
+    ) -> Result<KeptCopy, CopyFault> {
         let bytes = bytes.to_vec();
         let mut open = || Ok(Box::new(io::Cursor::new(bytes.clone())) as Box<dyn Read>);
         copies.keep(name, &fixity(claimed), 0, &mut open, &|| true)
@@ -661,9 +661,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let copies = CopyDirectory::open(dir.path(), "test").unwrap();
         let large = vec![7; 3 * PIECE_BYTES + 5];
-        assert_eq!(keep(&copies, "a", &large, &large).unwrap(), Kept::Copied);
-        assert_eq!(keep(&copies, "a", &large, &large).unwrap(), Kept::Found);
-        assert_eq!(keep(&copies, "b", b"", b"").unwrap(), Kept::Copied);
+        assert_eq!(
+            keep(&copies, "a", &large, &large).unwrap(),
+            KeptCopy::Copied
+        );
+        assert_eq!(keep(&copies, "a", &large, &large).unwrap(), KeptCopy::Found);
+        assert_eq!(keep(&copies, "b", b"", b"").unwrap(), KeptCopy::Copied);
         assert_eq!(fs::read(dir.path().join("a")).unwrap(), large);
         assert_eq!(names(dir.path()), ["a", "b"]);
     }

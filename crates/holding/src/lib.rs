@@ -18,7 +18,7 @@ mod proof;
 pub use command::{
     CommandEnd, end_command, last_lines, run_command, start_command, tail_of, with_words,
 };
-pub use copies::{CopyDirectory, CopyFault, Kept, Room, SET_ASIDE, TEMPORARY};
+pub use copies::{CopyDirectory, CopyFault, CopyRoom, KeptCopy, SET_ASIDE, TEMPORARY};
 pub use digest::{
     Fixity, Going, ReadFault, digest_of, drop_cached, is_same_file, open_plain, read_afresh,
     read_both,

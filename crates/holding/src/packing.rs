@@ -6,7 +6,7 @@
 
 use std::io::Read;
 
-use ecluse_warc::{ReadError, Record};
+use ecluse_warc::{Record, WarcReadError};
 use serde::Serialize;
 
 /// What stands in the target URI of the list.
@@ -62,7 +62,7 @@ pub fn is_packing_list(uri: &str) -> bool {
 /// When the file cannot be read.
 pub fn read_packing_list<Source: Read>(
     record: &mut Record<'_, Source>,
-) -> Result<PackingList, ReadError> {
+) -> Result<PackingList, WarcReadError> {
     let uri = record.target_uri().unwrap_or_default().into_owned();
     let number = record.number();
     let mut text = Vec::new();
@@ -73,7 +73,7 @@ pub fn read_packing_list<Source: Read>(
         }
         None => record.take(LIST_BYTES).read_to_end(&mut text),
     };
-    read.map_err(|source| ReadError::Io {
+    read.map_err(|source| WarcReadError::Io {
         record: number,
         source,
     })?;

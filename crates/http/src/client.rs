@@ -12,7 +12,7 @@ use tokio::time::{self, Instant};
 
 use crate::address::is_public;
 use crate::connection::{Connection, Pool, PoolKey, PoolLimits, Stream};
-use crate::error::{FetchError, Limit};
+use crate::error::{FetchError, HttpLimit};
 use crate::exchange::{ConnectionUse, Exchange, Timings};
 use crate::message::{Asked, End, Received, Receiver, Step};
 use crate::rate::TokenBucket;
@@ -156,7 +156,7 @@ impl Client {
             Ok(Ok(socket)) => socket,
             Ok(Err(source)) if is_ours(&source) => return Err(FetchError::Exhausted { source }),
             Ok(Err(source)) => return Err(FetchError::Connect { peer, source }),
-            Err(_) => return Err(clock.timeout(peer, Limit::Connect, limits.connect)),
+            Err(_) => return Err(clock.timeout(peer, HttpLimit::Connect, limits.connect)),
         };
         // Requests are small and wait for their answer: nothing is gained by gathering bytes.
         let _ = socket.set_nodelay(true);
@@ -186,7 +186,7 @@ impl Client {
                 fault: error.fault,
                 detail: error.detail,
             }),
-            Err(_) => Err(clock.timeout(peer, Limit::Tls, limits.tls)),
+            Err(_) => Err(clock.timeout(peer, HttpLimit::Tls, limits.tls)),
         }
     }
 
@@ -208,7 +208,7 @@ impl Client {
         };
         let sent = match clock.within(limits.first_byte, sending).await {
             Ok(sent) => sent,
-            Err(_) => return Err(clock.timeout(peer, Limit::FirstByte, limits.first_byte)),
+            Err(_) => return Err(clock.timeout(peer, HttpLimit::FirstByte, limits.first_byte)),
         };
         let asked = if request.method == "HEAD" {
             Asked::HeadOnly
@@ -234,7 +234,7 @@ impl Client {
         };
         let Some(first_byte) = reception.first_byte else {
             return Err(match end {
-                Ended::Limit(limit) => clock.timeout(peer, limit, limit_value(limit, limits)),
+                Ended::HttpLimit(limit) => clock.timeout(peer, limit, limit_value(limit, limits)),
                 Ended::Failed(source) => FetchError::Lost {
                     peer,
                     source: Some(source),
@@ -354,7 +354,7 @@ pub(crate) fn is_ours(error: &io::Error) -> bool {
 struct Talk {
     connection: Connection,
     received: Received,
-    limit: Option<Limit>,
+    limit: Option<HttpLimit>,
     timings: Timings,
 }
 
@@ -389,11 +389,11 @@ impl Clock {
         time::timeout_at(until, work).await
     }
 
-    fn timeout(&self, peer: SocketAddr, limit: Limit, after: Duration) -> FetchError {
-        if self.is_over() && !matches!(limit, Limit::Connect | Limit::Tls) {
+    fn timeout(&self, peer: SocketAddr, limit: HttpLimit, after: Duration) -> FetchError {
+        if self.is_over() && !matches!(limit, HttpLimit::Connect | HttpLimit::Tls) {
             return FetchError::Timeout {
                 peer,
-                limit: Limit::Total,
+                limit: HttpLimit::Total,
                 after: self.total,
             };
         }
@@ -407,14 +407,14 @@ fn later(from: Instant, by: Duration) -> Instant {
     from + by.min(LONG)
 }
 
-fn limit_value(limit: Limit, limits: &FetchLimits) -> Duration {
+fn limit_value(limit: HttpLimit, limits: &FetchLimits) -> Duration {
     match limit {
-        Limit::Connect => limits.connect,
-        Limit::Tls => limits.tls,
-        Limit::FirstByte => limits.first_byte,
-        Limit::Idle => limits.idle,
-        Limit::Slow => limits.slow_grace,
-        Limit::Total => limits.total,
+        HttpLimit::Connect => limits.connect,
+        HttpLimit::Tls => limits.tls,
+        HttpLimit::FirstByte => limits.first_byte,
+        HttpLimit::Idle => limits.idle,
+        HttpLimit::Slow => limits.slow_grace,
+        HttpLimit::Total => limits.total,
     }
 }
 
@@ -424,7 +424,7 @@ enum Ended {
     Closed,
     ClosedWithoutNotify,
     Failed(io::Error),
-    Limit(Limit),
+    HttpLimit(HttpLimit),
 }
 
 impl Ended {
@@ -434,7 +434,7 @@ impl Ended {
             Self::Closed => End::Closed,
             Self::ClosedWithoutNotify => End::ClosedWithoutNotify,
             Self::Failed(_) => End::Broken,
-            Self::Limit(_) => End::Time,
+            Self::HttpLimit(_) => End::Time,
         }
     }
 }
@@ -458,12 +458,12 @@ impl Reception<'_> {
         &mut self,
         stream: &mut Stream,
         tap: &mut dyn Tap,
-    ) -> io::Result<(Ended, Option<Limit>)> {
+    ) -> io::Result<(Ended, Option<HttpLimit>)> {
         let mut buffer = vec![0; READ_BYTES];
         loop {
             let (patience, limit) = match self.first_byte {
-                None => (self.limits.first_byte, Limit::FirstByte),
-                Some(_) => (self.limits.idle, Limit::Idle),
+                None => (self.limits.first_byte, HttpLimit::FirstByte),
+                Some(_) => (self.limits.idle, HttpLimit::Idle),
             };
             let read = self.clock.within(patience, stream.read(&mut buffer)).await;
             let count = match read {
@@ -475,11 +475,11 @@ impl Reception<'_> {
                 Ok(Err(error)) => return Ok((Ended::Failed(error), None)),
                 Err(_) => {
                     let limit = if self.clock.is_over() {
-                        Limit::Total
+                        HttpLimit::Total
                     } else {
                         limit
                     };
-                    return Ok((Ended::Limit(limit), Some(limit)));
+                    return Ok((Ended::HttpLimit(limit), Some(limit)));
                 }
             };
             let now = Instant::now();
@@ -493,20 +493,20 @@ impl Reception<'_> {
             // The server is not slow when our disk is.
             self.waited += now.elapsed();
             if let Some(limit) = self.pace(count, now).await {
-                return Ok((Ended::Limit(limit), Some(limit)));
+                return Ok((Ended::HttpLimit(limit), Some(limit)));
             }
         }
     }
 
     /// Waits as the limits of rate ask for, and tells whether the response has been too slow or too long.
-    async fn pace(&mut self, count: usize, now: Instant) -> Option<Limit> {
+    async fn pace(&mut self, count: usize, now: Instant) -> Option<HttpLimit> {
         let wait = self.charge(count, now);
         if !wait.is_zero() {
             time::sleep_until(later(now, wait).min(self.clock.deadline)).await;
             self.waited += wait;
         }
         if self.clock.is_over() {
-            return Some(Limit::Total);
+            return Some(HttpLimit::Total);
         }
         let taken = now
             .saturating_duration_since(self.first_byte.unwrap_or(now))
@@ -514,7 +514,7 @@ impl Reception<'_> {
         let is_slow = taken >= self.limits.slow_grace
             && (self.bytes as f64)
                 < self.limits.slowest_bytes_per_second as f64 * taken.as_secs_f64();
-        is_slow.then_some(Limit::Slow)
+        is_slow.then_some(HttpLimit::Slow)
     }
 
     fn charge(&mut self, count: usize, now: Instant) -> Duration {

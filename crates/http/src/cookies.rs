@@ -57,7 +57,7 @@ pub struct Cookie {
     /// The host it is for, in lower case.
     pub domain: String,
     /// Whether hosts below that one are meant too.
-    pub reach: Reach,
+    pub reach: CookieReach,
     /// The path it is for.
     pub path: String,
     /// Only over TLS.
@@ -94,7 +94,7 @@ mod as_text {
 
 /// Which hosts a cookie is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Reach {
+pub enum CookieReach {
     /// The one that set it.
     Host,
     /// That of its domain and all below.
@@ -267,8 +267,8 @@ impl Cookie {
 
     fn is_for(&self, scheme: Scheme, host: &str, path: &str) -> bool {
         let is_host = match self.reach {
-            Reach::Host => host == self.domain,
-            Reach::Domain => domain_matches(host, &self.domain),
+            CookieReach::Host => host == self.domain,
+            CookieReach::Domain => domain_matches(host, &self.domain),
         };
         is_host && path_matches(path, &self.path) && (!self.is_secure || scheme == Scheme::Https)
     }
@@ -305,7 +305,7 @@ fn parse(place: CookiePlace<'_>, value: &[u8], now: i64) -> Option<Cookie> {
         name: name.to_vec(),
         value: value.to_vec(),
         domain: host.clone(),
-        reach: Reach::Host,
+        reach: CookieReach::Host,
         path: default_path(place.path),
         is_secure: false,
         expires: None,
@@ -329,7 +329,7 @@ fn parse(place: CookiePlace<'_>, value: &[u8], now: i64) -> Option<Cookie> {
             }
         } else if domain_matches(&host, &domain) {
             cookie.domain = domain;
-            cookie.reach = Reach::Domain;
+            cookie.reach = CookieReach::Domain;
         } else {
             return None;
         }
@@ -351,7 +351,7 @@ fn parse(place: CookiePlace<'_>, value: &[u8], now: i64) -> Option<Cookie> {
         return None;
     }
     if begins(b"__Host-")
-        && !(cookie.is_secure && cookie.reach == Reach::Host && attributes.has_root_path)
+        && !(cookie.is_secure && cookie.reach == CookieReach::Host && attributes.has_root_path)
     {
         return None;
     }

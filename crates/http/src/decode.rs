@@ -25,7 +25,7 @@ pub enum DecodedEnd {
     /// There was no more.
     Whole,
     /// There was more than the limit.
-    Limit,
+    HttpLimit,
     /// It could not be read any further.
     Damaged(String),
 }
@@ -77,7 +77,7 @@ impl Read for Decoded<'_> {
             // Only a further byte tells a bomb from a payload that has exactly the limit.
             self.end = Some(match self.reader.fill_buf() {
                 Ok([]) => DecodedEnd::Whole,
-                Ok(_) => DecodedEnd::Limit,
+                Ok(_) => DecodedEnd::HttpLimit,
                 Err(error) => DecodedEnd::Damaged(error.to_string()),
             });
             return Ok(0);
@@ -327,7 +327,7 @@ mod tests {
         ] {
             let (out, end) = decode(codings, &bytes, 100_000);
             assert_eq!(out.len(), 100_000, "{codings:?}");
-            assert_eq!(end, DecodedEnd::Limit, "{codings:?}");
+            assert_eq!(end, DecodedEnd::HttpLimit, "{codings:?}");
         }
     }
 

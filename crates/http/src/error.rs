@@ -78,7 +78,7 @@ pub enum FetchError {
         /// From whom.
         peer: SocketAddr,
         /// Which limit.
-        limit: Limit,
+        limit: HttpLimit,
         /// Its value.
         after: Duration,
     },
@@ -94,7 +94,7 @@ pub enum FetchError {
 
 /// A limit that ended a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Limit {
+pub enum HttpLimit {
     /// Connecting took too long.
     #[error("connect")]
     Connect,
@@ -123,7 +123,7 @@ impl FetchError {
             Self::NoAddress { .. } => -1,
             Self::Connect { .. } | Self::Tls { .. } => -2,
             Self::Timeout {
-                limit: Limit::Connect | Limit::Tls,
+                limit: HttpLimit::Connect | HttpLimit::Tls,
                 ..
             } => -2,
             Self::Lost { .. } => -3,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::block::{Block, BlockReader};
 use crate::chunked::ChunkedDecoder;
 use crate::decode::Decoded;
-use crate::error::Limit;
+use crate::error::HttpLimit;
 use crate::head::Head;
 use crate::message::{Anomaly, Framing, PayloadPlace, Shape, Truncation};
 use crate::tls::TlsFacts;
@@ -38,7 +38,7 @@ pub struct Exchange {
     /// Why the response is not whole, if it is not.
     pub truncation: Option<Truncation>,
     /// The limit of time that ended it, if one did.
-    pub limit: Option<Limit>,
+    pub limit: Option<HttpLimit>,
     /// What was odd about it.
     pub anomalies: Vec<Anomaly>,
     /// Who answered.

@@ -13,7 +13,7 @@ use memchr::{memchr, memchr_iter};
 #[derive(Debug, Clone, Default)]
 pub struct Head {
     bytes: Vec<u8>,
-    version: Option<Version>,
+    version: Option<HttpVersion>,
     status: Option<u16>,
     fields: Vec<Span>,
     has_folded: bool,
@@ -22,7 +22,7 @@ pub struct Head {
 
 /// The version in a status line, as in `HTTP/1.1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version {
+pub struct HttpVersion {
     /// Before the point.
     pub major: u8,
     /// Behind it.
@@ -37,14 +37,14 @@ struct Span {
 
 /// One field of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Field<'h> {
+pub struct HttpField<'h> {
     /// The name as it was sent.
     pub name: &'h [u8],
     /// The value as it was sent, without the blanks around it; a folded one still has its line ends.
     pub raw_value: &'h [u8],
 }
 
-impl<'h> Field<'h> {
+impl<'h> HttpField<'h> {
     /// Tells whether the field has this name, in any case.
     #[must_use]
     pub fn is(&self, name: &str) -> bool {
@@ -110,7 +110,7 @@ impl Head {
 
     /// Returns the version, if the status line has one.
     #[must_use]
-    pub fn version(&self) -> Option<Version> {
+    pub fn version(&self) -> Option<HttpVersion> {
         self.version
     }
 
@@ -121,21 +121,21 @@ impl Head {
     }
 
     /// Returns the fields in the order received.
-    pub fn fields(&self) -> impl Iterator<Item = Field<'_>> {
-        self.fields.iter().map(|span| Field {
+    pub fn fields(&self) -> impl Iterator<Item = HttpField<'_>> {
+        self.fields.iter().map(|span| HttpField {
             name: &self.bytes[span.name.clone()],
             raw_value: &self.bytes[span.value.clone()],
         })
     }
 
     /// Returns the fields of a name, in any case.
-    pub fn all<'h>(&'h self, name: &'h str) -> impl Iterator<Item = Field<'h>> {
+    pub fn all<'h>(&'h self, name: &'h str) -> impl Iterator<Item = HttpField<'h>> {
         self.fields().filter(move |field| field.is(name))
     }
 
     /// Returns the first field of a name, in any case.
     #[must_use]
-    pub fn first(&self, name: &str) -> Option<Field<'_>> {
+    pub fn first(&self, name: &str) -> Option<HttpField<'_>> {
         self.fields().find(|field| field.is(name))
     }
 
@@ -252,14 +252,14 @@ pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 /// Reads `HTTP/1.1 200 Anything`, and `HTTP 200`, which some servers write.
-fn status_line(line: &[u8]) -> (Option<Version>, Option<u16>) {
+fn status_line(line: &[u8]) -> (Option<HttpVersion>, Option<u16>) {
     let mut words = line
         .split(|byte| matches!(byte, b' ' | b'\t'))
         .filter(|word| !word.is_empty());
     let version = words.next().and_then(|word| match word {
         [_, _, _, _, b'/', major, b'.', minor] => {
             let digit = |byte: &u8| char::from(*byte).to_digit(10).map(|digit| digit as u8);
-            Some(Version {
+            Some(HttpVersion {
                 major: digit(major)?,
                 minor: digit(minor)?,
             })

@@ -33,16 +33,16 @@ pub use address::is_public;
 pub use block::{Block, BlockReader, Spooling};
 pub use chunked::{ChunkDamage, ChunkFault};
 pub use client::{Client, ClientError};
-pub use cookies::{Cookie, CookiePlace, Jar, JarLimits, Reach};
+pub use cookies::{Cookie, CookiePlace, CookieReach, Jar, JarLimits};
 pub use decode::{Decoded, DecodedEnd};
 pub use dns::{
     AnswerSource, DnsError, Families, KnownAddresses, Resolved, Resolver, ResolverError,
     ResolverSettings, Servers,
 };
 pub use ecluse_warc::Sha1Digest;
-pub use error::{FetchError, Limit};
+pub use error::{FetchError, HttpLimit};
 pub use exchange::{ConnectionUse, Exchange, PayloadReader, Timings};
-pub use head::{Field, Head, Version};
+pub use head::{Head, HttpField, HttpVersion};
 pub use message::{Anomaly, Framing, Shape, Truncation};
 pub use request::{AddressPolicy, Authority, Request, Scheme};
 pub use settings::{DigestedBody, FetchLimits, Roots, Settings};

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 
 use crate::block::{Block, BlockWriter, Spooling};
 use crate::chunked::{ChunkDamage, ChunkFault, ChunkedDecoder};
-use crate::head::{self, Head, Version};
+use crate::head::{self, Head, HttpVersion};
 use crate::settings::DigestedBody;
 use crate::tap::Tap;
 use ecluse_warc::{Digester, Sha1Digest};
@@ -251,7 +251,7 @@ enum Body {
 enum Opening {
     Unknown,
     StatusLine,
-    Field,
+    HttpField,
     Other,
 }
 
@@ -342,7 +342,7 @@ impl Receiver {
                 let rest = Rest::all(std::mem::take(buffer));
                 return self.begin_body(Shape::NotHttp, Vec::new(), rest, tap);
             }
-            Opening::StatusLine | Opening::Field => {}
+            Opening::StatusLine | Opening::HttpField => {}
         }
         let from = (*searched).max(head::leading_blank_bytes(buffer));
         let end = match head::find_end(buffer, from) {
@@ -363,7 +363,7 @@ impl Receiver {
             buffer: std::mem::take(buffer),
             from: end,
         };
-        if *opening == Opening::Field {
+        if *opening == Opening::HttpField {
             return self.begin_body(Shape::NoStatusLine, bytes, rest, tap);
         }
         let head = Head::parse(bytes);
@@ -588,7 +588,7 @@ impl Receiver {
         });
         let connection = self.head.tokens("Connection");
         let says = |word: &str| connection.iter().any(|token| token == word);
-        let is_new = self.head.version() >= Some(Version { major: 1, minor: 1 });
+        let is_new = self.head.version() >= Some(HttpVersion { major: 1, minor: 1 });
         is_whole
             && is_clean
             && self.shape == Shape::Http
@@ -689,7 +689,7 @@ impl Opening {
         }
         let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
         match bytes.iter().position(|byte| !is_name(byte)) {
-            Some(at) if at > 0 && bytes[at] == b':' => Self::Field,
+            Some(at) if at > 0 && bytes[at] == b':' => Self::HttpField,
             Some(_) => Self::Other,
             None if bytes.len() > NAME_BYTES => Self::Other,
             None => Self::Unknown,

@@ -3,7 +3,7 @@
 use idna::uts46::{AsciiDenyList, Hyphens, Uts46};
 
 use crate::flags::NameFlags;
-use crate::reason::Reason;
+use crate::reason::RejectReason;
 
 /// The longest label DNS can carry.
 const LABEL_BYTES: usize = 63;
@@ -23,22 +23,22 @@ pub(crate) const fn is_label_byte(byte: u8) -> bool {
 }
 
 /// Checks a domain as the URL parser writes it, without its trailing dot; returns what is worth noting.
-pub(crate) fn check(name: &str) -> Result<NameFlags, Reason> {
+pub(crate) fn check(name: &str) -> Result<NameFlags, RejectReason> {
     let bytes = name.as_bytes();
     if name.is_empty() || name.split('.').any(str::is_empty) {
-        return Err(Reason::EmptyLabel);
+        return Err(RejectReason::EmptyLabel);
     }
     if !bytes
         .iter()
         .all(|byte| is_label_byte(*byte) || *byte == b'.')
     {
-        return Err(Reason::BadName);
+        return Err(RejectReason::BadName);
     }
     if name.split('.').any(|label| label.len() > LABEL_BYTES) {
-        return Err(Reason::LabelTooLong);
+        return Err(RejectReason::LabelTooLong);
     }
     if name.len() > NAME_BYTES {
-        return Err(Reason::NameTooLong);
+        return Err(RejectReason::NameTooLong);
     }
     if is_local(
         bytes
@@ -46,10 +46,10 @@ pub(crate) fn check(name: &str) -> Result<NameFlags, Reason> {
             .next()
             .unwrap_or_default(),
     ) {
-        return Err(Reason::Local);
+        return Err(RejectReason::Local);
     }
     if !name.contains('.') && !crate::Registered::of(name).flags.has(NameFlags::SUFFIX) {
-        return Err(Reason::OneLabel);
+        return Err(RejectReason::OneLabel);
     }
     let mut flags = NameFlags::WWW.when(name.starts_with("www."));
     for label in name.split('.') {
@@ -58,7 +58,7 @@ pub(crate) fn check(name: &str) -> Result<NameFlags, Reason> {
     Ok(flags)
 }
 
-fn label_flags(label: &str) -> Result<NameFlags, Reason> {
+fn label_flags(label: &str) -> Result<NameFlags, RejectReason> {
     let mut flags = NameFlags::UNDERSCORE.when(label.contains('_'));
     if label.starts_with("xn--") {
         return Ok(flags.with(international_flags(label)?));
@@ -71,7 +71,7 @@ fn label_flags(label: &str) -> Result<NameFlags, Reason> {
 }
 
 /// Looks at an A-label as people see it. It must come back the same: two spellings of one label would be two names.
-fn international_flags(label: &str) -> Result<NameFlags, Reason> {
+fn international_flags(label: &str) -> Result<NameFlags, RejectReason> {
     let uts46 = Uts46::new();
     let (shown, good) = uts46.to_unicode(label.as_bytes(), AsciiDenyList::URL, Hyphens::Allow);
     let again = uts46.to_ascii(
@@ -81,7 +81,7 @@ fn international_flags(label: &str) -> Result<NameFlags, Reason> {
         idna::uts46::DnsLength::Ignore,
     );
     if good.is_err() || !matches!(&again, Ok(again) if again == label) {
-        return Err(Reason::BadName);
+        return Err(RejectReason::BadName);
     }
     Ok(NameFlags::IDN
         .with(NameFlags::MIXED.when(is_mixed(&shown)))

@@ -25,5 +25,5 @@ pub use forced::{ForcedDomain, ForcedPrefix, ForcedRules, ForcedVerdict};
 pub use key::{key_of, name_of, write_key};
 pub use line::{FoundName, Normaliser};
 pub use list::{BadNameLine, NameLine};
-pub use reason::{Reason, Rejection};
+pub use reason::{RejectReason, Rejection};
 pub use registered::Registered;

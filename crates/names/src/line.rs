@@ -7,7 +7,7 @@ use url::{Host, ParseError, Url};
 use crate::fast;
 use crate::flags::NameFlags;
 use crate::host;
-use crate::reason::{Reason, Rejection};
+use crate::reason::{RejectReason, Rejection};
 use crate::text::{decode, has_control, is_comment, scheme_of, trim};
 
 /// Reads lines; keeps its memory from one to the next.
@@ -68,24 +68,30 @@ impl Normaliser {
         let (text, is_latin1) = decode(line);
         let text = trim(&text);
         if text.is_empty() {
-            return Err(Reason::Blank.into());
+            return Err(RejectReason::Blank.into());
         }
         if is_comment(text) {
-            return Err(Reason::Comment.into());
+            return Err(RejectReason::Comment.into());
         }
         if has_control(text) {
-            return Err(Reason::Control.into());
+            return Err(RejectReason::Control.into());
         }
         let url = parse(text)?;
         let name = match url.host() {
             Some(Host::Domain(name)) => name.strip_suffix('.').unwrap_or(name),
             Some(Host::Ipv4(address)) => {
-                return Err(Rejection::told(Reason::IpAddress, address.to_string()));
+                return Err(Rejection::told(
+                    RejectReason::IpAddress,
+                    address.to_string(),
+                ));
             }
             Some(Host::Ipv6(address)) => {
-                return Err(Rejection::told(Reason::IpAddress, address.to_string()));
+                return Err(Rejection::told(
+                    RejectReason::IpAddress,
+                    address.to_string(),
+                ));
             }
-            None => return Err(Reason::BadUrl.into()),
+            None => return Err(RejectReason::BadUrl.into()),
         };
         let mut flags = host::check(name)?;
         self.name.clear();
@@ -111,7 +117,7 @@ fn parse(text: &str) -> Result<Url, Rejection> {
         Some((scheme, _)) if is_of_the_web(scheme) => Url::parse(text),
         Some((scheme, _)) => {
             let scheme = scheme.chars().take(20).collect();
-            return Err(Rejection::told(Reason::Scheme, scheme));
+            return Err(Rejection::told(RejectReason::Scheme, scheme));
         }
         None => Url::parse(&format!(
             "http://{}",
@@ -120,10 +126,12 @@ fn parse(text: &str) -> Result<Url, Rejection> {
     };
     parsed.map_err(|error| {
         let reason = match error {
-            ParseError::InvalidIpv4Address | ParseError::InvalidIpv6Address => Reason::IpAddress,
-            ParseError::IdnaError | ParseError::InvalidDomainCharacter => Reason::BadName,
-            ParseError::EmptyHost => Reason::EmptyLabel,
-            _ => Reason::BadUrl,
+            ParseError::InvalidIpv4Address | ParseError::InvalidIpv6Address => {
+                RejectReason::IpAddress
+            }
+            ParseError::IdnaError | ParseError::InvalidDomainCharacter => RejectReason::BadName,
+            ParseError::EmptyHost => RejectReason::EmptyLabel,
+            _ => RejectReason::BadUrl,
         };
         reason.into()
     })
@@ -177,7 +185,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn is_rejected(line: impl AsRef<[u8]>, reason: Reason, detail: Option<&str>) {
+    fn is_rejected(line: impl AsRef<[u8]>, reason: RejectReason, detail: Option<&str>) {
         let shown: String = line
             .as_ref()
             .escape_ascii()
@@ -234,18 +242,22 @@ mod tests {
     #[test]
     fn whatever_names_nothing_is_told_by_its_reason() {
         for blank in ["", "   ", "\t\r", "\u{feff}", "\"\""] {
-            is_rejected(blank, Reason::Blank, None);
+            is_rejected(blank, RejectReason::Blank, None);
         }
         for comment in ["# a.fr", ";a.fr", "// a.fr"] {
-            is_rejected(comment, Reason::Comment, None);
+            is_rejected(comment, RejectReason::Comment, None);
         }
         for control in ["a\0.fr", "a\x1b[31m.fr", "a\tb.fr", "a.fr\u{85}b"] {
-            is_rejected(control, Reason::Control, None);
+            is_rejected(control, RejectReason::Control, None);
         }
-        is_rejected("javascript:alert(1)", Reason::Scheme, Some("javascript"));
-        is_rejected("file:///etc/passwd", Reason::Scheme, Some("file"));
-        is_rejected("mailto:a@b.fr", Reason::Scheme, Some("mailto"));
-        is_rejected("data:text/html,x", Reason::Scheme, Some("data"));
+        is_rejected(
+            "javascript:alert(1)",
+            RejectReason::Scheme,
+            Some("javascript"),
+        );
+        is_rejected("file:///etc/passwd", RejectReason::Scheme, Some("file"));
+        is_rejected("mailto:a@b.fr", RejectReason::Scheme, Some("mailto"));
+        is_rejected("data:text/html,x", RejectReason::Scheme, Some("data"));
         for (address, told) in [
             ("127.0.0.1", "127.0.0.1"),
             ("http://2130706433/", "127.0.0.1"),
@@ -257,11 +269,11 @@ mod tests {
             ("[2001:DB8::1]", "2001:db8::1"),
             ("[::ffff:1.2.3.4]", "::ffff:1.2.3.4"),
         ] {
-            is_rejected(address, Reason::IpAddress, Some(told));
+            is_rejected(address, RejectReason::IpAddress, Some(told));
         }
-        is_rejected("256.256.256.256", Reason::IpAddress, None);
-        is_rejected("1.2.3.4.5", Reason::IpAddress, None);
-        is_rejected("[::g]", Reason::IpAddress, None);
+        is_rejected("256.256.256.256", RejectReason::IpAddress, None);
+        is_rejected("1.2.3.4.5", RejectReason::IpAddress, None);
+        is_rejected("[::g]", RejectReason::IpAddress, None);
         for local in [
             "localhost",
             "a.localhost",
@@ -270,21 +282,25 @@ mod tests {
             "http://localhost:8080/x",
             "x.onion",
         ] {
-            is_rejected(local, Reason::Local, None);
+            is_rejected(local, RejectReason::Local, None);
         }
-        is_rejected("intranet", Reason::OneLabel, None);
+        is_rejected("intranet", RejectReason::OneLabel, None);
         for empty in ["a..fr", ".a.fr", "a.fr..", "."] {
-            is_rejected(empty, Reason::EmptyLabel, None);
+            is_rejected(empty, RejectReason::EmptyLabel, None);
         }
-        is_rejected(format!("{}.fr", "a".repeat(64)), Reason::LabelTooLong, None);
+        is_rejected(
+            format!("{}.fr", "a".repeat(64)),
+            RejectReason::LabelTooLong,
+            None,
+        );
         is_rejected(
             format!("{}.fr", "a".repeat(300)),
-            Reason::LabelTooLong,
+            RejectReason::LabelTooLong,
             None,
         );
         is_rejected(
             format!("{}fr", "abcdefg.".repeat(40)),
-            Reason::NameTooLong,
+            RejectReason::NameTooLong,
             None,
         );
         for bad in [
@@ -298,10 +314,10 @@ mod tests {
             "<a>.fr",
             "*.fr",
         ] {
-            is_rejected(bad, Reason::BadName, None);
+            is_rejected(bad, RejectReason::BadName, None);
         }
-        is_rejected("http://exemple.fr:port/", Reason::BadUrl, None);
-        is_rejected("exemple.fr:99999", Reason::BadUrl, None);
+        is_rejected("http://exemple.fr:port/", RejectReason::BadUrl, None);
+        is_rejected("exemple.fr:99999", RejectReason::BadUrl, None);
     }
 
     #[test]

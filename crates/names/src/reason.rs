@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Why a line is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Reason {
+pub enum RejectReason {
     /// There is nothing in it.
     Blank,
     /// It is a remark.
@@ -37,7 +37,7 @@ pub enum Reason {
     ForcedOut,
 }
 
-impl Reason {
+impl RejectReason {
     /// Every reason, in the order in which they are reported.
     pub const ALL: [Self; 15] = [
         Self::Blank,
@@ -84,7 +84,7 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for RejectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
     }
@@ -94,21 +94,21 @@ impl fmt::Display for Reason {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
     /// Why.
-    pub reason: Reason,
+    pub reason: RejectReason,
     /// What it was found to be, where that is worth telling: the address, the scheme. Printable ASCII.
     pub detail: Option<String>,
 }
 
 impl Rejection {
     /// Returns a rejection with what it was found to be.
-    pub fn told(reason: Reason, detail: String) -> Self {
+    pub fn told(reason: RejectReason, detail: String) -> Self {
         let detail = Some(detail);
         Self { reason, detail }
     }
 }
 
-impl From<Reason> for Rejection {
-    fn from(reason: Reason) -> Self {
+impl From<RejectReason> for Rejection {
+    fn from(reason: RejectReason) -> Self {
         let detail = None;
         Self { reason, detail }
     }
@@ -122,8 +122,11 @@ mod tests {
 
     #[test]
     fn every_reason_has_a_word_of_its_own() {
-        let words: BTreeSet<&str> = Reason::ALL.iter().map(|reason| reason.word()).collect();
-        assert_eq!(words.len(), Reason::ALL.len());
-        assert!(Reason::ALL.is_sorted());
+        let words: BTreeSet<&str> = RejectReason::ALL
+            .iter()
+            .map(|reason| reason.word())
+            .collect();
+        assert_eq!(words.len(), RejectReason::ALL.len());
+        assert!(RejectReason::ALL.is_sorted());
     }
 }

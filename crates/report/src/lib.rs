@@ -32,11 +32,13 @@ pub use crawl_log::{Fetched, Kept, LogLine, parse_line};
 pub use host_tally::HostTally;
 pub use job::JobFacts;
 pub use log_file::LogFile;
-pub use metadata::{Body, Entry, MetadataError, Part, media_type, metadata_name, write_metadata};
+pub use metadata::{
+    Body, MetadataEntry, MetadataError, Part, media_type, metadata_name, write_metadata,
+};
 pub use moment::Moment;
 pub use packing::{PACKING_LIST, Packed, archivefiles_report};
-pub use progress::{PROGRESS_LEGEND, Progress, progress_note};
+pub use progress::{PROGRESS_LEGEND, ProgressLine, progress_note};
 pub use reports::{ReportSource, SORTED_HOSTS, write_reports};
 pub use seed_tally::SeedTally;
-pub use tally::{Share, Tally, Totals};
+pub use tally::{JobTally, Share, Totals};
 pub use uri_errors::UriError;

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use ecluse_warc::{NewRecord, Payload, RecordKind, Sha1Digest, WarcWriter, WriteError};
+use ecluse_warc::{NewRecord, Payload, RecordKind, Sha1Digest, WarcWriteError, WarcWriter};
 
 use crate::job::JobFacts;
 
@@ -43,7 +43,7 @@ impl Part {
 
 /// What becomes a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct MetadataEntry {
     /// Where it belongs.
     pub part: Part,
     /// Its name, the last step of its URI.
@@ -63,7 +63,7 @@ pub enum Body {
     File(PathBuf),
 }
 
-impl Entry {
+impl MetadataEntry {
     /// Returns an entry of some bytes; its type follows from its name.
     #[must_use]
     pub fn of_bytes(part: Part, name: &str, bytes: impl Into<Vec<u8>>) -> Self {
@@ -114,7 +114,7 @@ pub enum MetadataError {
         /// The entry, or the file's own name for its first record.
         name: String,
         /// What the writer said.
-        source: WriteError,
+        source: WarcWriteError,
     },
 }
 
@@ -158,7 +158,7 @@ pub fn write_metadata<Sink: Write>(
     out: &mut WarcWriter<Sink>,
     org: &str,
     facts: &JobFacts,
-    entries: &[Entry],
+    entries: &[MetadataEntry],
 ) -> Result<(), MetadataError> {
     let mut names = BTreeSet::new();
     for entry in entries {
@@ -178,7 +178,7 @@ pub fn write_metadata<Sink: Write>(
             .as_deref()
             .map(|address| ("WARC-IP-Address", address)),
     );
-    let mut sorted: Vec<&Entry> = entries.iter().collect();
+    let mut sorted: Vec<&MetadataEntry> = entries.iter().collect();
     sorted.sort_by_key(|entry| entry.part);
     for entry in sorted {
         let uri = entry_uri(org, facts, entry);
@@ -200,7 +200,7 @@ pub fn write_metadata<Sink: Write>(
 fn write_entry<Sink: Write>(
     out: &mut WarcWriter<Sink>,
     record: &NewRecord<'_>,
-    entry: &Entry,
+    entry: &MetadataEntry,
 ) -> Result<(), MetadataError> {
     let written = match &entry.body {
         Body::Bytes(bytes) => out.write(record, bytes),
@@ -284,7 +284,7 @@ fn info_value(value: &str) -> String {
     words.join(" ")
 }
 
-fn entry_uri(org: &str, facts: &JobFacts, entry: &Entry) -> String {
+fn entry_uri(org: &str, facts: &JobFacts, entry: &MetadataEntry) -> String {
     let mut uri = format!(
         "metadata://{}/crawl/{}/{}?",
         uri_part(org),

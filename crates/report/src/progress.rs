@@ -12,7 +12,7 @@ pub const PROGRESS_LEGEND: &str = "           timestamp  discovered      queued 
 
 /// Where the crawl stands at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Progress {
+pub struct ProgressLine {
     /// When.
     pub at: Moment,
     /// How long it has been crawled, breaks not counted.
@@ -41,10 +41,10 @@ pub struct Progress {
     pub average_depth: u64,
 }
 
-impl Progress {
+impl ProgressLine {
     /// Returns its line, without the end of line. Rates are since `previous`, and in brackets of the whole crawl.
     #[must_use]
-    pub fn line(&self, previous: Option<&Progress>) -> String {
+    pub fn line(&self, previous: Option<&ProgressLine>) -> String {
         let (mut urls, mut kib) = (0.0, 0.0);
         if let Some(previous) = previous {
             let interval = self.at.0.saturating_sub(previous.at.0);
@@ -94,13 +94,13 @@ mod tests {
 
     #[test]
     fn figures_stand_under_their_names() {
-        let before = Progress {
+        let before = ProgressLine {
             at: Moment(1_794_790_780_123),
             downloaded: 10,
             bytes: 1_000_000,
-            ..Progress::default()
+            ..ProgressLine::default()
         };
-        let now = Progress {
+        let now = ProgressLine {
             at: Moment(1_794_790_800_123),
             busy_ms: 40_000,
             discovered: 1_234,
@@ -138,13 +138,13 @@ mod tests {
 
     #[test]
     fn figures_never_touch() {
-        let most = Progress {
+        let most = ProgressLine {
             at: Moment(u64::MAX),
             discovered: u64::MAX,
             queued: u64::MAX,
             bytes: u64::MAX,
             congestion: f64::INFINITY,
-            ..Progress::default()
+            ..ProgressLine::default()
         };
         let line = most.line(None);
         assert_eq!(line.split_whitespace().count(), 13, "{line}");

@@ -18,7 +18,7 @@ use crate::host_tally::HostTally;
 use crate::job::JobFacts;
 use crate::report_file::{write_json, write_text};
 use crate::seed_tally::SeedTally;
-use crate::tally::Tally;
+use crate::tally::JobTally;
 
 pub use hosts::SORTED_HOSTS;
 
@@ -38,7 +38,7 @@ pub trait ReportSource {
 pub fn write_reports(
     dir: &Path,
     facts: &JobFacts,
-    tally: &Tally,
+    tally: &JobTally,
     source: &mut dyn ReportSource,
 ) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();

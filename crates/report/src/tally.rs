@@ -81,7 +81,7 @@ impl Totals {
 /// What a whole job has fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
-pub struct Tally {
+pub struct JobTally {
     /// What became of the URLs.
     pub totals: Totals,
     /// URLs by status code.
@@ -98,7 +98,7 @@ pub struct Tally {
     pub last: Option<Moment>,
 }
 
-impl Tally {
+impl JobTally {
     /// Counts a finished URL.
     pub fn count(&mut self, fetched: &Fetched<'_>) {
         let bytes = fetched.size.unwrap_or(0);
@@ -203,7 +203,7 @@ pub(crate) mod tests {
 
     #[test]
     fn every_url_has_one_fate() {
-        let mut tally = Tally::default();
+        let mut tally = JobTally::default();
         tally.count(&fetched(200, 1000, Kept::Stored));
         tally.count(&fetched(200, 500, Kept::Revisit));
         tally.count(&fetched(304, 0, Kept::NotModified));
@@ -251,7 +251,7 @@ pub(crate) mod tests {
 
     #[test]
     fn first_and_last_are_found_in_any_order() {
-        let mut tally = Tally::default();
+        let mut tally = JobTally::default();
         for begun in [Some(Moment(5)), None, Some(Moment(9)), Some(Moment(2))] {
             tally.count(&Fetched {
                 begun,
@@ -266,7 +266,7 @@ pub(crate) mod tests {
 
     #[test]
     fn tables_have_a_limit() {
-        let mut tally = Tally::default();
+        let mut tally = JobTally::default();
         for number in 0..3_000 {
             let mime = format!("x/{number}");
             tally.count(&Fetched {
@@ -284,7 +284,7 @@ pub(crate) mod tests {
             }
         );
         let long = "é".repeat(1_000);
-        let mut tally = Tally::default();
+        let mut tally = JobTally::default();
         tally.count(&Fetched {
             mime: &long,
             ..fetched(200, 0, Kept::Nothing)
@@ -294,12 +294,13 @@ pub(crate) mod tests {
 
     #[test]
     fn a_tally_survives_its_checkpoint() {
-        let mut tally = Tally::default();
+        let mut tally = JobTally::default();
         tally.count(&fetched(200, u64::MAX - 300, Kept::Stored));
         tally.count(&fetched(-9998, 0, Kept::Nothing));
         let text = serde_json::to_string(&tally).unwrap();
-        assert_eq!(serde_json::from_str::<Tally>(&text).unwrap(), tally);
-        let older: Tally = serde_json::from_str(r#"{"totals":{"urls":3},"unheard-of":1}"#).unwrap();
+        assert_eq!(serde_json::from_str::<JobTally>(&text).unwrap(), tally);
+        let older: JobTally =
+            serde_json::from_str(r#"{"totals":{"urls":3},"unheard-of":1}"#).unwrap();
         assert_eq!(older.totals.urls, 3);
     }
 }

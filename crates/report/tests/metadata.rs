@@ -5,8 +5,8 @@ use std::fs;
 use std::io::Read;
 
 use ecluse_report::{
-    Entry, JobFacts, MetadataError, Moment, PACKING_LIST, Packed, Part, archivefiles_report,
-    metadata_name, write_metadata,
+    JobFacts, MetadataEntry, MetadataError, Moment, PACKING_LIST, Packed, Part,
+    archivefiles_report, metadata_name, write_metadata,
 };
 use ecluse_warc::{ReaderLimits, RecordKind, WarcReader, WarcWriter};
 
@@ -24,7 +24,7 @@ fn facts() -> JobFacts {
     }
 }
 
-fn written(org: &str, facts: &JobFacts, entries: &[Entry]) -> Vec<u8> {
+fn written(org: &str, facts: &JobFacts, entries: &[MetadataEntry]) -> Vec<u8> {
     let mut out = WarcWriter::new(Vec::new(), 6);
     write_metadata(&mut out, org, facts, entries).unwrap();
     out.into_inner()
@@ -96,11 +96,11 @@ fn setup_reports_and_logs_become_records() {
         "archive.example",
         &facts(),
         &[
-            Entry::of_file(Part::Logs, &log),
-            Entry::of_file(Part::Logs, &dir.path().join("uri-errors.log")),
-            Entry::of_bytes(Part::Reports, PACKING_LIST, list.as_str()),
-            Entry::of_bytes(Part::Reports, "crawl-report.json", "{}"),
-            Entry::of_bytes(Part::Setup, "order.toml", "seeds = []\n"),
+            MetadataEntry::of_file(Part::Logs, &log),
+            MetadataEntry::of_file(Part::Logs, &dir.path().join("uri-errors.log")),
+            MetadataEntry::of_bytes(Part::Reports, PACKING_LIST, list.as_str()),
+            MetadataEntry::of_bytes(Part::Reports, "crawl-report.json", "{}"),
+            MetadataEntry::of_bytes(Part::Setup, "order.toml", "seeds = []\n"),
         ],
     );
     let records = found(&bytes);
@@ -153,8 +153,8 @@ fn setup_reports_and_logs_become_records() {
 #[test]
 fn written_twice_the_bytes_are_the_same() {
     let entries = [
-        Entry::of_bytes(Part::Setup, "a.txt", "a"),
-        Entry::of_bytes(Part::Reports, "a.txt", "a"),
+        MetadataEntry::of_bytes(Part::Setup, "a.txt", "a"),
+        MetadataEntry::of_bytes(Part::Reports, "a.txt", "a"),
     ];
     let bytes = written("o", &facts(), &entries);
     assert_eq!(bytes, written("o", &facts(), &entries));
@@ -192,7 +192,7 @@ fn hostile_names_cannot_break_a_header() {
         description: "\r\n\r\nWARC/1.1".to_owned(),
         ..facts()
     };
-    let entry = Entry::of_bytes(Part::Setup, "a b?c#d/é\r\n.txt", "x");
+    let entry = MetadataEntry::of_bytes(Part::Setup, "a b?c#d/é\r\n.txt", "x");
     let records = found(&written("o rg/\n", &facts, &[entry]));
     assert_eq!(records.len(), 2);
     assert_eq!(
@@ -207,13 +207,13 @@ fn hostile_names_cannot_break_a_header() {
 #[test]
 fn what_cannot_be_written_is_named() {
     let mut out = WarcWriter::new(Vec::new(), 6);
-    let entry = Entry::of_bytes(Part::Logs, "crawl.log", "x");
+    let entry = MetadataEntry::of_bytes(Part::Logs, "crawl.log", "x");
     let twice = write_metadata(&mut out, "o", &facts(), &[entry.clone(), entry]).unwrap_err();
     assert_eq!(twice.to_string(), "two entries named logs/crawl.log");
     assert_eq!(out.offset(), 0);
 
     let dir = tempfile::tempdir().unwrap();
-    let gone = Entry::of_file(Part::Logs, &dir.path().join("gone.log"));
+    let gone = MetadataEntry::of_file(Part::Logs, &dir.path().join("gone.log"));
     let error = write_metadata(&mut out, "o", &facts(), &[gone]).unwrap_err();
     assert!(matches!(error, MetadataError::Open { path, .. } if path.ends_with("gone.log")));
 }

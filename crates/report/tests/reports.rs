@@ -6,12 +6,12 @@ use std::io;
 use std::path::Path;
 
 use ecluse_report::{
-    Fetched, HostTally, JobFacts, Kept, Moment, ReportSource, SeedTally, Tally, write_reports,
+    Fetched, HostTally, JobFacts, JobTally, Kept, Moment, ReportSource, SeedTally, write_reports,
 };
 use serde_json::{Value, json};
 
 struct Crawl {
-    tally: Tally,
+    tally: JobTally,
     hosts: Vec<HostTally>,
     seeds: Vec<SeedTally>,
 }
@@ -80,7 +80,7 @@ fn seed(url: &str, status: i32, redirect: Option<&str>) -> SeedTally {
 
 fn crawl() -> Crawl {
     let mut crawl = Crawl {
-        tally: Tally::default(),
+        tally: JobTally::default(),
         hosts: Vec::new(),
         seeds: vec![
             seed("http://www.example.org/", 200, None),
@@ -247,7 +247,7 @@ fn written_again_they_are_the_same() {
 fn hostile_names_stay_in_their_fields() {
     let dir = tempfile::tempdir().unwrap();
     let mut crawl = Crawl {
-        tally: Tally::default(),
+        tally: JobTally::default(),
         hosts: Vec::new(),
         seeds: vec![seed("http://a/\n200 CRAWLED http://b/", -7, Some("x y"))],
     };
@@ -281,14 +281,14 @@ fn hostile_names_stay_in_their_fields() {
 fn a_job_without_anything_has_reports_too() {
     let dir = tempfile::tempdir().unwrap();
     let mut crawl = Crawl {
-        tally: Tally::default(),
+        tally: JobTally::default(),
         hosts: Vec::new(),
         seeds: Vec::new(),
     };
     write_reports(
         dir.path(),
         &JobFacts::default(),
-        &Tally::default(),
+        &JobTally::default(),
         &mut crawl,
     )
     .unwrap();

@@ -10,8 +10,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use ecluse_scope::{
-    Bare, Candidate, CanonOrder, QueueBy, Robots, RobotsLimits, Scope, ScopeOrder, Seed, SeedList,
-    queue_of,
+    Bare, CandidateUrl, CanonOrder, QueueBy, Robots, RobotsLimits, Scope, ScopeOrder, Seed,
+    SeedList, queue_of,
 };
 use url::Url;
 
@@ -71,9 +71,9 @@ fn main() {
     for (text, hops) in URLS {
         let url = Url::parse(text).expect("a good URL");
         let surt = ecluse_surt::Surt::of(text.as_bytes()).expect("a URL with a key");
-        let candidate = Candidate {
+        let candidate = CandidateUrl {
             hops,
-            ..Candidate::seed(text, surt.as_bytes())
+            ..CandidateUrl::seed(text, surt.as_bytes())
         };
         let mut key = Vec::new();
         let costs = [
@@ -132,9 +132,9 @@ fn many_seeds(count: u32) {
         let keys: Vec<(String, Vec<u8>)> = keys.collect();
         let begin = Instant::now();
         for (url, surt) in &keys {
-            let candidate = Candidate {
+            let candidate = CandidateUrl {
                 hops: "L",
-                ..Candidate::seed(url, surt)
+                ..CandidateUrl::seed(url, surt)
             };
             let _ = black_box(scope.decide(black_box(&candidate)));
         }

@@ -25,23 +25,24 @@ pub use crate::canon::CanonOrder;
 pub use crate::change::{Change, Changed, changes};
 pub use crate::limit::Limit;
 pub use crate::order::{
-    AgentError, AgentOrder, Amended, BackOffOrder, BudgetException, BudgetOrder, Compression,
+    AgentError, AgentOrder, Amended, BackOffOrder, BudgetException, BudgetOrder, CompressionOrder,
     CookiesKept, DedupOrder, ExtractOrder, FrontierOrder, GroupOrder, ImportanceOrder,
     InvalidCertificates, LimitsOrder, MannersOrder, NetworkOrder, NofollowPolicy, Order,
     PayloadDigestOf, Priority, QueueBudget, ReadOrder, RobotsOrder, SeedsOrder, TlsOrder,
     WarcOrder,
 };
 pub use crate::queue::{
-    AddressRange, Assigned, GroupBy, Grouping, HostPattern, Members, PatternError, QueueBy,
-    queue_of, registered_domain,
+    Assigned, GroupBy, Grouping, HostPattern, Members, PatternError, QueueBy, queue_of,
+    registered_domain,
 };
 pub use crate::robots::{
-    AgentRules, Answer, Freshness, Ground, Reading, Robots, RobotsLimits, RobotsPolicy,
+    AgentRules, Freshness, Ground, Reading, Robots, RobotsAnswer, RobotsLimits, RobotsPolicy,
     RobotsReason, RobotsVerdict, RuleLine, Standing,
 };
 pub use crate::scope::{
-    CalendarOrder, Candidate, Decision, Evidence, Judgement, OwnRule, RegexFault, RegexReach,
-    SEQUENCE, Scope, ScopeError, ScopeErrors, ScopeFault, ScopeOrder, Spoken, TrapsOrder, Verdict,
+    CalendarOrder, CandidateUrl, Decision, Evidence, Judgement, OwnRule, RegexFault, RegexReach,
+    SEQUENCE, Scope, ScopeError, ScopeErrors, ScopeFault, ScopeOrder, ScopeVerdict, Spoken,
+    TrapsOrder,
 };
 pub use crate::seed::{Bare, Seed, SeedCount, SeedError, SeedFault, SeedList, seed_urls};
 pub use crate::surts::{Reach, SurtMatch, SurtPrefixError, SurtSet};

@@ -414,7 +414,7 @@ pub struct WarcOrder {
     /// From this age on a file is closed.
     pub age: Limit<Span>,
     /// How records are compressed.
-    pub compression: Compression,
+    pub compression: CompressionOrder,
     /// How hard gzip tries.
     pub gzip_level: u8,
     /// How often what is written is made durable.
@@ -437,7 +437,7 @@ pub enum PayloadDigestOf {
 /// How records are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Compression {
+pub enum CompressionOrder {
     /// One gzip member a record.
     #[default]
     Gzip,
@@ -580,7 +580,7 @@ impl Default for WarcOrder {
             prefix: String::new(),
             size: Bytes(1_000_000_000),
             age: Limit::At(Span::secs(3_600)),
-            compression: Compression::Gzip,
+            compression: CompressionOrder::Gzip,
             gzip_level: 4,
             sync: Bytes(64 << 20),
             payload_digest: PayloadDigestOf::Payload,

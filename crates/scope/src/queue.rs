@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
+use ecluse_config::AddressRange;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use url::{Host, Url};
@@ -159,19 +160,13 @@ impl HostPattern {
     }
 }
 
-/// Why a text names no host or no range of addresses.
+/// Why a text names no host.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PatternError {
     /// It is no host name.
     #[error(r#"{text:?} is no host; write "lock.example", or ".lock.example" for all below it"#)]
     Host {
-        /// What was written.
-        text: String,
-    },
-    /// It is no address.
-    #[error(r#"{text:?} is no address; write "192.0.2.7" or "192.0.2.0/24""#)]
-    Address {
         /// What was written.
         text: String,
     },
@@ -194,59 +189,6 @@ impl FromStr for HostPattern {
             return Err(error());
         }
         Ok(HostPattern { name, is_domain })
-    }
-}
-
-/// Addresses with the same leading bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AddressRange {
-    first: IpAddr,
-    bits: u8,
-}
-
-impl AddressRange {
-    /// Tells whether an address is one of them.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.first, address.to_canonical()) {
-            (IpAddr::V4(first), IpAddr::V4(address)) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0);
-                first.to_bits() & mask == address.to_bits() & mask
-            }
-            (IpAddr::V6(first), IpAddr::V6(address)) => {
-                let mask = u128::MAX
-                    .checked_shl(128 - u32::from(self.bits))
-                    .unwrap_or(0);
-                first.to_bits() & mask == address.to_bits() & mask
-            }
-            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
-        }
-    }
-}
-
-impl FromStr for AddressRange {
-    type Err = PatternError;
-
-    fn from_str(text: &str) -> Result<AddressRange, PatternError> {
-        let error = || PatternError::Address {
-            text: text.to_owned(),
-        };
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address, Some(bits)),
-            None => (text, None),
-        };
-        let first: IpAddr = address.parse().map_err(|_| error())?;
-        let all = if first.is_ipv4() { 32 } else { 128 };
-        let bits = match bits {
-            None => all,
-            Some(bits) if bits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                bits.parse().map_err(|_| error())?
-            }
-            Some(_) => return Err(error()),
-        };
-        if bits > all {
-            return Err(error());
-        }
-        Ok(AddressRange { first, bits })
     }
 }
 
@@ -388,34 +330,6 @@ mod tests {
                 .name,
             "lock.example"
         );
-    }
-
-    #[test]
-    fn ranges_of_addresses() {
-        for (range, inside, outside) in [
-            ("192.0.2.7", "192.0.2.7", "192.0.2.8"),
-            ("192.0.2.0/25", "192.0.2.127", "192.0.2.128"),
-            ("2001:db8::/32", "2001:db8:ffff::1", "2001:db9::1"),
-            ("0.0.0.0/0", "255.255.255.255", "::1"),
-            ("::/0", "::1", "1.2.3.4"),
-        ] {
-            let range: AddressRange = range.parse().unwrap();
-            assert!(range.contains(inside.parse().unwrap()), "{range:?}");
-            assert!(!range.contains(outside.parse().unwrap()), "{range:?}");
-        }
-        for text in [
-            "",
-            "192.0.2",
-            "192.0.2.0/33",
-            "::/129",
-            "192.0.2.0/",
-            "192.0.2.0/+8",
-            "192.0.2.0/-1",
-            "a/8",
-            "192.0.2.0/8/8",
-        ] {
-            assert!(text.parse::<AddressRange>().is_err(), "{text}");
-        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::hops;
 
-pub use self::standing::{Answer, Freshness, Ground, Reading, Standing};
+pub use self::standing::{Freshness, Ground, Reading, RobotsAnswer, Standing};
 
 use self::parse::{Group, GroupRule};
 use self::pattern::{Pattern, normalise};

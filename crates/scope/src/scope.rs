@@ -58,7 +58,7 @@ pub const SEQUENCE: [&str; 19] = [
 /// What a rule says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum ScopeVerdict {
     /// The URL belongs to the job.
     Accept,
     /// It does not.
@@ -146,7 +146,7 @@ pub struct OwnRule {
     /// By which logs name it.
     pub name: String,
     /// What it says.
-    pub verdict: Verdict,
+    pub verdict: ScopeVerdict,
     /// The URL matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regex: Option<String>,
@@ -214,7 +214,7 @@ impl Default for TrapsOrder {
 
 /// A URL about to be queued, and how it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Candidate<'a> {
+pub struct CandidateUrl<'a> {
     /// The URL, as the WHATWG parser writes it.
     pub url: &'a str,
     /// Its SURT key.
@@ -231,10 +231,10 @@ pub struct Candidate<'a> {
     pub framed: bool,
 }
 
-impl<'a> Candidate<'a> {
+impl<'a> CandidateUrl<'a> {
     /// A seed.
-    pub fn seed(url: &'a str, surt: &'a [u8]) -> Candidate<'a> {
-        Candidate {
+    pub fn seed(url: &'a str, surt: &'a [u8]) -> CandidateUrl<'a> {
+        CandidateUrl {
             url,
             surt,
             hops: "",
@@ -250,7 +250,7 @@ impl<'a> Candidate<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
     /// What the last rule said.
-    pub verdict: Verdict,
+    pub verdict: ScopeVerdict,
     /// Every rule that spoke, in the order in which they are asked; the last decided.
     pub spoke: Vec<Spoken>,
 }
@@ -261,7 +261,7 @@ pub struct Spoken {
     /// The rule's name.
     pub rule: String,
     /// What it said.
-    pub verdict: Verdict,
+    pub verdict: ScopeVerdict,
     /// Why, in a few words.
     pub why: String,
 }
@@ -270,7 +270,7 @@ pub struct Spoken {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decision<'a> {
     /// What it said.
-    pub verdict: Verdict,
+    pub verdict: ScopeVerdict,
     /// The rule's name.
     pub rule: &'a str,
     /// Why.
@@ -416,7 +416,7 @@ impl Scope {
     ///
     /// # Errors
     /// When a file of seeds cannot be read.
-    pub fn decide<'a>(&'a self, candidate: &Candidate<'a>) -> io::Result<Decision<'a>> {
+    pub fn decide<'a>(&'a self, candidate: &CandidateUrl<'a>) -> io::Result<Decision<'a>> {
         let parts = Parts::of(candidate.url);
         for (name, rule) in self.rules.iter().rev() {
             if let Some((verdict, why)) = rule.ask(self, candidate, &parts)? {
@@ -428,7 +428,7 @@ impl Scope {
             }
         }
         Ok(Decision {
-            verdict: Verdict::Reject,
+            verdict: ScopeVerdict::Reject,
             rule: "",
             why: Evidence::Silence,
         })
@@ -438,7 +438,7 @@ impl Scope {
     ///
     /// # Errors
     /// When a file of seeds cannot be read.
-    pub fn judge(&self, candidate: &Candidate<'_>) -> io::Result<Judgement> {
+    pub fn judge(&self, candidate: &CandidateUrl<'_>) -> io::Result<Judgement> {
         let parts = Parts::of(candidate.url);
         let mut spoke = Vec::new();
         for (name, rule) in &self.rules {
@@ -451,17 +451,19 @@ impl Scope {
             }
         }
         Ok(Judgement {
-            verdict: spoke.last().map_or(Verdict::Reject, |last| last.verdict),
+            verdict: spoke
+                .last()
+                .map_or(ScopeVerdict::Reject, |last| last.verdict),
             spoke,
         })
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for ScopeVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Verdict::Accept => "accept",
-            Verdict::Reject => "reject",
+            ScopeVerdict::Accept => "accept",
+            ScopeVerdict::Reject => "reject",
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Memory does not grow with the number of seeds. Alone in its file, because it measures the whole process.
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
-use ecluse_scope::{Candidate, Reach, Scope, ScopeOrder, Seed, Verdict};
+use ecluse_scope::{CandidateUrl, Reach, Scope, ScopeOrder, ScopeVerdict, Seed};
 use url::Url;
 
 const SEEDS: u32 = 400_000;
@@ -35,15 +35,15 @@ fn seeds_take_no_more_memory_than_the_limit() {
     let verdict = |number: u32| {
         let url = seed(number).url;
         let surt = ecluse_surt::Surt::of(url.as_str().as_bytes()).unwrap();
-        let candidate = Candidate {
+        let candidate = CandidateUrl {
             hops: "L",
-            ..Candidate::seed(url.as_str(), surt.as_bytes())
+            ..CandidateUrl::seed(url.as_str(), surt.as_bytes())
         };
         scope.decide(&candidate).unwrap().verdict
     };
     for number in (0..SEEDS).step_by(1009) {
-        assert_eq!(verdict(number), Verdict::Accept, "{number}");
-        assert_eq!(verdict(number + SEEDS), Verdict::Reject, "{number}");
+        assert_eq!(verdict(number), ScopeVerdict::Accept, "{number}");
+        assert_eq!(verdict(number + SEEDS), ScopeVerdict::Reject, "{number}");
     }
     let grown = peak().unwrap() - before;
     // In memory they would take 30 MB.

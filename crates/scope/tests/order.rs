@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ecluse_config::{Bytes, ConfigError, Document, Key, Span};
 use ecluse_scope::{
-    GroupBy, Limit, Order, Priority, Reach, RobotsPolicy, Scope, SeedsOrder, Verdict,
+    GroupBy, Limit, Order, Priority, Reach, RobotsPolicy, Scope, ScopeVerdict, SeedsOrder,
 };
 use proptest::prelude::*;
 
@@ -223,7 +223,7 @@ size = '1 GBB'
         "order.toml:32: 'manners.delay-factor': NaN must be from 0.0 to 1000.0",
         "order.toml:35: 'manners.back-off.statuses[0]': 200 is no HTTP status",
         "order.toml:39: 'manners.groups[0].hosts[0]': \"a b\" is no host",
-        "order.toml:40: 'manners.groups[0].addresses[0]': \"192.0.2.0/99\" is no address",
+        "order.toml:40: 'manners.groups[0].addresses[0]': \"192.0.2.0/99\" is no range of addresses",
         "order.toml:43: 'manners.groups[1].name': there are two groups \"one\"",
         "order.toml:42: 'manners.groups[1]': has neither hosts nor addresses",
         "order.toml:44: 'manners.groups[1].connections': must be at least 1",
@@ -413,8 +413,11 @@ fn a_running_order_is_amended() {
     let scope = Scope::compile(&amended.order.scope, &list.seeds, 2026).unwrap();
     let url = "http://lock.example/new/";
     let surt = ecluse_surt::Surt::of(url.as_bytes()).unwrap();
-    let candidate = ecluse_scope::Candidate::seed(url, surt.as_bytes());
-    assert_eq!(scope.decide(&candidate).unwrap().verdict, Verdict::Reject);
+    let candidate = ecluse_scope::CandidateUrl::seed(url, surt.as_bytes());
+    assert_eq!(
+        scope.decide(&candidate).unwrap().verdict,
+        ScopeVerdict::Reject
+    );
 
     let nothing = order
         .amend("", "change.toml", "keeper@archive.example")

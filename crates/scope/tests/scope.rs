@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use ecluse_scope::{
-    Bare, Candidate, CanonOrder, Limit, OwnRule, Reach, RegexReach, SEQUENCE, Scope, ScopeOrder,
-    SeedList, TrapsOrder, Verdict, changes,
+    Bare, CandidateUrl, CanonOrder, Limit, OwnRule, Reach, RegexReach, SEQUENCE, Scope, ScopeOrder,
+    ScopeVerdict, SeedList, TrapsOrder, changes,
 };
 use proptest::prelude::*;
 
@@ -17,18 +17,18 @@ fn scope(order: &ScopeOrder, seeds: &[&str]) -> Scope {
 }
 
 struct Asked {
-    verdict: Verdict,
+    verdict: ScopeVerdict,
     rule: String,
     why: String,
 }
 
 fn ask(scope: &Scope, url: &str, hops: &str) -> Asked {
     let surt = ecluse_surt::Surt::of(url.as_bytes()).expect("a URL with a key");
-    let candidate = Candidate {
+    let candidate = CandidateUrl {
         hops,
         via: Some("http://lock.example/"),
         tag: Some("register"),
-        ..Candidate::seed(url, surt.as_bytes())
+        ..CandidateUrl::seed(url, surt.as_bytes())
     };
     let judged = scope.judge(&candidate).expect("in memory nothing fails");
     let decided = scope.decide(&candidate).expect("in memory nothing fails");
@@ -47,12 +47,12 @@ fn ask(scope: &Scope, url: &str, hops: &str) -> Asked {
     }
 }
 
-fn decided(scope: &Scope, url: &str, hops: &str) -> (Verdict, String) {
+fn decided(scope: &Scope, url: &str, hops: &str) -> (ScopeVerdict, String) {
     let asked = ask(scope, url, hops);
     (asked.verdict, asked.rule)
 }
 
-use Verdict::{Accept, Reject};
+use ScopeVerdict::{Accept, Reject};
 
 #[test]
 fn the_default_scope_rule_by_rule() {
@@ -164,9 +164,9 @@ fn a_judgement_tells_the_whole_story() {
     let scope = scope(&order, &["lock.example"]);
     let url = "http://lock.example/private/a/a/a/";
     let surt = ecluse_surt::Surt::of(url.as_bytes()).unwrap();
-    let candidate = Candidate {
+    let candidate = CandidateUrl {
         hops: "LE",
-        ..Candidate::seed(url, surt.as_bytes())
+        ..CandidateUrl::seed(url, surt.as_bytes())
     };
     let judgement = scope.judge(&candidate).unwrap();
     let story: Vec<String> = judgement.spoke.iter().map(ToString::to_string).collect();
@@ -262,10 +262,10 @@ fn lists_and_limits_of_the_order() {
         );
     }
     let sized = |size| {
-        let candidate = Candidate {
+        let candidate = CandidateUrl {
             hops: "L",
             size: Some(size),
-            ..Candidate::seed("http://lock.example/a", b"example,lock)/a")
+            ..CandidateUrl::seed("http://lock.example/a", b"example,lock)/a")
         };
         let decision = scope.decide(&candidate).unwrap();
         (decision.verdict, decision.why.to_string())
@@ -277,7 +277,7 @@ fn lists_and_limits_of_the_order() {
     );
 }
 
-fn own(name: &str, verdict: Verdict) -> OwnRule {
+fn own(name: &str, verdict: ScopeVerdict) -> OwnRule {
     OwnRule {
         name: name.to_owned(),
         verdict,
@@ -411,10 +411,10 @@ fn documents_count_and_files_do_not() {
     let verdict = |hops: &str, framed: bool| {
         let url = "http://other.example/frame";
         let surt = ecluse_surt::Surt::of(url.as_bytes()).expect("a URL with a key");
-        let candidate = Candidate {
+        let candidate = CandidateUrl {
             hops,
             framed,
-            ..Candidate::seed(url, surt.as_bytes())
+            ..CandidateUrl::seed(url, surt.as_bytes())
         };
         scope.decide(&candidate).unwrap().verdict
     };
@@ -645,7 +645,7 @@ proptest! {
         static SCOPE: LazyLock<Scope> = LazyLock::new(|| scope(&ScopeOrder::default(), &["lock.example"]));
         let scope = &*SCOPE;
         for url in [&url, &close] {
-            let candidate = Candidate { url, surt: &surt, hops: &hops, via: Some(url), tag: None, size, framed: false };
+            let candidate = CandidateUrl { url, surt: &surt, hops: &hops, via: Some(url), tag: None, size, framed: false };
             let judged = scope.judge(&candidate).unwrap();
             prop_assert_eq!(judged.verdict, scope.decide(&candidate).unwrap().verdict);
         }

@@ -9,8 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::error::{At, Result};
-use crate::fs::{Kind, gone, if_there};
-use crate::name::{Entry, ParcelId, safe_file_name};
+use crate::fs::{FileKind, gone, if_there};
+use crate::name::{ParcelEntry, ParcelId, safe_file_name};
 use crate::new_parcel::{NewParcel, hash};
 use crate::outbox::NEW_MANIFEST;
 use crate::parcel::{HISTORY, MANIFEST, MANIFEST_BYTES, ParcelManifest, given_mark};
@@ -47,7 +47,7 @@ impl Worker {
             if is_unfinished(&name) {
                 continue;
             }
-            if kind != Kind::File {
+            if kind != FileKind::File {
                 if adopted.refused.len() < 20 {
                     adopted
                         .refused
@@ -120,7 +120,7 @@ impl Worker {
         match self.tree.show(parcel, &self.stage)? {
             Placed::There => Ok(Some(id.clone())),
             Placed::Taken => {
-                let slot = self.tree.ready_slot(&self.stage, &Entry::new(id, 0));
+                let slot = self.tree.ready_slot(&self.stage, &ParcelEntry::new(id, 0));
                 if read_manifest(&*self.fs, &slot, id).is_err() {
                     // Something else lies there under its name: it waits beside it.
                     self.put_back(&parcel.dir, &slot)?;
@@ -185,7 +185,7 @@ impl Worker {
     fn return_to_drop(&mut self, dir: &Path) -> Result<()> {
         for (name, kind) in self.tree.list(dir)? {
             let ours = name == MANIFEST || name == NEW_MANIFEST;
-            if ours && dir.file_name() != Some(OsStr::new(TAKEN)) || kind == Kind::Dir {
+            if ours && dir.file_name() != Some(OsStr::new(TAKEN)) || kind == FileKind::Dir {
                 continue;
             }
             let (drop, from) = (self.stage.drop(), dir.join(&name));

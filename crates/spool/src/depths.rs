@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::adopt::is_unfinished;
 use crate::error::{At, Result};
-use crate::fs::{Fs, Kind, Room, if_there};
-use crate::name::{Deferred, Entry};
+use crate::fs::{FileKind, Fs, Room, if_there};
+use crate::name::{Deferred, ParcelEntry};
 use crate::tree::WorkTree;
 use crate::worker::LeaseNote;
 
@@ -178,7 +178,7 @@ impl WorkTree {
         let mut ages = Ages { looked: 0, now_ns };
         let ready = dir.ready();
         for (name, kind) in self.list(&ready)? {
-            if Entry::parse(&name).is_some() && kind == Kind::Dir {
+            if ParcelEntry::parse(&name).is_some() && kind == FileKind::Dir {
                 depths.ready += 1;
                 ages.look(&*self.fs, &ready.join(&name), &mut depths.oldest_ready);
             } else {
@@ -187,7 +187,7 @@ impl WorkTree {
         }
         let held = dir.held();
         for (name, kind) in self.list(&held)? {
-            if Entry::parse(&name).is_some() && kind == Kind::Dir {
+            if ParcelEntry::parse(&name).is_some() && kind == FileKind::Dir {
                 depths.held += 1;
                 ages.look(&*self.fs, &held.join(&name), &mut depths.oldest_held);
             }
@@ -202,9 +202,9 @@ impl WorkTree {
         for (name, kind) in self.list(&dir.drop())? {
             match kind {
                 // Nobody takes what is still being written.
-                Kind::File if is_unfinished(&name) => {}
-                Kind::File => depths.dropped += 1,
-                Kind::Dir | Kind::Symlink | Kind::Other => depths.refuse(&name, kind),
+                FileKind::File if is_unfinished(&name) => {}
+                FileKind::File => depths.dropped += 1,
+                FileKind::Dir | FileKind::Symlink | FileKind::Other => depths.refuse(&name, kind),
             }
         }
         for (place, count) in [
@@ -414,7 +414,10 @@ impl WorkTree {
     }
 
     /// Lists a directory that may not exist.
-    pub(crate) fn list(&self, dir: &std::path::Path) -> Result<Vec<(std::ffi::OsString, Kind)>> {
+    pub(crate) fn list(
+        &self,
+        dir: &std::path::Path,
+    ) -> Result<Vec<(std::ffi::OsString, FileKind)>> {
         Ok(if_there(self.fs.list(dir))
             .at("list", dir)?
             .unwrap_or_default())
@@ -422,7 +425,7 @@ impl WorkTree {
 }
 
 impl Depths {
-    fn refuse(&mut self, name: &std::ffi::OsStr, _kind: Kind) {
+    fn refuse(&mut self, name: &std::ffi::OsStr, _kind: FileKind) {
         use std::os::unix::ffi::OsStrExt;
         if self.refused.len() < 20 && !name.as_bytes().starts_with(b".") {
             self.refused

@@ -12,7 +12,7 @@ use two::SecondProcess;
 pub use two::second_process;
 
 use crate::error::{At, Result};
-use crate::fs::{Fs, Kind};
+use crate::fs::{FileKind, Fs};
 use crate::tree::WorkTree;
 
 impl WorkTree {
@@ -184,7 +184,7 @@ fn clear(fs: &dyn Fs, dir: &Path) -> io::Result<()> {
     for (name, kind) in fs.list(dir)? {
         let path = dir.join(name);
         match kind {
-            Kind::Dir => clear(fs, &path)?,
+            FileKind::Dir => clear(fs, &path)?,
             _ => fs.unlink(&path)?,
         }
     }
@@ -286,7 +286,7 @@ pub(crate) mod tests {
         fn visit(
             &self,
             dir: &Path,
-            visit: &mut dyn FnMut(&OsStr, Kind) -> ControlFlow<()>,
+            visit: &mut dyn FnMut(&OsStr, FileKind) -> ControlFlow<()>,
         ) -> io::Result<()> {
             match self.lie {
                 Lie::ListsNothing => Ok(()),

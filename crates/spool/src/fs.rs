@@ -22,7 +22,7 @@ pub(crate) const SYNC_ALL_ABOVE: usize = 8;
 
 /// What a directory entry is, without following links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     /// A regular file.
     File,
     /// A directory.
@@ -37,7 +37,7 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
     /// What it is.
-    pub kind: Kind,
+    pub kind: FileKind,
     /// Inode number: two names of one file share it.
     pub inode: u64,
     /// The device it lies on.
@@ -112,7 +112,7 @@ pub trait Fs: Send + Sync + 'static {
     fn visit(
         &self,
         dir: &Path,
-        visit: &mut dyn FnMut(&OsStr, Kind) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&OsStr, FileKind) -> ControlFlow<()>,
     ) -> io::Result<()>;
     /// Opens a directory to look inside; anything else, a link to one too, is `NotADirectory`.
     fn look_inside<'fs>(&'fs self, dir: &'fs Path) -> io::Result<Box<dyn Inside + 'fs>>;
@@ -165,7 +165,7 @@ pub trait Fs: Send + Sync + 'static {
     }
 
     /// Lists a directory's names with their kinds.
-    fn list(&self, dir: &Path) -> io::Result<Vec<(OsString, Kind)>> {
+    fn list(&self, dir: &Path) -> io::Result<Vec<(OsString, FileKind)>> {
         let mut entries = Vec::new();
         self.visit(dir, &mut |name, kind| {
             entries.push((name.to_owned(), kind));
@@ -193,7 +193,7 @@ pub trait Fs: Send + Sync + 'static {
         let Some(stat) = if_there(self.stat(path))? else {
             return Ok(());
         };
-        if stat.kind == Kind::Dir {
+        if stat.kind == FileKind::Dir {
             for (name, _) in self.list(path)? {
                 self.remove_tree(&path.join(name))?;
             }
@@ -232,8 +232,10 @@ impl<'fs> InsideByPath<'fs> {
 
 fn check_dir(fs: &dyn Fs, dir: &Path) -> io::Result<()> {
     match fs.stat(dir)?.kind {
-        Kind::Dir => Ok(()),
-        Kind::File | Kind::Symlink | Kind::Other => Err(io::ErrorKind::NotADirectory.into()),
+        FileKind::Dir => Ok(()),
+        FileKind::File | FileKind::Symlink | FileKind::Other => {
+            Err(io::ErrorKind::NotADirectory.into())
+        }
     }
 }
 
@@ -278,7 +280,9 @@ pub(crate) fn is_taken(fs: &dyn Fs, error: &io::Error, target: &Path) -> bool {
         // What XFS says of a directory that is not empty.
         io::ErrorKind::AlreadyExists => true,
         // Said of the target, or of a directory on the way to it.
-        io::ErrorKind::NotADirectory => fs.stat(target).is_ok_and(|stat| stat.kind != Kind::Dir),
+        io::ErrorKind::NotADirectory => {
+            fs.stat(target).is_ok_and(|stat| stat.kind != FileKind::Dir)
+        }
         _ => false,
     }
 }
@@ -363,7 +367,7 @@ impl Fs for RealFs {
     fn visit(
         &self,
         dir: &Path,
-        visit: &mut dyn FnMut(&OsStr, Kind) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&OsStr, FileKind) -> ControlFlow<()>,
     ) -> io::Result<()> {
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
@@ -508,17 +512,17 @@ fn keeps_order(handle: &File) -> io::Result<bool> {
     Ok(matches!(kind, EXT4 | XFS))
 }
 
-fn kind_of(kind: fs::FileType) -> Kind {
+fn kind_of(kind: fs::FileType) -> FileKind {
     if kind.is_file() {
-        Kind::File
+        FileKind::File
     } else if kind.is_dir() {
-        Kind::Dir
+        FileKind::Dir
     } else if kind.is_symlink() {
-        Kind::Symlink
+        FileKind::Symlink
     } else {
         debug_assert!(
             kind.is_fifo() || kind.is_socket() || kind.is_block_device() || kind.is_char_device()
         );
-        Kind::Other
+        FileKind::Other
     }
 }

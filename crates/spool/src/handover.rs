@@ -10,7 +10,7 @@ use crate::commit::{Finish, Work};
 use crate::error::{At, Result, SpoolError};
 use crate::fs::{gone, if_there};
 use crate::ledger;
-use crate::name::{Entry, ParcelId};
+use crate::name::{ParcelEntry, ParcelId};
 use crate::outbox::{ATTACHED, NEW_MANIFEST, Outbox};
 use crate::parcel::{HISTORY, MANIFEST, TROUBLE};
 use crate::place::Placed;
@@ -264,7 +264,7 @@ impl Worker {
     /// Moves a parcel into the `ready/` of another stage. Not there any more: it was moved before.
     pub(crate) fn deliver(&mut self, path: &Path, id: &ParcelId, to: &str) -> Result<()> {
         let dest = self.tree.stage(to);
-        let entry = Entry::new(id, 0);
+        let entry = ParcelEntry::new(id, 0);
         let slot = self.tree.ready_slot(&dest, &entry);
         match self.tree.place(path, &dest, &slot)? {
             Placed::Gone => self.check_fence(),
@@ -292,7 +292,7 @@ impl Worker {
 
     /// A parcel of this name waits there already: tells whether it is the same. If so the second is
     /// to be dropped, if not it is to be held there.
-    fn is_copy(&self, path: &Path, slot: &Path, entry: &Entry, to: &str) -> Result<bool> {
+    fn is_copy(&self, path: &Path, slot: &Path, entry: &ParcelEntry, to: &str) -> Result<bool> {
         let (ours, _) = read_manifest(&*self.fs, path, &entry.id)?;
         let same = match read_manifest(&*self.fs, slot, &entry.id) {
             Ok((theirs, _)) => theirs.content() == ours.content(),

@@ -22,7 +22,7 @@ use flate2::write::GzEncoder;
 
 use crate::error::{At, Result, SpoolError};
 use crate::fs::{Fs, SeekRead, gone, if_there};
-use crate::name::{Entry, ParcelId};
+use crate::name::{ParcelEntry, ParcelId};
 use crate::receipt::{Filed, find_in_sheet, parse_sheet};
 use crate::tree::{StageDir, WorkTree};
 use crate::worker::{Signs, filed_as, is_committed};
@@ -471,7 +471,9 @@ fn in_hand(tree: &WorkTree, stage: &StageDir) -> Result<HashSet<ParcelId>> {
         for (worker, _) in tree.list(&parent)? {
             let home = parent.join(worker);
             let claimed = tree.list(&home.join("in"))?;
-            let claimed = claimed.iter().filter_map(|(name, _)| Entry::parse(name));
+            let claimed = claimed
+                .iter()
+                .filter_map(|(name, _)| ParcelEntry::parse(name));
             in_hand.extend(claimed.map(|entry| entry.id));
             let out = home.join("out");
             for (name, _) in tree.list(&out)? {

@@ -41,9 +41,9 @@ pub use commit::{Finish, Work};
 pub use depths::{Blocked, Depths, Floor, Marks, Paused, Throughput, WorkerNote, WorkerView};
 pub use error::{Result, SpoolError};
 pub use fitness::second_process;
-pub use fs::{Fs, Inside, InsideByPath, Kind, Lease, RealFs, Room, SeekRead, Sink, Stat};
+pub use fs::{FileKind, Fs, Inside, InsideByPath, Lease, RealFs, Room, SeekRead, Sink, Stat};
 pub use ledger::{fold, fold_shard, next_shard};
-pub use name::{BadName, Deferred, Entry, ParcelId, WorkerId, hex, safe_file_name};
+pub use name::{BadName, Deferred, ParcelEntry, ParcelId, WorkerId, hex, safe_file_name};
 pub use new_parcel::{NewParcel, OutFile};
 pub use operator::{Gift, ParcelPlace, ParcelState};
 pub use outbox::{Outbox, Parcel};
@@ -58,5 +58,5 @@ pub use setback::{Setback, Verdict, Why};
 pub use spool::{Spool, open};
 #[cfg(feature = "failpoints")]
 pub use tree::{AROUND, Around};
-pub use tree::{Dice, Host, Monotonic, StageDir, Wall, WorkTree};
+pub use tree::{Host, Monotonic, RandomSource, StageDir, Wall, WorkTree};
 pub use worker::{LeaseNote, Pulse, Signs, Waiting, Worker, WorkerLimits};

@@ -135,14 +135,14 @@ impl From<ParcelId> for String {
 
 /// A parcel in `ready/`, `in/` or `held/`: `<parcel>~<attempts begun>`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Entry {
+pub struct ParcelEntry {
     /// The parcel.
     pub id: ParcelId,
     /// Attempts already begun.
     pub attempts: u32,
 }
 
-impl Entry {
+impl ParcelEntry {
     /// Returns the entry of a parcel of which so many attempts have begun.
     pub fn new(id: &ParcelId, attempts: u32) -> Self {
         Self {
@@ -174,7 +174,7 @@ pub struct Deferred {
     /// When it may be tried again, in Unix seconds.
     pub due: u64,
     /// The parcel and its attempts.
-    pub entry: Entry,
+    pub entry: ParcelEntry,
 }
 
 impl Deferred {
@@ -183,7 +183,7 @@ impl Deferred {
         let (due, entry) = name.to_str()?.split_once('~')?;
         let deferred = Self {
             due: due.parse().ok()?,
-            entry: Entry::parse(OsStr::new(entry))?,
+            entry: ParcelEntry::parse(OsStr::new(entry))?,
         };
         (name == deferred.file_name().as_str()).then_some(deferred)
     }
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn an_entry_has_one_name() {
         for bad in ["a~007", "a~+7", "a~", "a", "~1", "a~-1", "a~4294967296"] {
-            assert_eq!(Entry::parse(OsStr::new(bad)), None, "{bad:?}");
+            assert_eq!(ParcelEntry::parse(OsStr::new(bad)), None, "{bad:?}");
             let bad = format!("5~{bad}");
             assert_eq!(Deferred::parse(OsStr::new(&bad)), None, "{bad:?}");
         }
@@ -402,8 +402,8 @@ mod tests {
 
         #[test]
         fn entries_read_back(id in "[A-Za-z0-9_][A-Za-z0-9._+-]{0,150}", attempts: u32, due: u64) {
-            let entry = Entry { id: ParcelId::new(&id).unwrap(), attempts };
-            prop_assert_eq!(Entry::parse(OsStr::new(&entry.file_name())), Some(entry.clone()));
+            let entry = ParcelEntry { id: ParcelId::new(&id).unwrap(), attempts };
+            prop_assert_eq!(ParcelEntry::parse(OsStr::new(&entry.file_name())), Some(entry.clone()));
             let deferred = Deferred { due, entry };
             prop_assert_eq!(Deferred::parse(OsStr::new(&deferred.file_name())), Some(deferred));
         }

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{At, Result, SpoolError};
 use crate::fs::{Fs, SeekRead, Sink, if_there};
-use crate::name::{Entry, ParcelId, hex, is_payload_name};
+use crate::name::{ParcelEntry, ParcelId, hex, is_payload_name};
 use crate::parcel::{FileEntry, HISTORY, MANIFEST, ParcelManifest, given_mark};
 use crate::place::Placed;
 use crate::tree::{StageDir, WorkTree};
@@ -222,7 +222,7 @@ impl WorkTree {
 
     /// Shows a durable parcel in the `ready/` of a stage.
     pub(crate) fn show(&self, parcel: &NewParcel, stage: &StageDir) -> Result<Placed> {
-        let entry = Entry::new(&parcel.manifest.id, 0);
+        let entry = ParcelEntry::new(&parcel.manifest.id, 0);
         let placed = self.place(&parcel.dir, stage, &self.ready_slot(stage, &entry))?;
         if placed == Placed::There {
             let ready = stage.ready();

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::depths::Paused;
 use crate::error::{At, Result, SpoolError};
-use crate::fs::{Kind, gone, if_there};
-use crate::name::{Deferred, Entry, ParcelId, safe_file_name};
+use crate::fs::{FileKind, gone, if_there};
+use crate::name::{Deferred, ParcelEntry, ParcelId, safe_file_name};
 use crate::outbox::is_at_fault;
 use crate::parcel::{HISTORY, ParcelManifest, Trouble};
 use crate::place::Placed;
@@ -101,7 +101,7 @@ impl WorkTree {
     /// Calls `see` for every parcel of a stage.
     pub fn each_place(&self, stage: &str, see: &mut dyn FnMut(ParcelPlace)) -> Result<()> {
         let dir = self.stage(stage);
-        let place = |state, entry: Entry, path: PathBuf| ParcelPlace {
+        let place = |state, entry: ParcelEntry, path: PathBuf| ParcelPlace {
             stage: stage.to_owned(),
             state,
             parcel: entry.id,
@@ -116,7 +116,7 @@ impl WorkTree {
             (self.discarded(stage), ParcelState::Discarded),
         ] {
             for (name, _) in self.list(&parent)? {
-                if let Some(entry) = Entry::parse(&name) {
+                if let Some(entry) = ParcelEntry::parse(&name) {
                     see(place(state, entry, parent.join(&name)));
                 }
             }
@@ -134,7 +134,7 @@ impl WorkTree {
             for (worker, _) in self.list(&parent)? {
                 let inputs = parent.join(&worker).join("in");
                 for (name, _) in self.list(&inputs)? {
-                    if let Some(entry) = Entry::parse(&name) {
+                    if let Some(entry) = ParcelEntry::parse(&name) {
                         see(ParcelPlace {
                             worker: Some(worker.to_string_lossy().into_owned()),
                             ..place(ParcelState::Working, entry, inputs.join(&name))
@@ -166,7 +166,7 @@ impl WorkTree {
         let Some(stat) = stat else {
             return Ok(None);
         };
-        if stat.kind == Kind::Dir
+        if stat.kind == FileKind::Dir
             && let Some(why) = read_trouble(&*self.fs, &place.path, &place.stage).held
         {
             return Ok(Some(why));
@@ -299,7 +299,7 @@ impl WorkTree {
             "release",
         )?;
         let dir = self.stage(&place.stage);
-        let entry = Entry::new(&place.parcel, 0);
+        let entry = ParcelEntry::new(&place.parcel, 0);
         self.shift(place, &dir.ready().join(entry.file_name()))?;
         self.forget_beside(place)
     }
@@ -368,7 +368,7 @@ impl WorkTree {
 
     /// Moves a parcel into a directory where it stays until a person moves it on.
     fn set_aside(&self, place: &ParcelPlace, to: &Path) -> Result<PathBuf> {
-        let entry = Entry::new(&place.parcel, place.attempts);
+        let entry = ParcelEntry::new(&place.parcel, place.attempts);
         self.must_be_dir(&place.path)?;
         let stage = self.stage(&place.stage);
         let lies = self.place_beside(&place.path, &stage, &to.join(entry.file_name()))?;
@@ -433,7 +433,7 @@ impl WorkTree {
 
     /// Refuses what is named like a parcel and is none: nothing behind a link is touched.
     fn must_be_dir(&self, path: &Path) -> Result<()> {
-        if self.fs.stat(path).is_ok_and(|s| s.kind != Kind::Dir) {
+        if self.fs.stat(path).is_ok_and(|s| s.kind != FileKind::Dir) {
             return Err(SpoolError::Refused(format!(
                 "{} is not a directory",
                 path.display()

@@ -10,9 +10,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{At, Result, SpoolError};
-use crate::fs::{Kind, if_there};
+use crate::fs::{FileKind, if_there};
 use crate::ledger;
-use crate::name::{Entry, ParcelId, WorkerId};
+use crate::name::{ParcelEntry, ParcelId, WorkerId};
 use crate::receipt::{Receipt, parse_sheet};
 use crate::worker::{LeaseNote, Standing, Worker, read_manifest};
 
@@ -34,7 +34,7 @@ impl Worker {
             let Some(worker) = WorkerId::parse(&name) else {
                 continue;
             };
-            if kind != Kind::Dir || worker == self.id || !self.is_dead(&worker)? {
+            if kind != FileKind::Dir || worker == self.id || !self.is_dead(&worker)? {
                 continue;
             }
             let dead_home = self.stage.reap().join(format!("{worker}@{}", self.id));
@@ -208,7 +208,7 @@ impl Worker {
         path: &Path,
         died: Option<&str>,
     ) -> Result<()> {
-        let Some(mut entry) = path.file_name().and_then(Entry::parse) else {
+        let Some(mut entry) = path.file_name().and_then(ParcelEntry::parse) else {
             return Ok(());
         };
         let (manifest, _) = match read_manifest(&*self.fs, path, &entry.id) {
@@ -252,7 +252,7 @@ impl Worker {
             .list(&inputs)?
             .into_iter()
             .filter_map(|(name, _)| {
-                let entry = Entry::parse(&name)?;
+                let entry = ParcelEntry::parse(&name)?;
                 Some((entry.id, inputs.join(name)))
             })
             .collect())

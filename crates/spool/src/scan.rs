@@ -8,8 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::error::{At, Result};
-use crate::fs::{Kind, gone, if_there};
-use crate::name::{Deferred, Entry, ParcelId, fnv1a, spread};
+use crate::fs::{FileKind, gone, if_there};
+use crate::name::{Deferred, ParcelEntry, ParcelId, fnv1a, spread};
 use crate::worker::{Waiting, Worker};
 
 /// Tells how urgent a waiting parcel is, by its name and where it lies.
@@ -73,7 +73,7 @@ impl Worker {
         let mut shards = Vec::new();
         self.fs
             .visit(&ready, &mut |name, kind| {
-                if kind == Kind::Dir && is_shard(name) {
+                if kind == FileKind::Dir && is_shard(name) {
                     shards.push(name.to_owned());
                 } else {
                     scan.see(&ready, name, kind, &mut keep);
@@ -126,10 +126,10 @@ impl Worker {
     /// Moves the parcels of a shard into `ready/` itself, removes the shard, and says what lay in it.
     ///
     /// Version 0.1 spread a crowd of waiting parcels over 256 such directories.
-    fn move_up(&mut self, shard: &Path) -> Result<Vec<(OsString, Kind)>> {
+    fn move_up(&mut self, shard: &Path) -> Result<Vec<(OsString, FileKind)>> {
         let mut moved = Vec::new();
         for (name, kind) in self.tree.list(shard)? {
-            if let Some(entry) = Entry::parse(&name) {
+            if let Some(entry) = ParcelEntry::parse(&name) {
                 let slot = self.tree.ready_slot(&self.stage, &entry);
                 self.put_back(&shard.join(&name), &slot)?;
                 moved.push((name, kind));
@@ -149,7 +149,7 @@ impl Worker {
         let (mut before, mut workers) = (0, 0);
         self.fs
             .visit(&claim, &mut |name, kind| {
-                if kind == Kind::Dir && !name.as_bytes().starts_with(b".") {
+                if kind == FileKind::Dir && !name.as_bytes().starts_with(b".") {
                     workers += 1;
                     before += u64::from(name.as_bytes() < self.id.as_str().as_bytes());
                 }
@@ -172,7 +172,7 @@ impl Worker {
         let horizon = now + longest.as_secs().saturating_mul(5) / 4 + 2;
         let mut next: Option<u64> = None;
         for (name, kind) in self.fs.list(&deferred).at("list", &deferred)? {
-            let Some(waiting) = Deferred::parse(&name).filter(|_| kind == Kind::Dir) else {
+            let Some(waiting) = Deferred::parse(&name).filter(|_| kind == FileKind::Dir) else {
                 continue;
             };
             let is_far = waiting.due > horizon;
@@ -196,11 +196,11 @@ impl Worker {
 }
 
 impl Scan {
-    fn see(&mut self, dir: &Path, name: &OsStr, kind: Kind, keep: &mut Keep<'_, '_>) {
+    fn see(&mut self, dir: &Path, name: &OsStr, kind: FileKind, keep: &mut Keep<'_, '_>) {
         if name.as_bytes().starts_with(b".") {
             return;
         }
-        if kind != Kind::Dir {
+        if kind != FileKind::Dir {
             return self.refuse(name);
         }
         let bytes = name.as_bytes();
@@ -210,7 +210,7 @@ impl Scan {
             self.total += 1;
             return;
         }
-        match Entry::parse(name) {
+        match ParcelEntry::parse(name) {
             Some(entry) => {
                 self.total += 1;
                 if let Some(urgency) = &mut keep.urgency {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{At, Result};
-use crate::fs::{Kind, gone};
-use crate::name::{Deferred, Entry, ParcelId};
+use crate::fs::{FileKind, gone};
+use crate::name::{Deferred, ParcelEntry, ParcelId};
 use crate::outbox::Parcel;
 use crate::parcel::{TROUBLE, Trouble};
 use crate::tree::{StageDir, WorkTree};
@@ -72,7 +72,7 @@ pub struct Why {
 impl Worker {
     /// Sets a parcel aside, for the world or for a person.
     pub fn fail(&mut self, parcel: Parcel, verdict: &Verdict) -> Result<Setback> {
-        let entry = Entry::new(parcel.id(), parcel.attempt);
+        let entry = ParcelEntry::new(parcel.id(), parcel.attempt);
         self.throw_out(&entry.id)?;
         match verdict {
             Verdict::Hold { reason } => {
@@ -87,7 +87,7 @@ impl Worker {
     fn defer(
         &mut self,
         parcel: &Parcel,
-        entry: &Entry,
+        entry: &ParcelEntry,
         reason: &str,
         pause: Option<Duration>,
     ) -> Result<Setback> {
@@ -124,7 +124,7 @@ impl Worker {
         // The attempt is not the parcel's fault and does not count towards holding it as poison.
         let deferred = Deferred {
             due,
-            entry: Entry::new(&entry.id, entry.attempts.saturating_sub(1)),
+            entry: ParcelEntry::new(&entry.id, entry.attempts.saturating_sub(1)),
         };
         let to = self.stage.deferred().join(deferred.file_name());
         self.move_claimed(&parcel.path, &to)?;
@@ -146,7 +146,7 @@ impl Worker {
     /// Gives a parcel back untouched; the attempt does not count.
     pub fn give_back(&mut self, parcel: Parcel) -> Result<()> {
         self.throw_out(&parcel.manifest.id)?;
-        let entry = Entry::new(parcel.id(), parcel.attempt.saturating_sub(1));
+        let entry = ParcelEntry::new(parcel.id(), parcel.attempt.saturating_sub(1));
         let to = self.tree.ready_slot(&self.stage, &entry);
         self.move_claimed(&parcel.path, &to)?;
         Ok(())
@@ -155,7 +155,7 @@ impl Worker {
     /// Gives a parcel back after its work crashed inside the process; the attempt counts.
     pub fn give_back_crashed(&mut self, parcel: Parcel, reason: &str) -> Result<Option<Setback>> {
         self.throw_out(&parcel.manifest.id)?;
-        let entry = Entry::new(parcel.id(), parcel.attempt);
+        let entry = ParcelEntry::new(parcel.id(), parcel.attempt);
         if entry.attempts >= self.limits.attempts {
             let reason = format!("its work crashed {} times: {reason}", entry.attempts);
             self.hold_at(&parcel.path, &entry, &reason)?;
@@ -173,7 +173,12 @@ impl Worker {
     }
 
     /// Holds a parcel the stage never judged, and remembers to tell.
-    pub(crate) fn hold_unasked(&mut self, path: &Path, entry: &Entry, reason: &str) -> Result<()> {
+    pub(crate) fn hold_unasked(
+        &mut self,
+        path: &Path,
+        entry: &ParcelEntry,
+        reason: &str,
+    ) -> Result<()> {
         self.hold_at(path, entry, reason)?;
         self.held_unasked
             .push((entry.id.clone(), reason.to_owned()));
@@ -186,7 +191,7 @@ impl Worker {
         self.fs.remove_tree(&out).at("remove", &out)
     }
 
-    pub(crate) fn hold_at(&mut self, path: &Path, entry: &Entry, reason: &str) -> Result<()> {
+    pub(crate) fn hold_at(&mut self, path: &Path, entry: &ParcelEntry, reason: &str) -> Result<()> {
         let stage = self.stage.clone();
         self.give_reason(path, &stage, entry, reason)?;
         let to = stage.held().join(entry.file_name());
@@ -200,7 +205,7 @@ impl Worker {
         &self,
         parcel: &Path,
         stage: &StageDir,
-        entry: &Entry,
+        entry: &ParcelEntry,
         reason: &str,
     ) -> Result<()> {
         let why = Why {
@@ -226,7 +231,7 @@ impl Worker {
         Ok(())
     }
 
-    pub(crate) fn discard_claimed(&mut self, path: &Path, entry: &Entry) -> Result<()> {
+    pub(crate) fn discard_claimed(&mut self, path: &Path, entry: &ParcelEntry) -> Result<()> {
         let bin = self
             .home
             .join("out")
@@ -252,7 +257,7 @@ impl WorkTree {
         // Not behind a link.
         let kind = self.fs.stat(parcel).at("look at", parcel)?.kind;
         let to = parcel.join(TROUBLE);
-        if kind == Kind::Dir {
+        if kind == FileKind::Dir {
             match durable(&trouble.to_bytes(), &to) {
                 Ok(()) => return self.fs.sync_dir(parcel).at("sync", parcel),
                 Err(e) if is_refused(&e) => {

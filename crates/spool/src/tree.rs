@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use crate::clock::LastReading;
 use crate::error::{At, Result, SpoolError};
-use crate::fs::{Fs, Kind, RealFs};
-use crate::name::{Entry, ParcelId, WorkerId};
+use crate::fs::{FileKind, Fs, RealFs};
+use crate::name::{ParcelEntry, ParcelId, WorkerId};
 use crate::worker::LeaseNote;
 
 /// Who this machine is, as far as leases are concerned.
@@ -70,7 +70,7 @@ pub type Wall = Arc<dyn Fn() -> u64 + Send + Sync>;
 /// The clock of this process that never goes back: what waits are measured with.
 pub type Monotonic = Arc<dyn Fn() -> Instant + Send + Sync>;
 /// The source of random names.
-pub type Dice = Arc<dyn Fn() -> u64 + Send + Sync>;
+pub type RandomSource = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Where the work directories lie, and what the workers of a machine share.
 #[derive(Clone)]
@@ -82,7 +82,7 @@ pub struct WorkTree {
     pub(crate) wall: Wall,
     pub(crate) monotonic: Monotonic,
     pub(crate) reading: LastReading,
-    pub(crate) dice: Dice,
+    pub(crate) dice: RandomSource,
 }
 
 impl WorkTree {
@@ -104,7 +104,7 @@ impl WorkTree {
     }
 
     /// Opens a work tree on any file system, with any clock: for tests.
-    pub fn with(fs: Arc<dyn Fs>, work: &Path, host: Host, wall: Wall, dice: Dice) -> Self {
+    pub fn with(fs: Arc<dyn Fs>, work: &Path, host: Host, wall: Wall, dice: RandomSource) -> Self {
         Self {
             fs,
             work: work.to_owned(),
@@ -139,7 +139,7 @@ impl WorkTree {
     pub fn stages(&self) -> Result<Vec<String>> {
         let entries = self.list(&self.work)?.into_iter();
         let mut names: Vec<String> = entries
-            .filter(|(_, kind)| *kind == Kind::Dir)
+            .filter(|(_, kind)| *kind == FileKind::Dir)
             .filter_map(|(name, _)| name.into_string().ok())
             .collect();
         names.sort();
@@ -184,9 +184,9 @@ impl WorkTree {
     fn device_of(&self, path: &Path) -> Result<u64> {
         let stat = self.fs.stat(path).at("look at", path)?;
         let what = match stat.kind {
-            Kind::Dir => return Ok(stat.device),
-            Kind::Symlink => "a symbolic link, which is refused here",
-            Kind::File | Kind::Other => "not a directory",
+            FileKind::Dir => return Ok(stat.device),
+            FileKind::Symlink => "a symbolic link, which is refused here",
+            FileKind::File | FileKind::Other => "not a directory",
         };
         Err(SpoolError::Refused(format!("{} is {what}", path.display())))
     }
@@ -198,7 +198,7 @@ impl WorkTree {
     }
 
     /// Returns where a parcel waits in a stage.
-    pub(crate) fn ready_slot(&self, dir: &StageDir, entry: &Entry) -> PathBuf {
+    pub(crate) fn ready_slot(&self, dir: &StageDir, entry: &ParcelEntry) -> PathBuf {
         dir.ready().join(entry.file_name())
     }
 }

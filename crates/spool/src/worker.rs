@@ -14,7 +14,7 @@ use crate::adopt::DropLook;
 use crate::error::{At, Result, SpoolError};
 use crate::fs::{Fs, Inside, Lease, gone, if_there};
 use crate::ledger;
-use crate::name::{Deferred, Entry, ParcelId, WorkerId, is_payload_name};
+use crate::name::{Deferred, ParcelEntry, ParcelId, WorkerId, is_payload_name};
 use crate::outbox::{Outbox, Parcel, is_at_fault};
 use crate::parcel::{HISTORY, MANIFEST, MANIFEST_BYTES, ParcelManifest, TROUBLE, Trouble, digest};
 use crate::receipt::{Filed, Receipt, find_in_sheet};
@@ -244,7 +244,7 @@ impl Worker {
     pub fn claim(&mut self, waiting: &Waiting) -> Result<Option<Parcel>> {
         let from = self.tree.ready_slot(&self.stage, &waiting.entry);
         let attempts = waiting.entry.attempts.saturating_add(1);
-        let entry = Entry::new(&waiting.entry.id, attempts);
+        let entry = ParcelEntry::new(&waiting.entry.id, attempts);
         let path = self.home.join("in").join(entry.file_name());
         match self.fs.rename(&from, &path) {
             Ok(()) => {}
@@ -261,7 +261,7 @@ impl Worker {
     }
 
     /// Reads a claimed parcel; settles it at once if it is damaged, done already, or come too late.
-    fn examine(&mut self, path: PathBuf, entry: &Entry) -> Result<Option<Parcel>> {
+    fn examine(&mut self, path: PathBuf, entry: &ParcelEntry) -> Result<Option<Parcel>> {
         let (manifest, digest, seen) = match inspect(&*self.fs, &path, &entry.id, &self.stage.name)
         {
             Ok(read) => read,
@@ -303,7 +303,7 @@ impl Worker {
                 tracing::info!(parcel = %entry.id, "a batch under way may have a copy of it");
                 let deferred = Deferred {
                     due: self.tree.now_seconds(&self.stage.name) + 2,
-                    entry: Entry::new(&entry.id, entry.attempts.saturating_sub(1)),
+                    entry: ParcelEntry::new(&entry.id, entry.attempts.saturating_sub(1)),
                 };
                 let to = self.stage.deferred().join(deferred.file_name());
                 self.move_claimed(&parcel.path, &to)?;
@@ -450,7 +450,7 @@ impl Pulse {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
     /// The parcel and its attempts.
-    pub entry: Entry,
+    pub entry: ParcelEntry,
 }
 
 /// What a look into a parcel's directory told: true while the parcel is in the same hands.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ecluse_spool::{
-    Blocked, Entry, Finish, Floor, Gift, Host, Marks, Outbox, Parcel, ParcelId, ParcelState,
+    Blocked, Finish, Floor, Gift, Host, Marks, Outbox, Parcel, ParcelEntry, ParcelId, ParcelState,
     RealFs, SpoolError, Waiting, Why, Work, WorkTree, Worker, WorkerLimits,
 };
 
@@ -177,7 +177,7 @@ fn put(tree: &WorkTree, stage: &str, entry: &str, born: &str) {
 
 fn claim_entry(worker: &mut Worker, entry: &str) -> Parcel {
     let waiting = Waiting {
-        entry: Entry::parse(entry.as_ref()).unwrap(),
+        entry: ParcelEntry::parse(entry.as_ref()).unwrap(),
     };
     worker.claim(&waiting).unwrap().unwrap()
 }
@@ -810,7 +810,7 @@ fn what_a_dead_worker_has_still_to_hand_over_is_not_folded() {
     heir.give_back(late).unwrap();
     put(&tree, "gather", "x~0", "9");
     let waiting = Waiting {
-        entry: Entry::parse("x~0".as_ref()).unwrap(),
+        entry: ParcelEntry::parse("x~0".as_ref()).unwrap(),
     };
     assert!(
         heir.claim(&waiting).unwrap().is_none(),

@@ -13,7 +13,7 @@ use crate::stage::{Intake, Stage};
 
 /// One stage the driver knows, or one machine's copy of it.
 #[derive(Clone, Copy)]
-pub struct Entry {
+pub struct StageEntry {
     /// Its name.
     pub name: &'static str,
     /// One line about it.
@@ -40,7 +40,7 @@ pub struct Entry {
     pub main_with: fn(Vec<String>) -> ExitCode,
 }
 
-impl Entry {
+impl StageEntry {
     /// Returns the entry of a stage.
     pub const fn of<Kind: Stage + 'static>() -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Entry {
     }
 }
 
-impl Entry {
+impl StageEntry {
     /// Fails when the stage could not start with these settings.
     ///
     /// # Errors

@@ -28,7 +28,7 @@ pub use ecluse_spool::{
     RestWatch, digest, hex,
 };
 pub use ecluse_telemetry::{CrawlFigures, Metrics};
-pub use entry::Entry;
+pub use entry::StageEntry;
 pub use exit::Exit;
 pub use failure::{Blame, Failure};
 pub use home::Home;
@@ -37,5 +37,5 @@ pub use open_files::must_have_files;
 pub use pool::{StageContext, StageTally, WorkerPool, marks_of};
 pub use program::{main, start_log};
 pub use stage::{Intake, Stage};
-pub use supervise::{Ended, Plan, Progress, deferred_for, supervise};
+pub use supervise::{Progress, RunEnd, RunPlan, deferred_for, supervise};
 pub use worker_loop::say_blocked;

@@ -12,11 +12,11 @@ use ecluse_spool::WorkTree;
 use ecluse_telemetry as telemetry;
 
 use crate::control::Control;
-use crate::entry::Entry;
+use crate::entry::StageEntry;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::stage::Stage;
-use crate::supervise::{Plan, supervise};
+use crate::supervise::{RunPlan, supervise};
 
 /// Runs a stage as a program of its own.
 pub fn main<Kind: Stage + 'static>() -> ExitCode {
@@ -25,7 +25,7 @@ pub fn main<Kind: Stage + 'static>() -> ExitCode {
 
 /// Runs a stage with these arguments, the first being the program's name.
 pub(crate) fn main_with<Kind: Stage + 'static>(arguments: Vec<String>) -> ExitCode {
-    let mut entry = Entry::of::<Kind>();
+    let mut entry = StageEntry::of::<Kind>();
     let matches = match command(&entry).try_get_matches_from(arguments) {
         Ok(matches) => matches,
         Err(error) => {
@@ -84,7 +84,7 @@ pub(crate) fn main_with<Kind: Stage + 'static>(arguments: Vec<String>) -> ExitCo
     };
     let once = matches.get_flag("once");
     let control = Arc::new(Control::new(pipeline));
-    let plan = Plan {
+    let plan = RunPlan {
         root,
         config,
         once,
@@ -135,7 +135,7 @@ fn filter<Kind: Stage>(pipeline: &Pipeline, files: &[PathBuf]) -> ExitCode {
     }
 }
 
-fn command(entry: &Entry) -> Command {
+fn command(entry: &StageEntry) -> Command {
     let mut command = plain_command(entry);
     if let Some(about) = entry.filter {
         command = command.arg(
@@ -149,7 +149,7 @@ fn command(entry: &Entry) -> Command {
     command
 }
 
-fn plain_command(entry: &Entry) -> Command {
+fn plain_command(entry: &StageEntry) -> Command {
     Command::new(entry.name)
         .bin_name(format!("ecluse-{}", entry.name))
         .display_name(format!("ecluse-{}", entry.name))
@@ -231,7 +231,7 @@ fn exit_help() -> String {
     text
 }
 
-fn dry_run(entry: &Entry, root: &std::path::Path, pipeline: &Pipeline) -> ExitCode {
+fn dry_run(entry: &StageEntry, root: &std::path::Path, pipeline: &Pipeline) -> ExitCode {
     let tree = WorkTree::open(&root.join("work")).only_looking();
     let depths = match tree.depths(entry.name) {
         Ok(depths) => depths,
@@ -258,12 +258,12 @@ pub fn start_log(
     identifier: &str,
 ) -> Result<telemetry::log::Handle, Failure> {
     let format = match pipeline.log.format {
-        LogFormat::Auto => telemetry::log::Format::Auto,
-        LogFormat::Journald => telemetry::log::Format::Journald,
-        LogFormat::Json => telemetry::log::Format::Json,
-        LogFormat::Text => telemetry::log::Format::Text,
+        LogFormat::Auto => telemetry::log::LogOutput::Auto,
+        LogFormat::Journald => telemetry::log::LogOutput::Journald,
+        LogFormat::Json => telemetry::log::LogOutput::Json,
+        LogFormat::Text => telemetry::log::LogOutput::Text,
     };
-    let options = telemetry::log::Options {
+    let options = telemetry::log::LogOptions {
         format,
         filter: level.map_or_else(|| pipeline.log.level.as_str().to_owned(), Clone::clone),
         identifier: identifier.to_owned(),

@@ -32,7 +32,7 @@ const COUNT: Duration = Duration::from_secs(5);
 pub type Progress = Box<dyn FnMut(&[WorkerPool])>;
 
 /// What a process runs.
-pub struct Plan {
+pub struct RunPlan {
     /// Everything lies under here.
     pub root: PathBuf,
     /// The file the settings came from, to be read again on SIGHUP.
@@ -49,7 +49,7 @@ pub struct Plan {
 
 /// How a run ended.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct RunEnd {
     /// Parcels handed over.
     pub done: u64,
     /// Parcels held; not counted for a run that was to go on until told to stop.
@@ -66,7 +66,7 @@ pub struct Ended {
     pub blocked: Option<String>,
 }
 
-impl Ended {
+impl RunEnd {
     /// Returns the exit code.
     pub fn exit(&self) -> Exit {
         if self.misconfigured {
@@ -86,12 +86,12 @@ impl Ended {
 /// Starts the pools and watches over them until they are told to stop, or with `once` until all is
 /// idle.
 pub fn supervise(
-    mut plan: Plan,
+    mut plan: RunPlan,
     control: &Arc<Control>,
-    starts: &[crate::Entry],
+    starts: &[crate::StageEntry],
     workers: Option<u32>,
     host: Option<String>,
-) -> Result<Ended, Failure> {
+) -> Result<RunEnd, Failure> {
     // Paths are written down in receipts and in the manifest: they must not hang on where we stand.
     plan.root = std::path::absolute(&plan.root).map_err(Failure::halt)?;
     must_have_files()?;
@@ -171,9 +171,9 @@ pub fn supervise(
 }
 
 struct Watch<'a> {
-    plan: &'a mut Plan,
+    plan: &'a mut RunPlan,
     control: &'a Arc<Control>,
-    starts: &'a [crate::Entry],
+    starts: &'a [crate::StageEntry],
     tree: &'a WorkTree,
     registry: &'a Registry,
     health: &'a telemetry::Health,
@@ -402,8 +402,8 @@ fn movement(pools: &[WorkerPool]) -> u64 {
         .fold(0, |sum, pool| sum.wrapping_add(pool.movement()))
 }
 
-fn ended(pools: &[WorkerPool], tree: &WorkTree, once: bool) -> Ended {
-    let mut ended = Ended::default();
+fn ended(pools: &[WorkerPool], tree: &WorkTree, once: bool) -> RunEnd {
+    let mut ended = RunEnd::default();
     for pool in pools {
         let tally = &pool.tally;
         ended.done += tally.done.load(Ordering::Relaxed);
@@ -452,12 +452,12 @@ fn stop_all(pools: Vec<WorkerPool>, deadline: Instant) {
 }
 
 /// Turns depths into figures.
-fn figures(depths: &Depths) -> telemetry::Depths {
+fn figures(depths: &Depths) -> telemetry::DepthGauges {
     let depth = |parcels: usize, oldest: Option<u64>| telemetry::Depth {
         parcels: parcels as u64,
         oldest: oldest.map(Duration::from_secs),
     };
-    telemetry::Depths {
+    telemetry::DepthGauges {
         waiting: depth(depths.ready, depths.oldest_ready),
         working: depth(depths.working, None),
         deferred: depth(depths.deferred, None),
@@ -465,7 +465,7 @@ fn figures(depths: &Depths) -> telemetry::Depths {
     }
 }
 
-fn publish(registry: &Registry, pipeline: &Pipeline, starts: &[crate::Entry]) {
+fn publish(registry: &Registry, pipeline: &Pipeline, starts: &[crate::StageEntry]) {
     let stages: Vec<&str> = starts.iter().map(|entry| entry.name).collect();
     publish_textfile(registry, pipeline, &stages);
 }

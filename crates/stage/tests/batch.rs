@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use ecluse_config::Pipeline;
 use ecluse_spool::WorkTree;
 use ecluse_stage::{
-    Control, Ended, Entry, Exit, Failure, Home, Intake, Outbox, Parcel, ParcelId, Plan, Progress,
-    Stage, supervise,
+    Control, Exit, Failure, Home, Intake, Outbox, Parcel, ParcelId, Progress, RunEnd, RunPlan,
+    Stage, StageEntry, supervise,
 };
 
 /// Gathers the first bytes of its parcels; refuses a batch with a bad one in it.
@@ -67,12 +67,12 @@ fn put(tree: &WorkTree, id: &str, bytes: &[u8]) {
 }
 
 /// Runs until nothing is left to do.
-fn run(root: &Path) -> Ended {
+fn run(root: &Path) -> RunEnd {
     run_until(root, None)
 }
 
 /// Runs until so many parcels are done.
-fn run_until(root: &Path, done: Option<u64>) -> Ended {
+fn run_until(root: &Path, done: Option<u64>) -> RunEnd {
     let config = root.join("pipeline.toml");
     let text = "[defaults]\nmin-free = \"0 B\"\n[chain]\nstages = [\"gather\", \"sink\"]\n\
                 [stage.gather]\nattempts = 3\nretry.first = \"1h\"\n\
@@ -86,7 +86,7 @@ fn run_until(root: &Path, done: Option<u64>) -> Ended {
             to_stop.stop();
         }
     });
-    let plan = Plan {
+    let plan = RunPlan {
         root: root.to_owned(),
         config: Some(config.clone()),
         once: done.is_none(),
@@ -94,7 +94,7 @@ fn run_until(root: &Path, done: Option<u64>) -> Ended {
         progress: Some(stop),
         log: None,
     };
-    supervise(plan, &control, &[Entry::of::<Gather>()], None, None).unwrap()
+    supervise(plan, &control, &[StageEntry::of::<Gather>()], None, None).unwrap()
 }
 
 fn members(tree: &WorkTree) -> Vec<String> {

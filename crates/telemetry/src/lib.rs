@@ -20,7 +20,7 @@ pub mod textfile;
 pub use crate::footer::{FOOTER, Footer};
 pub use crate::http::{Health, Server};
 pub use crate::metrics::{
-    ArchiveFigures, Cause, CrawlFigures, Depth, DepthKind, Depths, Metrics, ResultKind,
+    ArchiveFigures, Cause, CrawlFigures, Depth, DepthGauges, DepthKind, Metrics, ResultKind,
 };
 pub use crate::printable::{printable, printable_text};
 pub use crate::registry::{Exposition, Registry};

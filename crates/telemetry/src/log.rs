@@ -25,7 +25,7 @@ use crate::footer::FOOTER;
 
 /// The form of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
+pub enum LogOutput {
     /// The journal when stderr leads there, text when it is a terminal, else JSON.
     #[default]
     Auto,
@@ -39,9 +39,9 @@ pub enum Format {
 
 /// How to log. The environment is the caller's to read.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct LogOptions {
     /// The form.
-    pub format: Format,
+    pub format: LogOutput,
     /// A level, or a list such as `info,ecluse_spool=debug`; empty means `info`.
     pub filter: String,
     /// The program's name in the journal.
@@ -91,7 +91,7 @@ impl Handle {
 }
 
 /// Sends this process's events to the log from here on.
-pub fn init(options: &Options) -> Result<Handle, LogError> {
+pub fn init(options: &LogOptions) -> Result<Handle, LogError> {
     let sink = open_sink(options)?;
     let (subscriber, handle) = subscriber(&options.filter, sink)?;
     tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Twice)?;
@@ -132,13 +132,13 @@ fn parse_filter(filter: &str) -> Result<Targets, LogError> {
     Ok(targets)
 }
 
-fn open_sink(options: &Options) -> Result<Sink, LogError> {
+fn open_sink(options: &LogOptions) -> Result<Sink, LogError> {
     let is_terminal = io::stderr().is_terminal();
     let stderr = rustix::fs::fstat(io::stderr())
         .ok()
         .map(|stat| (stat.st_dev, stat.st_ino));
     let format = match options.format {
-        Format::Auto => choose(options.journal_stream.as_deref(), stderr, is_terminal),
+        LogOutput::Auto => choose(options.journal_stream.as_deref(), stderr, is_terminal),
         format => format,
     };
     let lines = |form| Sink::Lines {
@@ -149,13 +149,13 @@ fn open_sink(options: &Options) -> Result<Sink, LogError> {
         color: options.color && is_terminal,
     };
     match format {
-        Format::Json => Ok(lines(Form::Json)),
-        Format::Text => Ok(lines(text)),
-        Format::Auto | Format::Journald => {
+        LogOutput::Json => Ok(lines(Form::Json)),
+        LogOutput::Text => Ok(lines(text)),
+        LogOutput::Auto | LogOutput::Journald => {
             match Journal::open(Path::new(journal::SOCKET), &options.identifier) {
                 Ok(journal) => Ok(Sink::Journal(journal)),
                 // Stderr leads to the journal anyway, without the fields.
-                Err(_) if options.format == Format::Auto => Ok(lines(Form::Json)),
+                Err(_) if options.format == LogOutput::Auto => Ok(lines(Form::Json)),
                 Err(error) => Err(LogError::Journal(error)),
             }
         }
@@ -163,17 +163,21 @@ fn open_sink(options: &Options) -> Result<Sink, LogError> {
 }
 
 /// Chooses a form by where stderr leads: `stderr` is its device and inode.
-fn choose(journal_stream: Option<&str>, stderr: Option<(u64, u64)>, is_terminal: bool) -> Format {
+fn choose(
+    journal_stream: Option<&str>,
+    stderr: Option<(u64, u64)>,
+    is_terminal: bool,
+) -> LogOutput {
     // The variable is inherited by children whose stderr was sent elsewhere, hence the numbers.
     let stream = journal_stream
         .and_then(|stream| stream.split_once(':'))
         .and_then(|(device, inode)| Some((device.parse().ok()?, inode.parse().ok()?)));
     if stream.is_some() && stream == stderr {
-        Format::Journald
+        LogOutput::Journald
     } else if is_terminal {
-        Format::Text
+        LogOutput::Text
     } else {
-        Format::Json
+        LogOutput::Json
     }
 }
 
@@ -405,17 +409,17 @@ mod tests {
     #[test]
     fn the_form_follows_stderr() {
         let stderr = Some((12, 345));
-        assert_eq!(choose(Some("12:345"), stderr, false), Format::Journald);
-        assert_eq!(choose(Some("12:345"), stderr, true), Format::Journald);
+        assert_eq!(choose(Some("12:345"), stderr, false), LogOutput::Journald);
+        assert_eq!(choose(Some("12:345"), stderr, true), LogOutput::Journald);
         // Inherited, but stderr was sent elsewhere.
-        assert_eq!(choose(Some("12:999"), stderr, false), Format::Json);
-        assert_eq!(choose(Some("12:345"), None, false), Format::Json);
+        assert_eq!(choose(Some("12:999"), stderr, false), LogOutput::Json);
+        assert_eq!(choose(Some("12:345"), None, false), LogOutput::Json);
         for odd in ["", ":", "12", "x:345", "12:345:6", "-1:2"] {
-            assert_eq!(choose(Some(odd), None, true), Format::Text, "{odd}");
-            assert_eq!(choose(Some(odd), stderr, false), Format::Json, "{odd}");
+            assert_eq!(choose(Some(odd), None, true), LogOutput::Text, "{odd}");
+            assert_eq!(choose(Some(odd), stderr, false), LogOutput::Json, "{odd}");
         }
-        assert_eq!(choose(None, stderr, true), Format::Text);
-        assert_eq!(choose(None, None, false), Format::Json);
+        assert_eq!(choose(None, stderr, true), LogOutput::Text);
+        assert_eq!(choose(None, None, false), LogOutput::Json);
     }
 
     #[test]
@@ -436,10 +440,10 @@ mod tests {
 
     #[test]
     fn a_faulty_filter_is_named() {
-        let options = Options {
+        let options = LogOptions {
             filter: "loud".to_owned(),
-            format: Format::Json,
-            ..Options::default()
+            format: LogOutput::Json,
+            ..LogOptions::default()
         };
         let error = init(&options).unwrap_err().to_string();
         assert!(

@@ -118,7 +118,7 @@ impl Cause {
 
 /// What is in a work directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Depths {
+pub struct DepthGauges {
     /// What can be claimed.
     pub waiting: Depth,
     /// What is claimed.
@@ -138,7 +138,7 @@ pub struct Depth {
     pub oldest: Option<Duration>,
 }
 
-impl Depths {
+impl DepthGauges {
     /// The depth of one state.
     pub const fn of(&self, state: DepthKind) -> Depth {
         match state {
@@ -316,7 +316,7 @@ impl Metrics {
     }
 
     /// Sets what is in the work directory.
-    pub fn depths(&self, depths: &Depths) {
+    pub fn depths(&self, depths: &DepthGauges) {
         for state in DepthKind::ALL {
             let Depth { parcels, oldest } = depths.of(state);
             self.figures.parcels[state as usize].set(parcels);

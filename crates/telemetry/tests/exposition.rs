@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 
 use ecluse_telemetry::{
-    ArchiveFigures, Cause, CrawlFigures, Depth, DepthKind, Depths, Exposition, Registry,
+    ArchiveFigures, Cause, CrawlFigures, Depth, DepthGauges, DepthKind, Exposition, Registry,
     ResultKind, textfile,
 };
 
@@ -207,7 +207,7 @@ fn busy_registry() -> Registry {
     );
     index.result(ResultKind::Held);
     index.result(ResultKind::GivenBack);
-    index.depths(&Depths {
+    index.depths(&DepthGauges {
         waiting: Depth {
             parcels: 12,
             oldest: Some(Duration::from_millis(61_500)),
@@ -216,7 +216,7 @@ fn busy_registry() -> Registry {
             parcels: 1,
             oldest: None,
         },
-        ..Depths::default()
+        ..DepthGauges::default()
     });
     index.blocked(Cause::Paused, true);
     index.blocked(Cause::Space, true);

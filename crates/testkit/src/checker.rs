@@ -26,7 +26,7 @@ pub const RELAY_ATTEMPTS: u32 = 6;
 
 /// What a check found.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct CheckerVerdict {
     /// Files given and acknowledged, or found although the gift was cut short.
     pub parcels: usize,
     /// Of these, the ones held with a reason they asked for.
@@ -41,7 +41,7 @@ pub struct Verdict {
     pub findings: Vec<String>,
 }
 
-impl Verdict {
+impl CheckerVerdict {
     /// Tells whether nothing was found.
     pub fn is_clean(&self) -> bool {
         self.lost + self.twice + self.bad == 0
@@ -63,7 +63,7 @@ impl Verdict {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for CheckerVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -77,9 +77,9 @@ impl fmt::Display for Verdict {
 ///
 /// # Errors
 /// When the tree or the log of gifts cannot be read at all.
-pub fn check(root: &Path, given: &Path) -> io::Result<Verdict> {
+pub fn check(root: &Path, given: &Path) -> io::Result<CheckerVerdict> {
     let gifts = given::read(given)?;
-    let mut verdict = Verdict::default();
+    let mut verdict = CheckerVerdict::default();
     let disk = disk::Disk::read(&root.join("work"), &mut verdict)?;
     trace::follow(&disk, &gifts, &mut verdict);
     Ok(verdict)

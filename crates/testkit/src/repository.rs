@@ -71,12 +71,12 @@ struct Shelf {
 }
 
 /// Who signs certificates, for one test.
-pub struct Authority {
+pub struct TestAuthority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
-impl Default for Authority {
+impl Default for TestAuthority {
     fn default() -> Self {
         let key = KeyPair::generate().expect("keys can be made");
         let mut params = CertificateParams::default();
@@ -89,7 +89,7 @@ impl Default for Authority {
     }
 }
 
-impl Authority {
+impl TestAuthority {
     /// Returns its certificate, for whoever is to trust it.
     #[must_use]
     pub fn pem(&self) -> &str {
@@ -244,7 +244,7 @@ impl Repository {
 
     /// Serves one request; tells whether the connection goes on.
     fn serve(&self, reader: &mut BufReader<Line>) -> io::Result<bool> {
-        let Some(request) = Request::read(reader)? else {
+        let Some(request) = WebRequest::read(reader)? else {
             return Ok(false);
         };
         let target = request.target.clone();
@@ -261,7 +261,11 @@ impl Repository {
         served
     }
 
-    fn serve_request(&self, reader: &mut BufReader<Line>, request: &Request) -> io::Result<bool> {
+    fn serve_request(
+        &self,
+        reader: &mut BufReader<Line>,
+        request: &WebRequest,
+    ) -> io::Result<bool> {
         let mood = self.mood();
         let mut body = Vec::new();
         if mood == Mood::Cut && request.method == "PUT" {
@@ -301,7 +305,7 @@ impl Repository {
         Ok(mood != Mood::Twice)
     }
 
-    fn answer(&self, request: &Request, body: &[u8], mood: Mood) -> String {
+    fn answer(&self, request: &WebRequest, body: &[u8], mood: Mood) -> String {
         let mut shelf = self.shelf();
         if request.method == "GET" {
             // Whoever has sent it and died is asked for patience, and does not send it again.
@@ -377,14 +381,14 @@ fn answer(code: u16, headers: &str, body: &str) -> String {
     )
 }
 
-struct Request {
+struct WebRequest {
     method: String,
     target: String,
     headers: BTreeMap<String, String>,
     bytes: u64,
 }
 
-impl Request {
+impl WebRequest {
     fn read(reader: &mut impl BufRead) -> io::Result<Option<Self>> {
         let mut line = String::new();
         if reader.read_line(&mut line)? == 0 {

@@ -19,11 +19,11 @@ use std::time::Instant;
 use rustls::ServerConfig;
 
 pub use answer::{Answer, chunked, gzip, html};
-pub use request::Request;
+pub use request::WebRequest;
 pub use wire::{After, Wire};
 
 /// What a host does with a request.
-pub type Handler = dyn Fn(&Request, &mut Wire) -> io::Result<After> + Send + Sync;
+pub type Handler = dyn Fn(&WebRequest, &mut Wire) -> io::Result<After> + Send + Sync;
 
 /// A web on loopback.
 pub struct Web {
@@ -35,12 +35,12 @@ pub struct Web {
 #[derive(Default)]
 struct Shared {
     hosts: Mutex<BTreeMap<String, Arc<Handler>>>,
-    log: Mutex<Vec<Seen>>,
+    log: Mutex<Vec<SeenRequest>>,
 }
 
 /// A request as the server saw it.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct SeenRequest {
     /// When its first byte came.
     pub start: Instant,
     /// When the last bytes of the answer were about to go out, or it was given up; none as long as it is being sent. Noted
@@ -113,7 +113,7 @@ impl Web {
     pub fn host(
         &self,
         name: &str,
-        handler: impl Fn(&Request, &mut Wire) -> io::Result<After> + Send + Sync + 'static,
+        handler: impl Fn(&WebRequest, &mut Wire) -> io::Result<After> + Send + Sync + 'static,
     ) {
         let handler: Arc<Handler> = Arc::new(handler);
         lock(&self.shared.hosts).insert(name.to_ascii_lowercase(), handler);
@@ -131,14 +131,14 @@ impl Web {
     }
 
     /// Returns what was asked so far, in the order of their first bytes.
-    pub fn log(&self) -> Vec<Seen> {
+    pub fn log(&self) -> Vec<SeenRequest> {
         let mut log = lock(&self.shared.log).clone();
         log.sort_by_key(|seen| seen.start);
         log
     }
 
     /// Returns what these hosts were asked so far.
-    pub fn log_of(&self, hosts: &[&str]) -> Vec<Seen> {
+    pub fn log_of(&self, hosts: &[&str]) -> Vec<SeenRequest> {
         let mut log = self.log();
         log.retain(|seen| hosts.contains(&seen.host.as_str()));
         log
@@ -167,9 +167,9 @@ impl Shared {
         }
     }
 
-    fn begin(&self, request: &Request, start: Instant, wire: &Wire) -> usize {
+    fn begin(&self, request: &WebRequest, start: Instant, wire: &Wire) -> usize {
         let mut log = lock(&self.log);
-        log.push(Seen {
+        log.push(SeenRequest {
             start,
             end: None,
             host: request.host.clone(),

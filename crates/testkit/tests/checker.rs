@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ecluse_spool::{Fs, Gift, RealFs, WorkTree};
-use ecluse_testkit::checker::{Given, GivenLog, RELAY_ATTEMPTS, Verdict, check};
+use ecluse_testkit::checker::{CheckerVerdict, Given, GivenLog, RELAY_ATTEMPTS, check};
 
 /// A root through which three files went, and the log of what was given.
 struct Left {
@@ -64,7 +64,7 @@ impl Left {
         log.acknowledge(name).unwrap();
     }
 
-    fn check(&self) -> Verdict {
+    fn check(&self) -> CheckerVerdict {
         check(&self.root, &self.given).unwrap()
     }
 
@@ -98,7 +98,7 @@ impl Left {
 }
 
 /// Lost, twice and bad.
-fn counts(verdict: &Verdict) -> (usize, usize, usize) {
+fn counts(verdict: &CheckerVerdict) -> (usize, usize, usize) {
     (verdict.lost, verdict.twice, verdict.bad)
 }
 

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::{env, io};
 
-use ecluse_warc::{Extent, ReadError, ReaderLimits, RecordKind, WarcReader};
+use ecluse_warc::{Extent, ReaderLimits, RecordKind, WarcReadError, WarcReader};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = env::args().skip(1);
@@ -47,8 +47,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Returns offset and length of each member.
-fn members(path: &Path) -> Result<Vec<(usize, usize)>, ReadError> {
-    let file = File::open(path).map_err(|source| ReadError::Io { record: 0, source })?;
+fn members(path: &Path) -> Result<Vec<(usize, usize)>, WarcReadError> {
+    let file = File::open(path).map_err(|source| WarcReadError::Io { record: 0, source })?;
     let mut reader = WarcReader::new(file, ReaderLimits::default());
     let mut members = Vec::new();
     while let Some(record) = reader.next()? {
@@ -74,8 +74,8 @@ fn inflate_members(bytes: &[u8], members: &[(usize, usize)], out: &mut [u8]) -> 
     Ok(total)
 }
 
-fn read_records(path: &Path) -> Result<u64, ReadError> {
-    let file = File::open(path).map_err(|source| ReadError::Io { record: 0, source })?;
+fn read_records(path: &Path) -> Result<u64, WarcReadError> {
+    let file = File::open(path).map_err(|source| WarcReadError::Io { record: 0, source })?;
     let mut reader = WarcReader::new(file, ReaderLimits::default());
     let mut total = 0;
     while let Some(mut record) = reader.next()? {

@@ -6,13 +6,13 @@ use std::env;
 use std::fs::File;
 use std::process::ExitCode;
 
-use ecluse_warc::{Extent, ReadError, ReaderLimits, RecordKind, WarcReader};
+use ecluse_warc::{Extent, ReaderLimits, RecordKind, WarcReadError, WarcReader};
 
 fn main() -> ExitCode {
     let mut outcome = ExitCode::SUCCESS;
     for path in env::args_os().skip(1) {
         let listed = File::open(&path)
-            .map_err(|source| ReadError::Io { record: 0, source })
+            .map_err(|source| WarcReadError::Io { record: 0, source })
             .and_then(|file| list(&mut WarcReader::new(file, ReaderLimits::default())));
         if let Err(error) = listed {
             eprintln!("cannot list {}: {error:?}", path.display());
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     outcome
 }
 
-fn list(reader: &mut WarcReader<File>) -> Result<(), ReadError> {
+fn list(reader: &mut WarcReader<File>) -> Result<(), WarcReadError> {
     while let Some(mut record) = reader.next()? {
         let kind = record.kind();
         let name = kind

@@ -8,19 +8,19 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("record {record} at offset {offset}: {reason}")]
 #[non_exhaustive]
-pub struct Damage {
+pub struct RecordDamage {
     /// The number of the record at fault, counted from 1; for damage between records, of the record that comes next.
     pub record: u64,
     /// Where in the file: the offset of the member or, in an uncompressed file, of the byte.
     pub offset: u64,
     /// What is wrong.
-    pub reason: Reason,
+    pub reason: DamageReason,
 }
 
 /// What is wrong with a record or with the bytes between records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum DamageReason {
     /// Bytes between members or records that belong to none.
     #[error("{bytes} bytes that belong to no record, first {start}")]
     Garbage {
@@ -175,7 +175,7 @@ impl fmt::Debug for Snippet {
 /// The damages of one file: the first ones whole, all of them counted.
 #[derive(Debug)]
 pub(crate) struct DamageLog {
-    kept: Vec<Damage>,
+    kept: Vec<RecordDamage>,
     limit: usize,
     total: u64,
 }
@@ -189,10 +189,10 @@ impl DamageLog {
         }
     }
 
-    pub(crate) fn add(&mut self, record: u64, offset: u64, reason: Reason) {
+    pub(crate) fn add(&mut self, record: u64, offset: u64, reason: DamageReason) {
         self.total += 1;
         if self.kept.len() < self.limit {
-            self.kept.push(Damage {
+            self.kept.push(RecordDamage {
                 record,
                 offset,
                 reason,
@@ -200,7 +200,7 @@ impl DamageLog {
         }
     }
 
-    pub(crate) fn kept(&self) -> &[Damage] {
+    pub(crate) fn kept(&self) -> &[RecordDamage] {
         &self.kept
     }
 
@@ -217,17 +217,17 @@ mod tests {
     fn the_log_is_bounded_and_counts_on() {
         let mut log = DamageLog::new(2);
         for offset in 0..5 {
-            log.add(1, offset, Reason::TruncatedHeader);
+            log.add(1, offset, DamageReason::TruncatedHeader);
         }
         assert_eq!((log.kept().len(), log.total()), (2, 5));
     }
 
     #[test]
     fn messages_are_escaped() {
-        let damage = Damage {
+        let damage = RecordDamage {
             record: 812,
             offset: 73_400_320,
-            reason: Reason::NotARecord {
+            reason: DamageReason::NotARecord {
                 start: Snippet::of(b"\x1b[2J\n\0abc"),
             },
         };

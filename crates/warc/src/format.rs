@@ -32,14 +32,14 @@ impl Compression {
 
 /// How a record is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Format {
+pub enum ArchiveFormat {
     /// As WARC, of any version.
     Warc,
     /// As ARC, version 1 or 2.
     Arc,
 }
 
-impl Format {
+impl ArchiveFormat {
     /// Tells how the record at the start of these inflated bytes is written; blank lines before it do not count.
     ///
     /// Nothing but the bytes speaks for a record here, so an ARC line must look right in each field.
@@ -60,7 +60,7 @@ impl Format {
 
 /// The version of a WARC record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Version {
+pub struct WarcVersion {
     /// The number before the point.
     pub major: u16,
     /// The number behind it.
@@ -68,14 +68,14 @@ pub struct Version {
 }
 
 /// Returns the version if these bytes start with the first line of a WARC record.
-pub(crate) fn warc_version(start: &[u8]) -> Option<Version> {
+pub(crate) fn warc_version(start: &[u8]) -> Option<WarcVersion> {
     let (name, rest) = start.split_at_checked(5)?;
     if !name.eq_ignore_ascii_case(b"WARC/") {
         return None;
     }
     let (major, rest) = number(rest)?;
     let (minor, _) = number(rest.strip_prefix(b".")?)?;
-    Some(Version { major, minor })
+    Some(WarcVersion { major, minor })
 }
 
 /// Tells whether a record may start so: with text, after blank lines.
@@ -127,18 +127,24 @@ mod tests {
 
     #[test]
     fn format_by_bytes() {
-        assert_eq!(Format::detect(b"WARC/0.17\r\n"), Some(Format::Warc));
-        assert_eq!(Format::detect(b"\r\n\nwarc/1.1\r\n"), Some(Format::Warc));
         assert_eq!(
-            Format::detect(b"filedesc://a.arc 0.0.0.0 20010203040506 text/plain 76\n"),
-            Some(Format::Arc)
+            ArchiveFormat::detect(b"WARC/0.17\r\n"),
+            Some(ArchiveFormat::Warc)
         );
-        assert_eq!(Format::detect(b"WARC-Type: response"), None);
-        assert_eq!(Format::detect(b"<html>\n"), None);
-        assert_eq!(Format::detect(&[0; 100]), None);
+        assert_eq!(
+            ArchiveFormat::detect(b"\r\n\nwarc/1.1\r\n"),
+            Some(ArchiveFormat::Warc)
+        );
+        assert_eq!(
+            ArchiveFormat::detect(b"filedesc://a.arc 0.0.0.0 20010203040506 text/plain 76\n"),
+            Some(ArchiveFormat::Arc)
+        );
+        assert_eq!(ArchiveFormat::detect(b"WARC-Type: response"), None);
+        assert_eq!(ArchiveFormat::detect(b"<html>\n"), None);
+        assert_eq!(ArchiveFormat::detect(&[0; 100]), None);
         assert_eq!(
             warc_version(b"WARC/0.18\n"),
-            Some(Version {
+            Some(WarcVersion {
                 major: 0,
                 minor: 18
             })

@@ -8,8 +8,8 @@ use std::fmt;
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 use zstd::zstd_safe::DParameter;
 
-use crate::damage::Reason;
-use crate::format::Format;
+use crate::damage::DamageReason;
+use crate::format::ArchiveFormat;
 use crate::gzip::Step;
 
 /// The first bytes of a frame.
@@ -55,8 +55,12 @@ impl ZstdStream {
     }
 
     /// Takes the dictionary of a dictionary frame for all frames to come.
-    pub(crate) fn set_dictionary(&mut self, content: &[u8], limit: usize) -> Result<(), Reason> {
-        let fault = |message: String| Reason::Dictionary { message };
+    pub(crate) fn set_dictionary(
+        &mut self,
+        content: &[u8],
+        limit: usize,
+    ) -> Result<(), DamageReason> {
+        let fault = |message: String| DamageReason::Dictionary { message };
         let unpacked;
         let dictionary = if content.starts_with(&MAGIC) {
             unpacked = self.unpack(content, limit).map_err(fault)?;
@@ -83,7 +87,7 @@ impl ZstdStream {
     }
 
     /// Inflates some of `input` into `out`. No progress means that more input is needed.
-    pub(crate) fn step(&mut self, input: &[u8], out: &mut [u8]) -> Result<Step, Reason> {
+    pub(crate) fn step(&mut self, input: &[u8], out: &mut [u8]) -> Result<Step, DamageReason> {
         let mut source = InBuffer::around(input);
         let mut sink = OutBuffer::around(out);
         let outcome = self.decoder.run(&mut source, &mut sink);
@@ -95,14 +99,14 @@ impl ZstdStream {
                 produced,
                 ended: hint == 0,
             }),
-            Err(error) => Err(Reason::Frame {
+            Err(error) => Err(DamageReason::Frame {
                 message: error.to_string(),
             }),
         }
     }
 
     /// Tells how the record is written that the frame at the start of `input` holds, if it looks like one.
-    pub(crate) fn probe(&mut self, input: &[u8], out: &mut [u8]) -> Option<Format> {
+    pub(crate) fn probe(&mut self, input: &[u8], out: &mut [u8]) -> Option<ArchiveFormat> {
         self.restart();
         let mut produced = 0;
         let mut at = 0;
@@ -114,7 +118,7 @@ impl ZstdStream {
             }
         }
         self.restart();
-        Format::detect(&out[..produced])
+        ArchiveFormat::detect(&out[..produced])
     }
 
     fn unpack(&self, content: &[u8], limit: usize) -> Result<Vec<u8>, String> {
@@ -151,7 +155,7 @@ fn bounded(mut decoder: Decoder<'static>, window_log: u32) -> std::io::Result<De
 mod tests {
     use super::*;
 
-    fn inflate(stream: &mut ZstdStream, bytes: &[u8]) -> Result<(usize, Vec<u8>), Reason> {
+    fn inflate(stream: &mut ZstdStream, bytes: &[u8]) -> Result<(usize, Vec<u8>), DamageReason> {
         let (mut at, mut seen, mut out) = (0, Vec::new(), vec![0; 100]);
         loop {
             let step = stream.step(&bytes[at..(at + 7).min(bytes.len())], &mut out)?;
@@ -222,7 +226,7 @@ mod tests {
         compressor.include_contentsize(false).unwrap();
         let frame = compressor.compress(&vec![7; 40 << 20]).unwrap();
         let fault = inflate(&mut ZstdStream::new(23).unwrap(), &frame).unwrap_err();
-        assert!(matches!(fault, Reason::Frame { .. }));
+        assert!(matches!(fault, DamageReason::Frame { .. }));
     }
 
     #[test]

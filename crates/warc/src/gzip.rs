@@ -12,8 +12,8 @@ use std::sync::LazyLock;
 use flate2::{Decompress, FlushDecompress, Status};
 use memchr::memmem;
 
-use crate::damage::Reason;
-use crate::format::{self, Format};
+use crate::damage::DamageReason;
+use crate::format::{self, ArchiveFormat};
 
 /// The first bytes of a member: the magic number, and deflate as its method.
 pub(crate) const MAGIC: [u8; 3] = [0x1F, 0x8B, 0x08];
@@ -247,7 +247,7 @@ impl GzipStream {
     }
 
     /// Inflates some of `input` into `out`. No progress means that more input is needed.
-    pub(crate) fn step(&mut self, input: &[u8], out: &mut [u8]) -> Result<Step, Reason> {
+    pub(crate) fn step(&mut self, input: &[u8], out: &mut [u8]) -> Result<Step, DamageReason> {
         match self.part {
             Part::Header => self.header(input),
             Part::Body => self.body(input, out),
@@ -255,7 +255,7 @@ impl GzipStream {
         }
     }
 
-    fn header(&mut self, input: &[u8]) -> Result<Step, Reason> {
+    fn header(&mut self, input: &[u8]) -> Result<Step, DamageReason> {
         match Header::parse(input) {
             Header::Complete(consumed) => {
                 self.part = Part::Body;
@@ -270,11 +270,11 @@ impl GzipStream {
                 produced: 0,
                 ended: false,
             }),
-            Header::Absent => Err(Reason::Inflate { inflated: 0 }),
+            Header::Absent => Err(DamageReason::Inflate { inflated: 0 }),
         }
     }
 
-    fn body(&mut self, input: &[u8], out: &mut [u8]) -> Result<Step, Reason> {
+    fn body(&mut self, input: &[u8], out: &mut [u8]) -> Result<Step, DamageReason> {
         let (taken, given) = (self.inflate.total_in(), self.inflate.total_out());
         let status = self.inflate.decompress(input, out, FlushDecompress::None);
         let consumed = usize::try_from(self.inflate.total_in() - taken)
@@ -289,7 +289,7 @@ impl GzipStream {
             // What came out before the fault is still worth having; the fault is met again at the next step.
             Err(_) if produced > 0 => {}
             Err(_) => {
-                return Err(Reason::Inflate {
+                return Err(DamageReason::Inflate {
                     inflated: self.inflated,
                 });
             }
@@ -301,7 +301,7 @@ impl GzipStream {
         })
     }
 
-    fn trailer(&mut self, input: &[u8]) -> Result<Step, Reason> {
+    fn trailer(&mut self, input: &[u8]) -> Result<Step, DamageReason> {
         let Some(([c0, c1, c2, c3], [l0, l1, l2, l3])) = input
             .first_chunk::<4>()
             .zip(input.get(4..).and_then(|rest| rest.first_chunk::<4>()))
@@ -317,14 +317,14 @@ impl GzipStream {
             self.checksum.sum(),
         );
         if stated != computed {
-            return Err(Reason::Checksum { stated, computed });
+            return Err(DamageReason::Checksum { stated, computed });
         }
         let (stated, computed) = (
             u32::from_le_bytes([*l0, *l1, *l2, *l3]),
             self.inflated as u32,
         );
         if stated != computed {
-            return Err(Reason::MemberLength { stated, computed });
+            return Err(DamageReason::MemberLength { stated, computed });
         }
         Ok(Step {
             consumed: TRAILER_BYTES,
@@ -391,7 +391,7 @@ impl GzipStream {
     }
 
     /// Tells how the record is written that the member at the start of `input` holds, if it looks like one.
-    pub(crate) fn probe(&mut self, input: &[u8], out: &mut [u8]) -> Option<Format> {
+    pub(crate) fn probe(&mut self, input: &[u8], out: &mut [u8]) -> Option<ArchiveFormat> {
         let Header::Complete(header) = Header::parse(input) else {
             return None;
         };
@@ -411,7 +411,7 @@ impl GzipStream {
             }
         }
         self.restart();
-        Format::detect(&out[..produced])
+        ArchiveFormat::detect(&out[..produced])
     }
 }
 
@@ -595,6 +595,6 @@ pub(crate) mod tests {
                 Err(fault) => break fault,
             }
         };
-        assert!(matches!(fault, Reason::Checksum { .. }));
+        assert!(matches!(fault, DamageReason::Checksum { .. }));
     }
 }

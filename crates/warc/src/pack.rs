@@ -6,7 +6,7 @@
 use std::io::{self, Read, Write};
 
 use crate::digest::Sha1Digest;
-use crate::writer::{NewRecord, WriteError, compose, pump};
+use crate::writer::{NewRecord, WarcWriteError, compose, pump};
 
 /// How records are packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl Packer {
         digests: &Digests,
         block: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), WarcWriteError> {
         let header = compose(record, block.len() as u64, digests)?;
         let Some(compressor) = &mut self.compressor else {
             out.reserve(header.len() + block.len() + END.len());
@@ -119,7 +119,7 @@ impl Packer {
         block: &mut dyn Read,
         block_bytes: u64,
         out: &mut dyn Write,
-    ) -> Result<u64, WriteError> {
+    ) -> Result<u64, WarcWriteError> {
         let header = compose(record, block_bytes, digests)?;
         let counting = Counting {
             sink: out,
@@ -151,7 +151,7 @@ fn stream(
     block: &mut dyn Read,
     block_bytes: u64,
     out: &mut dyn Write,
-) -> Result<(), WriteError> {
+) -> Result<(), WarcWriteError> {
     out.write_all(header.as_bytes()).map_err(failed)?;
     let mut refused = None;
     let pumped = pump(block, block_bytes, |piece| {
@@ -164,15 +164,15 @@ fn stream(
     if let Some(error) = refused {
         return Err(failed(error));
     }
-    pumped.map_err(|source| WriteError::Block {
+    pumped.map_err(|source| WarcWriteError::Block {
         id: record.id.to_owned(),
         source,
     })?;
     out.write_all(END).map_err(failed)
 }
 
-fn failed(source: io::Error) -> WriteError {
-    WriteError::Write { offset: 0, source }
+fn failed(source: io::Error) -> WarcWriteError {
+    WarcWriteError::Write { offset: 0, source }
 }
 
 /// Counts what passes.
@@ -250,7 +250,7 @@ mod tests {
         let digests = Digests::of_block(BLOCK);
         let mut packer = Packer::new(Packing::None);
         let short = packer.pack_from(&RECORD, &digests, &mut &BLOCK[1..], 24, &mut Vec::new());
-        assert!(matches!(short, Err(WriteError::Block { .. })));
+        assert!(matches!(short, Err(WarcWriteError::Block { .. })));
         let mut out = Vec::new();
         let bad = NewRecord {
             target_uri: Some("http://a/\r\nX: y"),

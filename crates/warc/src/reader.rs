@@ -6,9 +6,9 @@ use std::ops::Range;
 use memchr::memchr;
 
 use crate::arc::UrlLine;
-use crate::damage::{Damage, Reason, Snippet};
+use crate::damage::{DamageReason, RecordDamage, Snippet};
 use crate::digest::{Digester, Sha1Digest};
-use crate::format::{self, Compression, Format, Version};
+use crate::format::{self, ArchiveFormat, Compression, WarcVersion};
 use crate::header::{self, FieldSpan, Unread};
 use crate::input::SeekTo;
 use crate::limits::ReaderLimits;
@@ -33,13 +33,13 @@ pub struct WarcReader<Source> {
     started: bool,
     records: u64,
     records_in_member: u64,
-    seen: Option<Format>,
+    seen: Option<ArchiveFormat>,
 }
 
 /// Why reading cannot go on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ReadError {
+pub enum WarcReadError {
     /// The source failed.
     #[error("cannot read record {record}")]
     Io {
@@ -60,8 +60,8 @@ pub enum ReadError {
 #[derive(Debug)]
 pub(crate) struct Current {
     pub(crate) number: u64,
-    pub(crate) format: Format,
-    pub(crate) version: Option<Version>,
+    pub(crate) format: ArchiveFormat,
+    pub(crate) version: Option<WarcVersion>,
     pub(crate) kind: RecordKind,
     pub(crate) offset: u64,
     /// The offset of the record in the inflated member.
@@ -86,8 +86,8 @@ enum Block {
 
 /// A record header, read but not yet taken for true.
 struct Head {
-    format: Format,
-    version: Option<Version>,
+    format: ArchiveFormat,
+    version: Option<WarcVersion>,
     kind: RecordKind,
     header_bytes: usize,
     arc: Option<UrlLine>,
@@ -139,8 +139,8 @@ impl<Source: Read> WarcReader<Source> {
         clippy::should_implement_trait,
         reason = "a record borrows the reader, which an iterator's item cannot"
     )]
-    pub fn next(&mut self) -> Result<Option<Record<'_, Source>>, ReadError> {
-        let found = self.advance().map_err(|source| ReadError::Io {
+    pub fn next(&mut self) -> Result<Option<Record<'_, Source>>, WarcReadError> {
+        let found = self.advance().map_err(|source| WarcReadError::Io {
             record: self.records + 1,
             source,
         })?;
@@ -149,7 +149,7 @@ impl<Source: Read> WarcReader<Source> {
 
     /// Returns the damages found so far, up to the limit.
     #[must_use]
-    pub fn damages(&self) -> &[Damage] {
+    pub fn damages(&self) -> &[RecordDamage] {
         self.unpacked.damages().kept()
     }
 
@@ -162,7 +162,7 @@ impl<Source: Read> WarcReader<Source> {
     /// Returns the last member that was given up because it inflates beyond all measure, however many damages came
     /// before it.
     #[must_use]
-    pub fn bomb(&self) -> Option<&Damage> {
+    pub fn bomb(&self) -> Option<&RecordDamage> {
         self.unpacked.bomb()
     }
 
@@ -230,7 +230,7 @@ impl<Source: Read> WarcReader<Source> {
         }
     }
 
-    fn read_head(&mut self) -> io::Result<Result<Head, Reason>> {
+    fn read_head(&mut self) -> io::Result<Result<Head, DamageReason>> {
         self.unpacked.fill(4 << 10)?;
         loop {
             let at_hand = self.unpacked.available().len();
@@ -240,14 +240,16 @@ impl<Source: Read> WarcReader<Source> {
             };
             match parsed {
                 Some(Ok(head)) if head.header_bytes > self.limits.header_bytes => {
-                    return Ok(Err(Reason::HeaderBytes {
+                    return Ok(Err(DamageReason::HeaderBytes {
                         limit: self.limits.header_bytes,
                     }));
                 }
                 Some(outcome) => return Ok(outcome),
-                None if self.unpacked.is_complete() => return Ok(Err(Reason::TruncatedHeader)),
+                None if self.unpacked.is_complete() => {
+                    return Ok(Err(DamageReason::TruncatedHeader));
+                }
                 None if at_hand > self.limits.header_bytes => {
-                    return Ok(Err(Reason::HeaderBytes {
+                    return Ok(Err(DamageReason::HeaderBytes {
                         limit: self.limits.header_bytes,
                     }));
                 }
@@ -257,16 +259,16 @@ impl<Source: Read> WarcReader<Source> {
     }
 
     /// Reads a WARC header; `None` if more bytes are needed.
-    fn parse_warc_head(&mut self, version: Version) -> Option<Result<Head, Reason>> {
+    fn parse_warc_head(&mut self, version: WarcVersion) -> Option<Result<Head, DamageReason>> {
         let bytes = self.unpacked.available();
         let first_line = memchr(b'\n', bytes)? + 1;
         let header_bytes =
             match header::parse(bytes, first_line, self.limits.header_lines, &mut self.spans) {
                 Ok(header_bytes) => header_bytes,
                 Err(Unread::Unfinished) => return None,
-                Err(Unread::BrokenOff) => return Some(Err(Reason::BrokenHeader)),
+                Err(Unread::BrokenOff) => return Some(Err(DamageReason::BrokenHeader)),
                 Err(Unread::TooManyLines) => {
-                    return Some(Err(Reason::HeaderLines {
+                    return Some(Err(DamageReason::HeaderLines {
                         limit: self.limits.header_lines,
                     }));
                 }
@@ -286,7 +288,7 @@ impl<Source: Read> WarcReader<Source> {
             RecordKind::parse(text::trim_start(&field.value()))
         });
         Some(Ok(Head {
-            format: Format::Warc,
+            format: ArchiveFormat::Warc,
             version: Some(version),
             kind,
             header_bytes,
@@ -296,15 +298,15 @@ impl<Source: Read> WarcReader<Source> {
     }
 
     /// Reads an ARC URL-record line; `None` if more bytes are needed.
-    fn parse_arc_head(&mut self) -> Option<Result<Head, Reason>> {
+    fn parse_arc_head(&mut self) -> Option<Result<Head, DamageReason>> {
         self.spans.clear();
         let bytes = self.unpacked.available();
-        let not_a_record = || Reason::NotARecord {
+        let not_a_record = || DamageReason::NotARecord {
             start: Snippet::of(bytes),
         };
         // A file that does not begin as ARC is not searched far for the end of a line, and a line in it must look right in
         // each field.
-        let after_warc = self.seen == Some(Format::Warc);
+        let after_warc = self.seen == Some(ArchiveFormat::Warc);
         if !bytes.first().is_some_and(u8::is_ascii_graphic) {
             return Some(Err(not_a_record()));
         }
@@ -328,7 +330,7 @@ impl<Source: Read> WarcReader<Source> {
         };
         let length = parse_length(&line[arc.length.clone()]).map(Some);
         Some(Ok(Head {
-            format: Format::Arc,
+            format: ArchiveFormat::Arc,
             version: None,
             kind,
             header_bytes: newline + 1,
@@ -350,14 +352,14 @@ impl<Source: Read> WarcReader<Source> {
             Ok(length) => length,
             Err(found) => {
                 self.unpacked
-                    .report(offset, Reason::BadContentLength { found });
+                    .report(offset, DamageReason::BadContentLength { found });
                 damaged = true;
                 None
             }
         };
         let missing = head.length == Ok(None);
         if missing {
-            self.unpacked.report(offset, Reason::NoContentLength);
+            self.unpacked.report(offset, DamageReason::NoContentLength);
             damaged = true;
         }
         // Without a length, the member is the block; an uncompressed file has no such bound, and is searched instead.
@@ -518,11 +520,11 @@ impl<Source: Read> WarcReader<Source> {
             .filter(|_| blanks > 0 || at_line_start)
             .map(|newline| text::trim_end(&rest[..newline]));
         match self.current.format {
-            Format::Warc => {
+            ArchiveFormat::Warc => {
                 line.is_some_and(|line| UrlLine::parse_strictly(line).is_some())
                     || (rest.len() < 8 && undecided)
             }
-            Format::Arc => {
+            ArchiveFormat::Arc => {
                 line.is_some_and(|line| UrlLine::parse(line).is_some())
                     || (newline.is_none() && undecided)
             }
@@ -539,14 +541,16 @@ impl<Source: Read> WarcReader<Source> {
     fn report_short_block(&mut self, declared: u64, found: u64) {
         // What a damaged member lacks was reported with the member.
         if !self.unpacked.has_failed() {
-            self.unpacked
-                .report(self.current.offset, Reason::ShortBlock { declared, found });
+            self.unpacked.report(
+                self.current.offset,
+                DamageReason::ShortBlock { declared, found },
+            );
         }
         self.current.damaged = true;
     }
 
     /// Goes on behind a place that should hold a record and does not.
-    fn recover(&mut self, reason: Reason) -> io::Result<()> {
+    fn recover(&mut self, reason: DamageReason) -> io::Result<()> {
         if self.unpacked.has_failed() {
             self.unpacked.skip_member()?;
             return Ok(());
@@ -560,14 +564,14 @@ impl<Source: Read> WarcReader<Source> {
         };
         let skipped = if self.unpacked.compression() == Compression::None
             || self.unpacked.member_index() <= 1
-            || reason == Reason::BrokenHeader
+            || reason == DamageReason::BrokenHeader
         {
             self.find_record()?
         } else {
             self.unpacked.skip_member()?
         };
         let reason = match reason {
-            Reason::NotARecord { start } => Reason::Garbage {
+            DamageReason::NotARecord { start } => DamageReason::Garbage {
                 bytes: skipped,
                 start,
             },
@@ -617,8 +621,8 @@ impl<Source: Read> WarcReader<Source> {
     }
 
     /// Reads to the end of the current record.
-    pub(crate) fn settle(&mut self) -> Result<Extent, ReadError> {
-        let settled = self.settle_current().map_err(|source| ReadError::Io {
+    pub(crate) fn settle(&mut self) -> Result<Extent, WarcReadError> {
+        let settled = self.settle_current().map_err(|source| WarcReadError::Io {
             record: self.records,
             source,
         })?;
@@ -668,13 +672,13 @@ impl<Source: Read> WarcReader<Source> {
                 };
                 if !self.unpacked.has_failed() {
                     self.unpacked
-                        .report(offset, Reason::TrailingBytes { bytes, start });
+                        .report(offset, DamageReason::TrailingBytes { bytes, start });
                 }
                 follows = !self.unpacked.available().is_empty();
             }
         }
         if follows && self.records_in_member == 1 {
-            self.unpacked.report(offset, Reason::SharedMember);
+            self.unpacked.report(offset, DamageReason::SharedMember);
         }
         match self.unpacked.member_end() {
             Some(end) if !follows && self.records_in_member == 1 => Ok(Extent::Own {
@@ -748,13 +752,13 @@ impl<Source: Read> WarcReader<Source> {
     pub(crate) fn digest_payload(
         &mut self,
         head: Option<Option<usize>>,
-    ) -> Result<Sha1Digest, ReadError> {
+    ) -> Result<Sha1Digest, WarcReadError> {
         if let Some(block) = self.block() {
             let start = head.map_or(0, |end| end.unwrap_or(block.len()));
             return Ok(Sha1Digest::of(&block[start..]));
         }
         if self.current.taken > 0 {
-            return Err(ReadError::BlockTaken {
+            return Err(WarcReadError::BlockTaken {
                 record: self.records,
             });
         }
@@ -763,7 +767,7 @@ impl<Source: Read> WarcReader<Source> {
         let record = self.records;
         while self
             .next_piece(|piece| digester.update(end_of_head.behind(piece)))
-            .map_err(|source| ReadError::Io { record, source })?
+            .map_err(|source| WarcReadError::Io { record, source })?
         {}
         Ok(digester.finish())
     }
@@ -811,7 +815,7 @@ impl Current {
     fn none() -> Self {
         Self {
             number: 0,
-            format: Format::Warc,
+            format: ArchiveFormat::Warc,
             version: None,
             kind: RecordKind::Missing,
             offset: 0,
@@ -858,7 +862,7 @@ enum Search {
 }
 
 /// Looks for a line that starts a record; `bytes` starts a line. `complete` says that nothing follows them.
-fn find_start(bytes: &[u8], complete: bool, seen: Option<Format>) -> Search {
+fn find_start(bytes: &[u8], complete: bool, seen: Option<ArchiveFormat>) -> Search {
     let mut at = 0;
     while at < bytes.len() {
         let rest = &bytes[at..];
@@ -869,8 +873,8 @@ fn find_start(bytes: &[u8], complete: bool, seen: Option<Format>) -> Search {
         let line = text::trim_end(&rest[..newline.unwrap_or(rest.len())]);
         let next = newline.map_or(rest.len(), |newline| newline + 1);
         let is_start = match seen {
-            Some(Format::Warc) => format::is_version_line(line),
-            Some(Format::Arc) => UrlLine::parse_strictly(line).is_some(),
+            Some(ArchiveFormat::Warc) => format::is_version_line(line),
+            Some(ArchiveFormat::Arc) => UrlLine::parse_strictly(line).is_some(),
             None => format::is_version_line(line) || UrlLine::parse_strictly(line).is_some(),
         };
         if is_start {

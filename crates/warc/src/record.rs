@@ -8,10 +8,10 @@ use std::io::{self, Read};
 
 use crate::date::{DateError, RecordDate};
 use crate::digest::Sha1Digest;
-use crate::format::{Format, Version};
+use crate::format::{ArchiveFormat, WarcVersion};
 use crate::header::Field;
 use crate::http::HttpHead;
-use crate::reader::{ReadError, WarcReader};
+use crate::reader::{WarcReadError, WarcReader};
 use crate::text;
 
 /// What a record is: its `WARC-Type`, whatever its case.
@@ -105,13 +105,13 @@ impl<Source: Read> Record<'_, Source> {
 
     /// Returns how the record is written.
     #[must_use]
-    pub fn format(&self) -> Format {
+    pub fn format(&self) -> ArchiveFormat {
         self.reader.current().format
     }
 
     /// Returns the version of a WARC record.
     #[must_use]
-    pub fn version(&self) -> Option<Version> {
+    pub fn version(&self) -> Option<WarcVersion> {
         self.reader.current().version
     }
 
@@ -254,13 +254,13 @@ impl<Source: Read> Record<'_, Source> {
     /// This is what cdxj-indexer writes when the header has no `WARC-Payload-Digest`: chunks and content encodings are not
     /// undone. It gives no digest to `warcinfo` and `revisit` records; that is left to the caller. A block too large for
     /// memory is read to its end by this.
-    pub fn digest_payload(&mut self) -> Result<Sha1Digest, ReadError> {
+    pub fn digest_payload(&mut self) -> Result<Sha1Digest, WarcReadError> {
         let http = self.http().map(|head| head.head_bytes());
         self.reader.digest_payload(http)
     }
 
     /// Reads to the end of the record and says where it lay.
-    pub fn finish(self) -> Result<Extent, ReadError> {
+    pub fn finish(self) -> Result<Extent, WarcReadError> {
         self.reader.settle()
     }
 

@@ -12,8 +12,8 @@ use std::io::{self, Read};
 
 use memchr::memmem;
 
-use crate::damage::{Damage, DamageLog, Reason, Snippet};
-use crate::format::{Compression, Format};
+use crate::damage::{DamageLog, DamageReason, RecordDamage, Snippet};
+use crate::format::{ArchiveFormat, Compression};
 use crate::frame::{self, ZstdStream};
 use crate::gzip::{self, GzipStream, NextMember, Step, Streamed, Whole};
 use crate::input::{Ask, Input, SeekTo, enlarge};
@@ -54,7 +54,7 @@ pub(crate) struct Unpacked<Source> {
     /// How many members, or what might be some, were looked at since the source was asked.
     looks: u32,
     damages: DamageLog,
-    bomb: Option<Damage>,
+    bomb: Option<RecordDamage>,
     /// The number of the record that damage is laid to.
     record: u64,
 }
@@ -126,7 +126,7 @@ impl<Source: Read> Unpacked<Source> {
         self.input.fill(LOW_WATER)?;
         let start = self.input.available();
         self.compression = Compression::detect(start);
-        if self.compression == Compression::None && Format::detect(start).is_none() {
+        if self.compression == Compression::None && ArchiveFormat::detect(start).is_none() {
             // Garbage first. Members may follow it, and plain records would have been as near.
             for compression in [Compression::Gzip, Compression::Zstd] {
                 self.compression = compression;
@@ -207,11 +207,11 @@ impl<Source: Read> Unpacked<Source> {
         &self.damages
     }
 
-    pub(crate) fn bomb(&self) -> Option<&Damage> {
+    pub(crate) fn bomb(&self) -> Option<&RecordDamage> {
         self.bomb.as_ref()
     }
 
-    pub(crate) fn report(&mut self, offset: u64, reason: Reason) {
+    pub(crate) fn report(&mut self, offset: u64, reason: DamageReason) {
         self.damages.add(self.record, offset, reason);
     }
 
@@ -293,7 +293,7 @@ impl<Source: Read> Unpacked<Source> {
                 return Ok(false);
             }
             if !window.starts_with(&gzip::MAGIC) {
-                if Format::detect(window).is_some() {
+                if ArchiveFormat::detect(window).is_some() {
                     self.compression = Compression::None;
                     return self.open_plain();
                 }
@@ -466,7 +466,7 @@ impl<Source: Read> Unpacked<Source> {
                     && (self.member.fence.is_some() || !self.input.grow()?)
                 {
                     let inflated = self.inflated();
-                    self.fail(Reason::TruncatedMember { inflated })?;
+                    self.fail(DamageReason::TruncatedMember { inflated })?;
                 } else if self.inflated() > self.limits.bomb_bytes {
                     self.give_up_bomb()?;
                 }
@@ -491,11 +491,11 @@ impl<Source: Read> Unpacked<Source> {
         if self.inflated() / ReaderLimits::BOMB_RATIO <= packed {
             return Ok(());
         }
-        let reason = Reason::Bomb {
+        let reason = DamageReason::Bomb {
             packed,
             limit: self.limits.bomb_bytes,
         };
-        self.bomb = Some(Damage {
+        self.bomb = Some(RecordDamage {
             record: self.record,
             offset: self.member.offset,
             reason: reason.clone(),
@@ -505,7 +505,7 @@ impl<Source: Read> Unpacked<Source> {
     }
 
     /// Ends the member at the fault, and finds the next one.
-    fn fail(&mut self, reason: Reason) -> io::Result<()> {
+    fn fail(&mut self, reason: DamageReason) -> io::Result<()> {
         self.report(self.member.offset, reason);
         self.member.failed = true;
         if let Some(fence) = self.member.fence {
@@ -528,7 +528,7 @@ impl<Source: Read> Unpacked<Source> {
         self.find_member()?;
         self.report(
             offset,
-            Reason::Garbage {
+            DamageReason::Garbage {
                 bytes: self.input.offset() - offset,
                 start,
             },
@@ -665,7 +665,7 @@ impl<Source: Read> Unpacked<Source> {
                 }
                 None => {
                     let message = format!("it has {bytes} bytes");
-                    self.report(offset, Reason::Dictionary { message });
+                    self.report(offset, DamageReason::Dictionary { message });
                 }
             }
         }
@@ -674,7 +674,7 @@ impl<Source: Read> Unpacked<Source> {
             self.input.fill(1)?;
             let at_hand = self.input.available().len();
             if at_hand == 0 {
-                self.report(offset, Reason::TruncatedMember { inflated: 0 });
+                self.report(offset, DamageReason::TruncatedMember { inflated: 0 });
                 break;
             }
             let step = usize::try_from(left).map_or(at_hand, |left| left.min(at_hand));

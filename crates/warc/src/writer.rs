@@ -43,7 +43,7 @@ pub enum Payload {
 
 /// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenRecord {
     /// The offset of the record's member.
     pub offset: u64,
     /// The length of the member.
@@ -57,7 +57,7 @@ pub struct Written {
 /// Why a record was not written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum WriteError {
+pub enum WarcWriteError {
     /// The standard has no name for this kind of record.
     #[error("no record type for {kind:?}")]
     Kind {
@@ -152,7 +152,11 @@ impl<Sink: Write> WarcWriter<Sink> {
     }
 
     /// Writes a record whose block is in memory.
-    pub fn write(&mut self, record: &NewRecord<'_>, block: &[u8]) -> Result<Written, WriteError> {
+    pub fn write(
+        &mut self,
+        record: &NewRecord<'_>,
+        block: &[u8],
+    ) -> Result<WrittenRecord, WarcWriteError> {
         let digests = Digests::taken(record, block.len() as u64, |digester| {
             digester.update(block);
             Ok(())
@@ -171,8 +175,8 @@ impl<Sink: Write> WarcWriter<Sink> {
         &mut self,
         record: &NewRecord<'_>,
         block: &mut (impl Read + Seek),
-    ) -> Result<Written, WriteError> {
-        let unreadable = |source| WriteError::Block {
+    ) -> Result<WrittenRecord, WarcWriteError> {
+        let unreadable = |source| WarcWriteError::Block {
             id: record.id.to_owned(),
             source,
         };
@@ -236,9 +240,9 @@ impl<Sink: Write> WarcWriter<Sink> {
         self.sink
     }
 
-    fn check_alive(&self) -> Result<(), WriteError> {
+    fn check_alive(&self) -> Result<(), WarcWriteError> {
         if self.dead {
-            return Err(WriteError::Dead {
+            return Err(WarcWriteError::Dead {
                 offset: self.offset,
             });
         }
@@ -249,12 +253,12 @@ impl<Sink: Write> WarcWriter<Sink> {
         &mut self,
         written: io::Result<u64>,
         digests: &Digests,
-    ) -> Result<Written, WriteError> {
+    ) -> Result<WrittenRecord, WarcWriteError> {
         match written {
             Ok(length) => {
                 let offset = self.offset;
                 self.offset += length;
-                Ok(Written {
+                Ok(WrittenRecord {
                     offset,
                     length,
                     block: digests.block,
@@ -263,7 +267,7 @@ impl<Sink: Write> WarcWriter<Sink> {
             }
             Err(source) => {
                 self.dead = true;
-                Err(WriteError::Write {
+                Err(WarcWriteError::Write {
                     offset: self.offset,
                     source,
                 })
@@ -277,11 +281,11 @@ impl Digests {
         record: &NewRecord<'_>,
         block_bytes: u64,
         feed: impl FnOnce(&mut BothDigests) -> io::Result<()>,
-    ) -> Result<Self, WriteError> {
+    ) -> Result<Self, WarcWriteError> {
         let head = match record.payload {
             Payload::None | Payload::Block => 0,
             Payload::Behind(head) if head > block_bytes => {
-                return Err(WriteError::Head {
+                return Err(WarcWriteError::Head {
                     head,
                     block: block_bytes,
                 });
@@ -294,7 +298,7 @@ impl Digests {
             payload,
             head_left: head,
         };
-        feed(&mut both).map_err(|source| WriteError::Block {
+        feed(&mut both).map_err(|source| WarcWriteError::Block {
             id: record.id.to_owned(),
             source,
         })?;
@@ -381,17 +385,17 @@ pub(crate) fn compose(
     record: &NewRecord<'_>,
     block_bytes: u64,
     digests: &Digests,
-) -> Result<String, WriteError> {
+) -> Result<String, WarcWriteError> {
     let kind = record
         .kind
         .name()
-        .ok_or(WriteError::Kind { kind: record.kind })?;
+        .ok_or(WarcWriteError::Kind { kind: record.kind })?;
     RecordDate::from_warc_date(record.date.as_bytes())?;
     let mut header = String::with_capacity(HEADER_ROOM);
     header.push_str("WARC/1.1\r\n");
-    let mut put = |name: &str, value: &str| -> Result<(), WriteError> {
+    let mut put = |name: &str, value: &str| -> Result<(), WarcWriteError> {
         if name.is_empty() || !name.bytes().all(is_token) || !is_one_line(value) {
-            return Err(WriteError::Field {
+            return Err(WarcWriteError::Field {
                 name: name.to_owned(),
                 value: value.to_owned(),
             });
@@ -403,7 +407,7 @@ pub(crate) fn compose(
     };
     put("WARC-Type", kind)?;
     if record.id.is_empty() || record.id.contains(['<', '>', ' ']) {
-        return Err(WriteError::Field {
+        return Err(WarcWriteError::Field {
             name: "WARC-Record-ID".to_owned(),
             value: record.id.to_owned(),
         });
@@ -567,12 +571,12 @@ mod tests {
                 writer.write(&RECORD, BLOCK)
             };
             assert!(
-                matches!(failed, Err(WriteError::Write { offset: 0, .. })),
+                matches!(failed, Err(WarcWriteError::Write { offset: 0, .. })),
                 "{failed:?}"
             );
             assert!(matches!(
                 writer.write(&RECORD, BLOCK),
-                Err(WriteError::Dead { offset: 0 })
+                Err(WarcWriteError::Dead { offset: 0 })
             ));
         }
     }

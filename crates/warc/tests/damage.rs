@@ -8,9 +8,9 @@ use common::{
     arc, arc_head, gzip, http, read, read_within, response, three_members, uri, uris, warc,
     warc_claiming,
 };
-use ecluse_warc::{Damage, Extent, ReaderLimits, Reason, WarcReader};
+use ecluse_warc::{DamageReason, Extent, ReaderLimits, RecordDamage, WarcReader};
 
-fn reasons(damages: &[Damage]) -> Vec<&Reason> {
+fn reasons(damages: &[RecordDamage]) -> Vec<&DamageReason> {
     damages.iter().map(|damage| &damage.reason).collect()
 }
 
@@ -91,7 +91,10 @@ fn a_truncated_last_record_is_given_as_far_as_it_goes() {
         }
     );
     assert!(
-        matches!(reasons(&damages)[..], [Reason::TruncatedMember { .. }]),
+        matches!(
+            reasons(&damages)[..],
+            [DamageReason::TruncatedMember { .. }]
+        ),
         "{damages:?}"
     );
 
@@ -99,7 +102,10 @@ fn a_truncated_last_record_is_given_as_far_as_it_goes() {
     let (seen, damages) = read(&plain[..plain.len() - 50]);
     assert_eq!(seen.len(), 2);
     let (declared, found) = (http(2).len() as u64, http(2).len() as u64 - 46);
-    assert_eq!(reasons(&damages), [&Reason::ShortBlock { declared, found }]);
+    assert_eq!(
+        reasons(&damages),
+        [&DamageReason::ShortBlock { declared, found }]
+    );
 }
 
 #[test]
@@ -163,7 +169,7 @@ fn garbage_before_the_first_member() {
     assert_eq!(uris(&seen), [uri(1), uri(2), uri(3)]);
     assert!(matches!(
         reasons(&damages)[..],
-        [Reason::Garbage { bytes: 18, .. }]
+        [DamageReason::Garbage { bytes: 18, .. }]
     ));
 }
 
@@ -200,7 +206,7 @@ fn files_that_hold_no_record() {
         let (seen, damages) = read(file);
         assert_eq!(seen, []);
         assert!(
-            matches!(reasons(&damages)[..], [Reason::Garbage { .. }]),
+            matches!(reasons(&damages)[..], [DamageReason::Garbage { .. }]),
             "{damages:?}"
         );
     }
@@ -230,7 +236,7 @@ fn a_length_that_is_too_small_or_too_large() {
     assert!(
         matches!(
             reasons(&damages)[..],
-            [Reason::TrailingBytes { bytes: 104, .. }]
+            [DamageReason::TrailingBytes { bytes: 104, .. }]
         ),
         "{damages:?}"
     );
@@ -248,7 +254,10 @@ fn a_length_that_is_too_small_or_too_large() {
     assert_eq!(uris(&seen), [uri(0), uri(1), uri(2)]);
     // What stands behind the block counts to it, as it does for warcio.
     assert_eq!(seen[1].block.len(), block.len() + 4);
-    assert!(matches!(reasons(&damages)[..], [Reason::ShortBlock { .. }]));
+    assert!(matches!(
+        reasons(&damages)[..],
+        [DamageReason::ShortBlock { .. }]
+    ));
 
     // Uncompressed, the next record bounds it.
     for wrong in [&small, &large] {
@@ -276,7 +285,7 @@ fn lengths_that_are_none() {
         assert_eq!(uris(&seen), [uri(0), uri(1), uri(2)]);
         assert!(seen[1].damaged);
         assert!(
-            matches!(reasons(&damages)[..], [Reason::BadContentLength { found }] if found.as_bytes() == reason.as_bytes()),
+            matches!(reasons(&damages)[..], [DamageReason::BadContentLength { found }] if found.as_bytes() == reason.as_bytes()),
             "{damages:?}"
         );
     }
@@ -291,7 +300,7 @@ fn lengths_that_are_none() {
         [&http(1)[..], b"\r\n\r\n"].concat(),
         "the member is the block"
     );
-    assert_eq!(reasons(&damages), [&Reason::NoContentLength]);
+    assert_eq!(reasons(&damages), [&DamageReason::NoContentLength]);
     let (seen, _) = read(&[bad, response(2)].concat()[..]);
     assert_eq!(
         uris(&seen),
@@ -305,8 +314,8 @@ fn headers_beyond_the_limits() {
     let many = format!("WARC/1.0\r\n{}\r\n", "X: y\r\n".repeat(10_000));
     let long = format!("WARC/1.0\r\nX: {}\r\n\r\n", "y".repeat(3 << 20));
     for (header, reason) in [
-        (&many, Reason::HeaderLines { limit: 1_000 }),
-        (&long, Reason::HeaderBytes { limit: 256 << 10 }),
+        (&many, DamageReason::HeaderLines { limit: 1_000 }),
+        (&long, DamageReason::HeaderBytes { limit: 256 << 10 }),
     ] {
         let bad = header.as_bytes();
         let file = [gzip(&response(1)), gzip(bad), gzip(&response(2))].concat();
@@ -329,10 +338,10 @@ fn a_header_cut_short() {
     let bad = b"WARC/1.0\r\nWARC-Type: response\r\nContent-Le";
     let (seen, damages) = read(&[gzip(&response(1)), gzip(bad), gzip(&response(2))].concat()[..]);
     assert_eq!(uris(&seen), [uri(1), uri(2)]);
-    assert_eq!(reasons(&damages), [&Reason::TruncatedHeader]);
+    assert_eq!(reasons(&damages), [&DamageReason::TruncatedHeader]);
     let (seen, damages) = read(&[&response(1)[..], bad].concat()[..]);
     assert_eq!(uris(&seen), [uri(1)]);
-    assert_eq!(reasons(&damages), [&Reason::TruncatedHeader]);
+    assert_eq!(reasons(&damages), [&DamageReason::TruncatedHeader]);
 }
 
 #[test]
@@ -342,7 +351,7 @@ fn a_header_broken_off_by_another_record() {
         let file = [pack(&response(1)), pack(&[&bad[..], &response(2)].concat())].concat();
         let (seen, damages) = read(&[&file[..], &pack(&response(3))].concat()[..]);
         assert_eq!(uris(&seen), [uri(1), uri(2), uri(3)]);
-        assert_eq!(reasons(&damages), [&Reason::BrokenHeader]);
+        assert_eq!(reasons(&damages), [&DamageReason::BrokenHeader]);
     }
 }
 
@@ -351,7 +360,7 @@ fn first_lines_without_end_are_read_once_each() {
     // Were each the start of a header of a thousand lines, this would take a thousand times as long.
     let (seen, damages) = read(&b"WARC/1.0\r\n".repeat(100_000)[..]);
     assert!(seen.is_empty());
-    let broken = |damage: &Damage| damage.reason == Reason::BrokenHeader;
+    let broken = |damage: &RecordDamage| damage.reason == DamageReason::BrokenHeader;
     assert!(damages.len() == 1_000 && damages.iter().all(broken));
 }
 
@@ -371,7 +380,7 @@ fn a_bomb_is_given_up_and_its_neighbours_are_read() {
         assert_eq!(uris(&seen), [&uri(1), "urn:bomb", &uri(2)]);
         let found: Vec<_> = damages
             .iter()
-            .filter(|damage| matches!(damage.reason, Reason::Bomb { limit: 4194304, .. }))
+            .filter(|damage| matches!(damage.reason, DamageReason::Bomb { limit: 4194304, .. }))
             .map(|damage| (damage.record, damage.offset))
             .collect();
         assert_eq!(found, [(2, at)]);
@@ -508,7 +517,7 @@ fn a_damaged_trailer_whose_record_stands_again_later_costs_one_record() {
     assert_eq!(seen.len(), 80);
     assert!(seen[1].damaged);
     assert!(
-        matches!(reasons(&damages)[..], [Reason::Checksum { .. }]),
+        matches!(reasons(&damages)[..], [DamageReason::Checksum { .. }]),
         "{damages:?}"
     );
 }

@@ -8,7 +8,8 @@ use std::io::Read;
 
 use common::{arc, arc_head, gzip, http, read, read_within, response, uri, uris, warc, zstd};
 use ecluse_warc::{
-    Compression, Extent, Format, ReaderLimits, Reason, RecordKind, Version, WarcReader,
+    ArchiveFormat, Compression, DamageReason, Extent, ReaderLimits, RecordKind, WarcReader,
+    WarcVersion,
 };
 
 fn three() -> Vec<Vec<u8>> {
@@ -40,7 +41,7 @@ fn one_gzip_member_for_the_whole_file() {
     let inside = (records[0].len() + records[1].len()) as u64;
     assert_eq!(seen[2].extent, Extent::Shared { member: 0, inside });
     assert_eq!(damages.len(), 1);
-    assert_eq!(damages[0].reason, Reason::SharedMember);
+    assert_eq!(damages[0].reason, DamageReason::SharedMember);
 }
 
 #[test]
@@ -148,14 +149,14 @@ fn arc_files() {
         let record = reader.next().unwrap().unwrap();
         assert_eq!(
             (record.format(), record.kind(), record.version()),
-            (Format::Arc, RecordKind::Warcinfo, None)
+            (ArchiveFormat::Arc, RecordKind::Warcinfo, None)
         );
         assert_eq!(record.target_uri(), None);
         assert!(record.http().is_none());
         let record = reader.next().unwrap().unwrap();
         assert_eq!(
             (record.format(), record.kind()),
-            (Format::Arc, RecordKind::Response)
+            (ArchiveFormat::Arc, RecordKind::Response)
         );
         assert_eq!(record.target_uri().unwrap(), uri(1));
         assert_eq!(record.capture_time().unwrap().as_str(), "20010203040506");
@@ -193,20 +194,20 @@ fn every_version_of_warc() {
     for (text, version) in [
         (
             "WARC/0.17",
-            Version {
+            WarcVersion {
                 major: 0,
                 minor: 17,
             },
         ),
         (
             "WARC/0.18",
-            Version {
+            WarcVersion {
                 major: 0,
                 minor: 18,
             },
         ),
-        ("WARC/1.0", Version { major: 1, minor: 0 }),
-        ("warc/1.1", Version { major: 1, minor: 1 }),
+        ("WARC/1.0", WarcVersion { major: 1, minor: 0 }),
+        ("warc/1.1", WarcVersion { major: 1, minor: 1 }),
     ] {
         let file = [text.as_bytes(), &response(1)[8..]].concat();
         let mut reader = WarcReader::new(&file[..], ReaderLimits::default());

@@ -23,7 +23,7 @@ use ecluse_manifest::{Copy, CopyKind, Manifest};
 use ecluse_stage::{Blame, Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
 
 pub use service::{BackupService, ServiceCopy, ServiceFinding};
-pub use settings::{Command, Directory, Kind, S3, Settings, Target, Targets};
+pub use settings::{Command, Directory, S3, Settings, Target, TargetKind, Targets};
 
 /// The stage.
 pub struct Backup {
@@ -64,15 +64,15 @@ impl Stage for Backup {
         for (number, target) in settings.targets.as_slice().iter().enumerate() {
             let key = |key: &str| format!("stage.backup.targets[{number}].{key}");
             match &target.kind {
-                Kind::Directory(directory) => check.directory(&key("path"), &directory.path),
-                Kind::S3(s3) => {
+                TargetKind::Directory(directory) => check.directory(&key("path"), &directory.path),
+                TargetKind::S3(s3) => {
                     check.file(&key("key-file"), &home.path(&s3.key_file));
                     check.secret_file(&key("secret-file"), &home.path(&s3.secret_file));
                     if let Some(file) = &s3.ca_file {
                         check.file(&key("ca-file"), &home.path(file));
                     }
                 }
-                Kind::Command(command) => {
+                TargetKind::Command(command) => {
                     let program = command.command.first().map_or("", String::as_str);
                     check.program(&key("command"), program);
                     if let Some(program) = command.fetch.first() {
@@ -88,9 +88,11 @@ impl Stage for Backup {
         let mut targets = Vec::new();
         for target in settings.targets.into_vec() {
             let open = match target.kind {
-                Kind::Directory(directory) => Open::Directory(directory::Vault::new(directory)),
-                Kind::S3(s3) => Open::S3(Box::new(s3::Bucket::open(s3, &home.root)?)),
-                Kind::Command(command) => Open::Command(command),
+                TargetKind::Directory(directory) => {
+                    Open::Directory(directory::Vault::new(directory))
+                }
+                TargetKind::S3(s3) => Open::S3(Box::new(s3::Bucket::open(s3, &home.root)?)),
+                TargetKind::Command(command) => Open::Command(command),
             };
             targets.push((target.name, open));
         }
@@ -104,7 +106,7 @@ impl Stage for Backup {
     fn writes(settings: &Settings, home: &Home) -> Vec<PathBuf> {
         let mut paths = vec![home.manifest_directory()];
         for target in settings.targets.as_slice() {
-            if let Kind::Directory(directory) = &target.kind {
+            if let TargetKind::Directory(directory) = &target.kind {
                 paths.push(home.path(&directory.path));
             }
         }
@@ -114,7 +116,7 @@ impl Stage for Backup {
     /// What an operator's command does is not known here; most send the file away.
     fn needs_network(settings: &Settings) -> bool {
         let mut targets = settings.targets.as_slice().iter();
-        targets.any(|target| !matches!(target.kind, Kind::Directory(_)))
+        targets.any(|target| !matches!(target.kind, TargetKind::Directory(_)))
     }
 
     fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {

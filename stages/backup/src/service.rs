@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ecluse_holding::{Fixity, PayloadSource, Proof, ReadFault, digest_of};
 use ecluse_stage::{Blame, Failure};
 
-use crate::settings::{Command, Kind, Target};
+use crate::settings::{Command, Target, TargetKind};
 use crate::{BackupTask, command, s3};
 
 /// An object store, or a command that can bring back what it took.
@@ -45,10 +45,10 @@ impl BackupService {
     /// When its keys cannot be read.
     pub fn open(target: Target, root: &Path) -> Result<Option<Self>, Failure> {
         let open = match target.kind {
-            Kind::Directory(_) => return Ok(None),
-            Kind::Command(command) if command.fetch.is_empty() => return Ok(None),
-            Kind::Command(command) => Open::Command(command),
-            Kind::S3(s3) => Open::S3(Box::new(s3::Bucket::open(s3, root)?)),
+            TargetKind::Directory(_) => return Ok(None),
+            TargetKind::Command(command) if command.fetch.is_empty() => return Ok(None),
+            TargetKind::Command(command) => Open::Command(command),
+            TargetKind::S3(s3) => Open::S3(Box::new(s3::Bucket::open(s3, root)?)),
         };
         Ok(Some(Self {
             target: target.name,

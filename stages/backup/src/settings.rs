@@ -61,12 +61,12 @@ pub struct Target {
     /// What it is called in proofs, logs and the manifest.
     pub name: String,
     /// What it is.
-    pub kind: Kind,
+    pub kind: TargetKind,
 }
 
 /// What a backup is.
 #[derive(Debug, Clone)]
-pub enum Kind {
+pub enum TargetKind {
     /// A directory.
     Directory(Directory),
     /// An object store that speaks S3.
@@ -160,9 +160,9 @@ impl TryFrom<Words> for Target {
         }
         words.must_fit(&name)?;
         let kind = match words.kind {
-            KindWord::Directory => words.directory().map(Kind::Directory),
-            KindWord::S3 => words.s3().map(Kind::S3),
-            KindWord::Command => words.command().map(Kind::Command),
+            KindWord::Directory => words.directory().map(TargetKind::Directory),
+            KindWord::S3 => words.s3().map(TargetKind::S3),
+            KindWord::Command => words.command().map(TargetKind::Command),
         };
         let kind = kind.map_err(|fault| format!("target {name}: {fault}"))?;
         Ok(Self { name, kind })
@@ -308,9 +308,15 @@ mod tests {
     fn every_kind_is_read() {
         assert!(read(&format!("{{ {S3_WORDS} }}")).is_ok());
         let command = r#"{ name = "c", kind = "command", command = ["x"], timeout = "1m" }"#;
-        assert!(matches!(read(command).unwrap().kind, Kind::Command(_)));
+        assert!(matches!(
+            read(command).unwrap().kind,
+            TargetKind::Command(_)
+        ));
         let directory = r#"{ name = "d", kind = "directory", path = "/x", leave-free = "5%" }"#;
-        assert!(matches!(read(directory).unwrap().kind, Kind::Directory(_)));
+        assert!(matches!(
+            read(directory).unwrap().kind,
+            TargetKind::Directory(_)
+        ));
     }
 
     #[test]

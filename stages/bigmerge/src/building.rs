@@ -223,10 +223,10 @@ impl Building<'_> {
     fn write_zipnum(&self, lines: u64) -> Result<Vec<IndexFile>, Failure> {
         let path = self.directory.join(FLAT);
         let source = LineSource::open(&path).map_err(|error| self.blame(&error.into()))?;
-        let options = zipnum::Options {
+        let options = zipnum::ZipNumOptions {
             lines_per_member: self.settings.zipnum_lines.get() as usize,
             shards: Shards::Bytes(self.settings.zipnum_shard.0),
-            ..zipnum::Options::default()
+            ..zipnum::ZipNumOptions::default()
         };
         let written = zipnum::write(source, self.directory, ZIPNUM, &options)
             .map_err(|error| Failure::halt(with_cause(&error)))?;

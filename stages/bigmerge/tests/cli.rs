@@ -78,6 +78,31 @@ fn a_generation_is_the_last_one_and_the_new_lines() {
     );
 }
 
+#[test]
+fn what_came_in_is_told_to_the_stages_in_back() {
+    let root = root("back = [\"watcher\"]\n[stage.watcher]");
+    put(&root, "day-1", None, &lines([1, 3]));
+    put(&root, "day-2", None, &lines([2, 3]));
+    put(&root, "press", Some("presse"), &lines([7]));
+    run(&root, 0);
+    let mut told: Vec<String> = contents(&root.part("watcher", "ready"))
+        .into_iter()
+        .filter(|(path, _)| path.ends_with("captures.cdxj"))
+        .map(|(_, bytes)| String::from_utf8(bytes).unwrap())
+        .collect();
+    told.sort();
+    assert_eq!(told, [lines([1, 2, 3]), lines([7])]);
+    let manifests: String = contents(&root.part("watcher", "ready"))
+        .into_iter()
+        .filter(|(path, _)| path.ends_with("parcel.json"))
+        .map(|(_, bytes)| String::from_utf8(bytes).unwrap())
+        .collect();
+    assert!(
+        manifests.contains("presse") && manifests.contains("captures"),
+        "{manifests}"
+    );
+}
+
 fn shelf(root: &Root, collection: Option<&str>) -> IndexDirectory {
     IndexDirectory::of(&root.path().join("index"), collection).unwrap()
 }

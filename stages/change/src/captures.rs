@@ -87,15 +87,17 @@ impl<'a> CaptureJoin<'a> {
             (Some(one), Some(other)) => Some(one.min(other).clone()),
             (one, other) => one.as_ref().or(other.as_ref()).cloned(),
         };
-        if incoming.is_some() && incoming == line {
-            if let Some(lines) = &mut self.incoming {
-                lines.advance()?;
-            }
+        if let Some(lines) = &mut self.incoming
+            && incoming.is_some()
+            && incoming == line
+        {
+            lines.advance()?;
         }
-        if indexed.is_some() && indexed == line {
-            if let Some(lines) = &mut self.index {
-                lines.advance()?;
-            }
+        if let Some(lines) = &mut self.index
+            && indexed.is_some()
+            && indexed == line
+        {
+            lines.advance()?;
         }
         Ok(line)
     }

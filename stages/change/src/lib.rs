@@ -43,7 +43,7 @@ pub use crate::building::BuildError;
 pub use crate::rebuilding::{RebuiltChanges, rebuild_changes};
 
 /// The stage.
-pub struct Change {
+pub struct ChangeStage {
     settings: Settings,
     home: Home,
 }
@@ -126,7 +126,7 @@ impl Settings {
     }
 }
 
-impl Stage for Change {
+impl Stage for ChangeStage {
     const NAME: &'static str = "change";
     const ABOUT: &'static str = "Finds out how pages change, and how much";
     const INTAKE: Intake = Intake::Batch;
@@ -182,7 +182,7 @@ impl Stage for Change {
     }
 }
 
-impl Change {
+impl ChangeStage {
     /// Brings what parcels tell into the changes of one collection.
     fn grow(
         &self,

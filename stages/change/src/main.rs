@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use ecluse_change::Change;
+use ecluse_change::ChangeStage;
 
 fn main() -> ExitCode {
-    ecluse_stage::main::<Change>()
+    ecluse_stage::main::<ChangeStage>()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ecluse_report::Tally;
+use ecluse_report::JobTally;
 use serde::{Deserialize, Serialize};
 
 use crate::online::OnlineCash;
@@ -17,7 +17,7 @@ pub(crate) struct Checkpoint {
     /// Lengths of the logs, in the order of [`crate::logs`].
     pub(crate) logs: [u64; 4],
     /// What was fetched.
-    pub(crate) tally: Tally,
+    pub(crate) tally: JobTally,
     /// Links not followed, by rule.
     pub(crate) rejected: BTreeMap<String, u64>,
     /// What on-line importance has beside its pages, where it is asked for.

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use ecluse_frontier::{Frontier, FrontierError, Item, Millis, Next, Precedence};
 use ecluse_http::{Jar, KnownAddresses};
 use ecluse_pace::PaceTable;
-use ecluse_report::{Moment, Progress, SeedTally};
-use ecluse_scope::{Compression, ImportanceOrder, Order, Seed, queue_of};
+use ecluse_report::{Moment, ProgressLine, SeedTally};
+use ecluse_scope::{CompressionOrder, ImportanceOrder, Order, Seed, queue_of};
 use ecluse_stage::{Failure, Metrics, Outbox, Paused};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -156,7 +156,7 @@ pub(crate) struct Engine<'a> {
     busy_before: u64,
     timers: upkeep::Timers,
     rates: Rates,
-    progress: Option<Progress>,
+    progress: Option<ProgressLine>,
     last_url: String,
     /// Bytes of the file at the last commit.
     committed_bytes: u64,
@@ -639,8 +639,8 @@ fn naming(order: &Order, host: &str) -> Naming {
         front,
         host: host.to_owned(),
         end: match order.warc.compression {
-            Compression::Gzip => ".warc.gz",
-            Compression::None => ".warc",
+            CompressionOrder::Gzip => ".warc.gz",
+            CompressionOrder::None => ".warc",
         },
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ecluse_frontier::{Frontier, FrontierError, QueueState, Retired, UrlState};
 use ecluse_report::{LogLine, parse_line};
-use ecluse_scope::{Answer, Order, RobotsPolicy, Scope};
+use ecluse_scope::{Order, RobotsAnswer, RobotsPolicy, Scope};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -171,7 +171,7 @@ impl Known<'_> {
         };
         let mut surt = Vec::new();
         ecluse_surt::surt_or_url(url.as_str().as_bytes(), &mut surt);
-        let judgement = self.scope.judge(&ecluse_scope::Candidate {
+        let judgement = self.scope.judge(&ecluse_scope::CandidateUrl {
             url: url.as_str(),
             surt: &surt,
             hops: &hops,
@@ -215,7 +215,7 @@ impl Known<'_> {
                     .noted(notes::ROBOTS, &key)
                     .map_err(|error| error.to_string())?;
                 if let Some(kept) = kept.as_deref().and_then(KeptAnswer::decode) {
-                    let answer = Answer::Response {
+                    let answer = RobotsAnswer::Response {
                         status: kept.status,
                         body: &kept.body,
                     };

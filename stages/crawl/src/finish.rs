@@ -10,8 +10,8 @@ use std::rc::Rc;
 
 use ecluse_frontier::{Frontier, QueueState};
 use ecluse_report::{
-    Entry, HostTally, JobFacts, Moment, PACKING_LIST, Packed, Part, ReportSource, SeedTally,
-    archivefiles_report, metadata_name, write_metadata, write_reports,
+    HostTally, JobFacts, MetadataEntry, Moment, PACKING_LIST, Packed, Part, ReportSource,
+    SeedTally, archivefiles_report, metadata_name, write_metadata, write_reports,
 };
 use ecluse_scope::Order;
 use ecluse_stage::Failure;
@@ -62,20 +62,26 @@ pub(crate) fn finish(
     around.outbox.tick();
     let files = files(frontier)?;
     let mut entries = vec![
-        Entry::of_file(Part::Setup, &job.dir.given_order()),
-        Entry::of_bytes(Part::Reports, PACKING_LIST, archivefiles_report(&files)),
+        MetadataEntry::of_file(Part::Setup, &job.dir.given_order()),
+        MetadataEntry::of_bytes(Part::Reports, PACKING_LIST, archivefiles_report(&files)),
     ];
     if job.dir.order().is_file() {
-        entries.push(Entry::of_file(Part::Setup, &job.dir.order()));
+        entries.push(MetadataEntry::of_file(Part::Setup, &job.dir.order()));
     }
     for name in &job.seed_files {
-        entries.push(Entry::of_file(Part::Setup, &job.dir.seeds().join(name)));
+        entries.push(MetadataEntry::of_file(
+            Part::Setup,
+            &job.dir.seeds().join(name),
+        ));
     }
     for name in [CRAWL, ERRORS, PROGRESS, CHANGES] {
-        entries.push(Entry::of_file(Part::Logs, &job.dir.logs().join(name)));
+        entries.push(MetadataEntry::of_file(
+            Part::Logs,
+            &job.dir.logs().join(name),
+        ));
     }
     for path in &reports {
-        entries.push(Entry::of_file(Part::Reports, path));
+        entries.push(MetadataEntry::of_file(Part::Reports, path));
     }
     write_metadata_file(job, around, &facts, &entries)?;
     if order.dedup.across_jobs {
@@ -139,7 +145,7 @@ fn write_metadata_file(
     job: &Job,
     around: &Surroundings<'_>,
     facts: &JobFacts,
-    entries: &[Entry],
+    entries: &[MetadataEntry],
 ) -> Result<(), Failure> {
     let name = metadata_name(facts);
     let path = around.harvested.join(&name);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ecluse_extract::ExtractLimits;
 use ecluse_http::{Client, Resolver, ResolverSettings, Servers, Settings as ClientSettings};
-use ecluse_scope::{Compression, Grouping, Order};
+use ecluse_scope::{CompressionOrder, Grouping, Order};
 use ecluse_stage::Failure;
 use ecluse_warc::{Packer, Packing};
 
@@ -109,7 +109,7 @@ fn pool_order(job: &Job, order: &Order, packing: Packing) -> PoolOrder {
 
 fn packing(order: &Order) -> Packing {
     match order.warc.compression {
-        Compression::Gzip => Packing::Gzip(order.warc.gzip_level),
-        Compression::None => Packing::None,
+        CompressionOrder::Gzip => Packing::Gzip(order.warc.gzip_level),
+        CompressionOrder::None => Packing::None,
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ecluse_extract::{Hop, Link};
 use ecluse_frontier::{Added, Candidate, Frontier, Item, Precedence};
-use ecluse_scope::{Order, Scope, Seed, Verdict, queue_of};
+use ecluse_scope::{Order, Scope, ScopeVerdict, Seed, queue_of};
 use ecluse_stage::Failure;
 use url::Url;
 
@@ -138,7 +138,7 @@ impl LinkFilter {
         self.hops.push(link.hop.letter());
         self.surt.clear();
         ecluse_surt::surt_or_url(url.as_str().as_bytes(), &mut self.surt);
-        let candidate = ecluse_scope::Candidate {
+        let candidate = ecluse_scope::CandidateUrl {
             url: url.as_str(),
             surt: &self.surt,
             hops: &self.hops,
@@ -148,7 +148,7 @@ impl LinkFilter {
             framed: link.framed,
         };
         let decision = self.scope.decide(&candidate)?;
-        if decision.verdict == Verdict::Reject {
+        if decision.verdict == ScopeVerdict::Reject {
             count(&mut self.rejected, decision.rule);
             return Ok(false);
         }
@@ -205,7 +205,7 @@ impl LinkFilter {
         }
         self.surt.clear();
         ecluse_surt::surt_or_url(item.url.as_bytes(), &mut self.surt);
-        let decision = self.scope.decide(&ecluse_scope::Candidate {
+        let decision = self.scope.decide(&ecluse_scope::CandidateUrl {
             url: &item.url,
             surt: &self.surt,
             hops: &item.hops,
@@ -214,7 +214,7 @@ impl LinkFilter {
             size: None,
             framed: false,
         })?;
-        let is_rejected = decision.verdict == Verdict::Reject;
+        let is_rejected = decision.verdict == ScopeVerdict::Reject;
         Ok(is_rejected.then(|| format!("scope:{}", decision.rule)))
     }
 

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use ecluse_extract::Link;
 use ecluse_frontier::Item;
-use ecluse_http::{Exchange, Resolved, Shape, Truncation, Version};
+use ecluse_http::{Exchange, HttpVersion, Resolved, Shape, Truncation};
 use ecluse_report::{Kept, Moment};
-use ecluse_warc::{Digests, NewRecord, Packer, Payload, RecordKind, Sha1Digest, WriteError};
+use ecluse_warc::{Digests, NewRecord, Packer, Payload, RecordKind, Sha1Digest, WarcWriteError};
 use url::Url;
 
 use crate::earlier::{KnownPayload, LastCapture, Original, PayloadDigests};
@@ -111,7 +111,7 @@ pub(crate) fn pack(
     capture: &Capture,
     found: &Found,
     going: &dyn Fn() -> bool,
-) -> Result<Vec<Part>, WriteError> {
+) -> Result<Vec<Part>, WarcWriteError> {
     let [request_id, metadata_id] = new_ids();
     let ids = Ids {
         main: capture.id.to_string(),
@@ -181,7 +181,7 @@ fn main_record(
     ids: &Ids,
     date: &str,
     packed: Packed<'_>,
-) -> Result<(), WriteError> {
+) -> Result<(), WarcWriteError> {
     let Packed {
         spool,
         bytes,
@@ -264,8 +264,8 @@ fn headless_type(start: &[u8]) -> &'static str {
     }
 }
 
-fn unspooled(source: io::Error) -> WriteError {
-    WriteError::Write { offset: 0, source }
+fn unspooled(source: io::Error) -> WarcWriteError {
+    WarcWriteError::Write { offset: 0, source }
 }
 
 fn truncated(truncation: Truncation) -> &'static str {
@@ -285,8 +285,8 @@ impl Fields {
         let mut fields = Self(Vec::with_capacity(8));
         fields.add("WARC-IP-Address", exchange.peer.ip().to_canonical());
         match exchange.head.version() {
-            Some(Version { major: 1, minor: 0 }) => fields.add("WARC-Protocol", "http/1.0"),
-            Some(Version { major: 1, minor: 1 }) => fields.add("WARC-Protocol", "http/1.1"),
+            Some(HttpVersion { major: 1, minor: 0 }) => fields.add("WARC-Protocol", "http/1.0"),
+            Some(HttpVersion { major: 1, minor: 1 }) => fields.add("WARC-Protocol", "http/1.1"),
             _ => {}
         }
         if let Some(tls) = &exchange.tls {
@@ -388,7 +388,7 @@ pub(crate) fn pack_dns(
     packer: &mut Packer,
     answer: &Resolved,
     at: Moment,
-) -> Result<Part, WriteError> {
+) -> Result<Part, WarcWriteError> {
     let block = answer.block();
     let uri = format!("dns:{}", answer.name);
     let digest = Sha1Digest::of(block.as_bytes());
@@ -420,7 +420,7 @@ pub(crate) fn pack_warcinfo(
     file: &str,
     at: Moment,
     lines: &str,
-) -> Result<Part, WriteError> {
+) -> Result<Part, WarcWriteError> {
     let record = NewRecord {
         kind: RecordKind::Warcinfo,
         id: &new_id().to_string(),

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use ecluse_scope::{Answer, Order, Reading, Standing};
+use ecluse_scope::{Order, Reading, RobotsAnswer, Standing};
 use url::Url;
 
 /// What standings may take in memory; those left out are read from the notes again.
@@ -104,7 +104,7 @@ impl Robots {
         &mut self,
         order: &Order,
         authority: &str,
-        answer: Answer<'_>,
+        answer: RobotsAnswer<'_>,
         at: Duration,
     ) {
         if self.failures.len() >= FAILURES {
@@ -271,7 +271,7 @@ mod tests {
         let mut robots = Robots::default();
         let order = Order::default();
         let body = b"User-agent: *\nDisallow: /x\nCrawl-delay: 2";
-        let answer = Answer::Response { status: 200, body };
+        let answer = RobotsAnswer::Response { status: 200, body };
         robots.learn(&order, "http://a.example", answer, Duration::from_secs(10));
         let holds = |at| robots.standing("http://a.example", Duration::from_secs(at));
         let standing = holds(11).unwrap();
@@ -292,7 +292,7 @@ mod tests {
         let body = "User-agent: *\n".to_owned() + &"Disallow:/a\n".repeat(40_000);
         let at = Duration::from_secs(10);
         for host in 0..70 {
-            let answer = Answer::Response {
+            let answer = RobotsAnswer::Response {
                 status: 200,
                 body: body.as_bytes(),
             };
@@ -313,7 +313,7 @@ mod tests {
         order.budget.queue.tries = 2;
         let (a, seconds) = ("http://a.example", Duration::from_secs);
         let body = b"";
-        let overloaded = Answer::Response { status: 503, body };
+        let overloaded = RobotsAnswer::Response { status: 503, body };
         let mut given_up = |answer, at| {
             robots.learn(&order, a, answer, seconds(at));
             assert_eq!(robots.has_failed(a), answer == overloaded);
@@ -321,7 +321,7 @@ mod tests {
         };
         assert_eq!(given_up(overloaded, 0), [false, false, false]);
         assert_eq!(given_up(overloaded, 900), [true, true, false]);
-        let good = Answer::Response { status: 404, body };
+        let good = RobotsAnswer::Response { status: 404, body };
         assert_eq!(given_up(good, 1800), [false, false, false]);
         assert_eq!(given_up(overloaded, 2700), [false, false, false]);
     }
@@ -388,7 +388,7 @@ mod tests {
             Search::InVain
         );
         assert_eq!(robots.followers(&target).len(), 1);
-        let answer = Answer::Failed { why: "" };
+        let answer = RobotsAnswer::Failed { why: "" };
         robots.learn(&Order::default(), authority, answer, seconds(10));
         assert_eq!(
             robots.search(authority, seconds(10), seconds(9)),

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use ecluse_testkit::dns::{Named, Names};
 use ecluse_testkit::root::until_so;
-use ecluse_testkit::web::{After, Answer, Request, Seen, Web, Wire, gzip, html, raw};
+use ecluse_testkit::web::{After, Answer, SeenRequest, Web, WebRequest, Wire, gzip, html, raw};
 use ecluse_warc::{RecordKind, Sha1Digest};
 
 use web::{Harvest, Job, Order, at, web_on};
@@ -47,7 +47,7 @@ impl Beside {
 
     /// Begins with a server that has no robots.txt, and does this with all else.
     fn server(
-        handler: impl Fn(&Request, &mut Wire) -> io::Result<After> + Send + Sync + 'static,
+        handler: impl Fn(&WebRequest, &mut Wire) -> io::Result<After> + Send + Sync + 'static,
     ) -> Self {
         let mut beside = Self::new();
         beside.web.host("bad.test", move |request, wire| {
@@ -77,7 +77,7 @@ impl Beside {
         harvest.each_line_once();
         let asked = self.web.log_of(&["good.test"]);
         assert!(asked.len() > GOOD_PAGES, "{} requests", asked.len());
-        let gap_of = |pair: &[Seen]| {
+        let gap_of = |pair: &[SeenRequest]| {
             let answered = pair[0].end.unwrap_or(pair[0].start);
             pair[1].start.saturating_duration_since(answered)
         };

@@ -16,7 +16,7 @@ use ecluse_frontier::{Frontier, Settings};
 use ecluse_pace::PaceTable;
 use ecluse_testkit::dns::{Named, Names};
 use ecluse_testkit::root::{until, until_so};
-use ecluse_testkit::web::{Answer, Seen, Web, html};
+use ecluse_testkit::web::{Answer, SeenRequest, Web, html};
 use rustix::process::Signal;
 
 use web::{Harvest, Job, Order, at, web_on};
@@ -159,9 +159,9 @@ fn all_captured(harvest: &Harvest, web: &Web, hosts: &[&str]) {
 /// Fails when a request came sooner than `delay` after the one before: after its answer, or after its beginning where
 /// the crawl was killed and never saw the answer. A server that is slow to note when a request came makes no gap look
 /// shorter: what counts is when it can have been sent at the earliest.
-fn apart(seen: &[Seen], delay: Duration, starts: &[Instant]) {
+fn apart(seen: &[SeenRequest], delay: Duration, starts: &[Instant]) {
     assert!(seen.len() > PAGES, "{} requests", seen.len());
-    let crawl_of = |seen: &Seen| starts.iter().rposition(|start| *start <= seen.start);
+    let crawl_of = |seen: &SeenRequest| starts.iter().rposition(|start| *start <= seen.start);
     let mut sent_after = starts[0];
     for pair in seen.windows(2) {
         let is_same_crawl = crawl_of(&pair[0]) == crawl_of(&pair[1]);
@@ -654,8 +654,8 @@ fn complaining(
 }
 
 /// Returns when the requests after each complaint came, after the complaint.
-fn rests(seen: &[Seen], at: &[usize]) -> Vec<Duration> {
-    let pages: Vec<&Seen> = seen
+fn rests(seen: &[SeenRequest], at: &[usize]) -> Vec<Duration> {
+    let pages: Vec<&SeenRequest> = seen
         .iter()
         .filter(|seen| seen.target != "/robots.txt")
         .collect();

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use ecluse_manifest::{DepositFile, DepositState, Manifest, NewFile, PackageRow};
 use ecluse_testkit::contract::Contract;
 use ecluse_testkit::machine::{empty, fill, inside, mount, sh};
-use ecluse_testkit::repository::{Authority, Mood, Repository};
+use ecluse_testkit::repository::{Mood, Repository, TestAuthority};
 use ecluse_testkit::root::{Root, until_so};
 use sha2::{Digest, Sha512};
 
@@ -322,7 +322,7 @@ fn what_is_refused_is_held_with_the_repositorys_words() {
 /// Only the repository that the right authority vouches for gets a byte, and it only with the right token.
 #[test]
 fn a_repository_with_tls_and_a_token_takes_packages() {
-    let authority = Authority::default();
+    let authority = TestAuthority::default();
     let good = || authority.server("localhost", 2099);
     let settings = |repository: &Repository, more: &str| {
         let more = format!(", ca-file = \"ca.pem\", token-file = \"token\"{more}");
@@ -339,7 +339,7 @@ fn a_repository_with_tls_and_a_token_takes_packages() {
 
     // Another authority's, another name's, and one that has run out: nobody is told anything, and the package waits.
     for tls in [
-        Authority::default().server("localhost", 2099),
+        TestAuthority::default().server("localhost", 2099),
         authority.server("elsewhere.example", 2099),
         authority.server("localhost", 2020),
     ] {

@@ -79,6 +79,8 @@ pub(crate) struct NameChecker<'a> {
 struct NameTask {
     number: u64,
     name: String,
+    /// What was found in the round before.
+    before: Option<CheckedLine>,
     /// The name itself, and with `www.`.
     forms: [Option<FormCheck>; 2],
     hints: BTreeSet<DnsHint>,
@@ -185,14 +187,12 @@ impl<'a> NameChecker<'a> {
             open: 0,
             has_asked_more: false,
             name: to_check.name,
+            before: to_check.before,
         };
         let mut questions = Vec::new();
         for (at, name) in names.into_iter().enumerate() {
             let Some(name) = name else { continue };
-            let known = to_check
-                .before
-                .as_ref()
-                .and_then(|line| known_form(line, at));
+            let known = task.before.as_ref().and_then(|line| known_form(line, at));
             task.forms[at] = Some(match known {
                 Some(form) => form,
                 None => {
@@ -402,6 +402,7 @@ impl<'a> NameChecker<'a> {
     fn line_of(&self, task: NameTask) -> CheckedLine {
         let NameTask {
             name,
+            before,
             forms,
             mut hints,
             ns,
@@ -412,8 +413,15 @@ impl<'a> NameChecker<'a> {
         for (at, form) in forms.into_iter().enumerate() {
             let Some(form) = form else { continue };
             let class = form.class().unwrap_or(DnsClass::Timeout);
-            let rests_on = form.into_evidence();
+            let mut rests_on = form.into_evidence();
             classes[at] = Some(self.reached(class, &rests_on));
+            // Silence takes nothing back of what somebody said in a round before.
+            let said = before.as_ref().and_then(|line| form_of(line, at));
+            if let (DnsClass::Timeout, Some((class, told))) = (class, said) {
+                classes[at] = Some(class);
+                rests_on = told.clone();
+                rests_on.ns.clear();
+            }
             evidence[at] = rests_on;
         }
         evidence[0].ns = ns;
@@ -478,14 +486,19 @@ fn forms_of(name: &str) -> [Option<String>; 2] {
     [Some(name.to_owned()), has_www.then_some(www)]
 }
 
-/// What is known of a form from before, if it is settled.
-fn known_form(line: &CheckedLine, form: usize) -> Option<FormCheck> {
+/// What a line says of a form of its name.
+fn form_of(line: &CheckedLine, form: usize) -> Option<(DnsClass, &FormEvidence)> {
     let is_www = line.name.starts_with("www.");
-    let (class, evidence) = match (form, is_www) {
+    Some(match (form, is_www) {
         (0, true) => (line.class, &line.evidence.www),
         (0, false) => (line.class, &line.evidence.apex),
         _ => (line.www?, &line.evidence.www),
-    };
+    })
+}
+
+/// What is known of a form from before, if it is settled.
+fn known_form(line: &CheckedLine, form: usize) -> Option<FormCheck> {
+    let (class, evidence) = form_of(line, form)?;
     let is_known = class.verdict() != DnsVerdict::Unknown || class == DnsClass::BadName;
     let class = match class {
         // It is told again from the addresses.

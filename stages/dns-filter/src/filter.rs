@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ecluse_names::{
-    CheckedEvidence, CheckedLine, DnsClass, NameLine, Normaliser, Reason, Rejection,
+    CheckedEvidence, CheckedLine, DnsClass, NameLine, Normaliser, RejectReason, Rejection,
 };
 use ecluse_stage::{Exit, Failure};
 
@@ -146,13 +146,16 @@ impl FilterState {
             return Found::Name(listed.name.to_owned());
         }
         let rejection: Rejection = match line.is_cut {
-            true => Reason::TooLong.into(),
+            true => RejectReason::TooLong.into(),
             false => match self.normaliser.read(&line.bytes) {
                 Ok(found) => return Found::Name(found.name.to_owned()),
                 Err(rejection) => rejection,
             },
         };
-        if matches!(rejection.reason, Reason::Blank | Reason::Comment) {
+        if matches!(
+            rejection.reason,
+            RejectReason::Blank | RejectReason::Comment
+        ) {
             return Found::Nothing;
         }
         Found::Bad(Box::new(CheckedLine {

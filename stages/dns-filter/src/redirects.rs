@@ -17,7 +17,7 @@ use ecluse_http::{
 };
 use ecluse_names::{RedirectEvidence, RedirectKind, Registered};
 use ecluse_pace::{PaceTable, Turn};
-use ecluse_scope::{Answer, Order, QueueBy, Reading, Standing, queue_of};
+use ecluse_scope::{Order, QueueBy, Reading, RobotsAnswer, Standing, queue_of};
 use tokio::task::JoinSet;
 use url::Url;
 
@@ -159,7 +159,7 @@ impl OwnTurns {
 
 /// What a fetch came to.
 enum Fetched {
-    Answer(Box<Exchange>),
+    RobotsAnswer(Box<Exchange>),
     /// No answer, or none that may be asked for.
     Nothing,
 }
@@ -244,7 +244,8 @@ impl Web {
                 break;
             }
             let mut tap = HeadOnly;
-            let Fetched::Answer(exchange) = self.fetch(&at, &mut tap, FetchLimits::default()).await
+            let Fetched::RobotsAnswer(exchange) =
+                self.fetch(&at, &mut tap, FetchLimits::default()).await
             else {
                 break;
             };
@@ -300,29 +301,30 @@ impl Web {
             limits: &self.order.robots.limits(),
             freshness: &self.order.robots.freshness(),
         };
-        let standing = |answer: Answer<'_>| Standing::of(reading, answer, None, Duration::ZERO);
+        let standing =
+            |answer: RobotsAnswer<'_>| Standing::of(reading, answer, None, Duration::ZERO);
         let limits = FetchLimits {
             body_bytes: self.order.robots.size.get(),
             ..FetchLimits::default()
         };
         let Ok(mut at) = url.join("/robots.txt") else {
-            return standing(Answer::Failed { why: "no URL" });
+            return standing(RobotsAnswer::Failed { why: "no URL" });
         };
         for _ in 0..=HOPS {
             let mut body: Vec<u8> = Vec::new();
-            let Fetched::Answer(exchange) = self.fetch(&at, &mut body, limits).await else {
-                return standing(Answer::Failed { why: "no answer" });
+            let Fetched::RobotsAnswer(exchange) = self.fetch(&at, &mut body, limits).await else {
+                return standing(RobotsAnswer::Failed { why: "no answer" });
             };
             match target_of(&exchange, &at) {
                 Some(next) => at = next,
                 None => {
                     let status = exchange.head.status().unwrap_or(0);
                     let body = &body;
-                    return standing(Answer::Response { status, body });
+                    return standing(RobotsAnswer::Response { status, body });
                 }
             }
         }
-        standing(Answer::RedirectedTooOften)
+        standing(RobotsAnswer::RedirectedTooOften)
     }
 
     /// Fetches when it is our turn, and lets the server rest.
@@ -356,7 +358,7 @@ impl Web {
         let address_rest = if queue == group { rest } else { address_rest };
         self.end_turn([(&queue, rest), (&group, address_rest)]);
         match fetched {
-            Ok(exchange) => Fetched::Answer(Box::new(exchange)),
+            Ok(exchange) => Fetched::RobotsAnswer(Box::new(exchange)),
             Err(_) => Fetched::Nothing,
         }
     }

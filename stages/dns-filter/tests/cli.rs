@@ -191,15 +191,16 @@ fn names_without_an_answer_are_asked_again_later_and_kept_in_the_end() {
         ("a.fr", v4(1)),
         ("slow.fr", Named::Fails),
         ("never.fr", Named::Fails),
+        ("mute.fr", Named::Fails),
     ]);
     let more = "timeout = \"150ms\"\ntries = 2\nlater = 1\nretry = { first = \"1s\", factor = 1.0, max = \"1s\", limit = \"1h\" }";
     let root = root(&[one.address(), other.address()], more);
-    let names = ["a.fr", "slow.fr", "never.fr"];
+    let names = ["a.fr", "slow.fr", "never.fr", "mute.fr"];
     root.put_files("dns-filter", "names", &[("names.tsv", &list(&names))]);
     let (code, said) = root.run(DNS_FILTER, &["--once"]);
     assert_eq!(code, 75, "{said}");
     assert!(
-        said.contains("2 of 3 names have no answer yet: they are asked again (1 of 1 times)"),
+        said.contains("3 of 4 names have no answer yet: they are asked again (1 of 1 times)"),
         "{said}"
     );
     let asked = |name: &str| {
@@ -209,14 +210,20 @@ fn names_without_an_answer_are_asked_again_later_and_kept_in_the_end() {
             .count()
     };
     let before = asked("a.fr") + asked("www.a.fr");
-    one.set("slow.fr", v4(2));
-    other.set("slow.fr", v4(2));
+    for server in [&one, &other] {
+        server.set("slow.fr", v4(2));
+        server.set("mute.fr", Named::Silent);
+    }
     let mut program = root.start(DNS_FILTER, &[]);
     root.await_count("sink", "ready", 1);
     assert_eq!(program.stop(), 0, "{}", program.log());
     let found = classes(&root);
     assert_eq!(found["slow.fr"], "OK_A NXDOMAIN");
     assert_eq!(found["never.fr"], "SERVFAIL NXDOMAIN", "it is kept");
+    assert_eq!(
+        found["mute.fr"], "SERVFAIL NXDOMAIN",
+        "silence takes nothing back"
+    );
     assert_eq!(asked("a.fr") + asked("www.a.fr"), before, "it was settled");
 }
 
@@ -442,7 +449,7 @@ fn where_names_lead_is_found_out_and_new_sites_go_back_to_preload() {
         1,
         "once, though two forms lead there"
     );
-    let told = |seen: &ecluse_testkit::web::Seen| {
+    let told = |seen: &ecluse_testkit::web::SeenRequest| {
         String::from_utf8_lossy(&seen.bytes).contains("+https://example.org/")
     };
     assert!(log.iter().all(told));

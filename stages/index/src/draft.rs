@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::io::Read;
 
 use ecluse_cdx::{Capture, CaptureTime, LineFault};
-use ecluse_warc::{Extent, ReadError, Record, RecordKind};
+use ecluse_warc::{Extent, Record, RecordKind, WarcReadError};
 
 /// What a line will say of a record.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Draft {
     pub(crate) fn take<Source: Read>(
         &mut self,
         record: &mut Record<'_, Source>,
-    ) -> Result<Result<(), Unfit>, ReadError> {
+    ) -> Result<Result<(), Unfit>, WarcReadError> {
         if let Err(unfit) = self.take_names(record) {
             return Ok(Err(unfit));
         }
@@ -128,7 +128,7 @@ impl Draft {
     fn take_digest<Source: Read>(
         &mut self,
         record: &mut Record<'_, Source>,
-    ) -> Result<(), ReadError> {
+    ) -> Result<(), WarcReadError> {
         let stated = record.text("WARC-Payload-Digest");
         if let Some(digest) = stated.filter(|digest| !digest.is_empty()) {
             self.digest.set(Some(&digest));

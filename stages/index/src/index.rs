@@ -5,7 +5,7 @@ use std::io::Read;
 use ecluse_cdx::{Capture, LineFault};
 use ecluse_manifest::Damage;
 use ecluse_stage::Failure;
-use ecluse_warc::{Compression, ReadError, Record, RecordKind, WarcReader};
+use ecluse_warc::{Compression, Record, RecordKind, WarcReadError, WarcReader};
 
 use crate::draft::{Draft, Unfit, own};
 use crate::evidence::EvidenceGatherer;
@@ -52,7 +52,7 @@ pub(crate) fn index_and_look(
     let mut draft = Draft::new();
     let mut tally = Tally::default();
     let mut unfit = Unfits::new(settings.damages);
-    let unread = |error: ReadError| unread(filename, &error);
+    let unread = |error: WarcReadError| unread(filename, &error);
     while let Some(mut record) = reader.next().map_err(unread)? {
         tally.record(record.kind(), record.declared_bytes());
         if is_list(&record) {
@@ -161,7 +161,7 @@ fn packing_name(compression: Compression) -> &'static str {
     }
 }
 
-fn unread(filename: &str, error: &ReadError) -> Failure {
+fn unread(filename: &str, error: &WarcReadError) -> Failure {
     let cause = std::error::Error::source(error);
     let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
     Failure::halt(format!("{filename}: {error}{cause}"))
@@ -196,7 +196,7 @@ impl Unfits {
     }
 
     /// Returns all damages of the file, in its order.
-    fn report(mut self, found: &[ecluse_warc::Damage], count: u64) -> DamageReport {
+    fn report(mut self, found: &[ecluse_warc::RecordDamage], count: u64) -> DamageReport {
         self.list.extend(found.iter().map(told));
         self.list
             .sort_by_key(|damage| (damage.offset, damage.record));

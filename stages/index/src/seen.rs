@@ -141,7 +141,7 @@ impl Seen {
 }
 
 /// Returns what the reader found as it is told.
-pub(crate) fn told(damage: &ecluse_warc::Damage) -> Damage {
+pub(crate) fn told(damage: &ecluse_warc::RecordDamage) -> Damage {
     Damage {
         record: damage.record,
         offset: damage.offset,

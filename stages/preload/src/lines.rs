@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use ecluse_names::Reason;
+use ecluse_names::RejectReason;
 use memchr::{memchr, memchr2};
 
 use crate::source::SourceList;
@@ -142,14 +142,14 @@ impl Column {
         &self,
         line: &'a [u8],
         buffer: &'a mut Vec<u8>,
-    ) -> Result<&'a [u8], Reason> {
+    ) -> Result<&'a [u8], RejectReason> {
         match self {
             Self::Line => Ok(line),
             Self::Csv { separator, number } => {
                 if line.trim_ascii().is_empty() {
-                    return Err(Reason::Blank);
+                    return Err(RejectReason::Blank);
                 }
-                field(line, *separator, *number, buffer).ok_or(Reason::NoColumn)
+                field(line, *separator, *number, buffer).ok_or(RejectReason::NoColumn)
             }
         }
     }
@@ -292,9 +292,12 @@ mod tests {
         }
         assert!(Column::by_heading(&wanted, b"Nom,Date").is_err());
         let column = Column::by_heading(&wanted, b"Nom,URL").unwrap();
-        assert_eq!(column.of(b"a", &mut buffer), Err(Reason::NoColumn));
-        assert_eq!(column.of(b"\"a,b.fr", &mut buffer), Err(Reason::NoColumn));
-        assert_eq!(column.of(b"  ", &mut buffer), Err(Reason::Blank));
+        assert_eq!(column.of(b"a", &mut buffer), Err(RejectReason::NoColumn));
+        assert_eq!(
+            column.of(b"\"a,b.fr", &mut buffer),
+            Err(RejectReason::NoColumn)
+        );
+        assert_eq!(column.of(b"  ", &mut buffer), Err(RejectReason::Blank));
         let first = Column::without_heading(&list(""), b"a.fr;2026").unwrap();
         assert_eq!(first.of(b"a.fr;2026", &mut buffer), Ok(&b"a.fr"[..]));
     }

@@ -43,7 +43,7 @@ fn shown(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ecluse_names::Reason;
+    use ecluse_names::RejectReason;
 
     use super::*;
 
@@ -56,7 +56,7 @@ mod tests {
             "afnic",
             "a\n.txt",
             7,
-            &Reason::Control.into(),
+            &RejectReason::Control.into(),
             &line,
         )
         .unwrap();

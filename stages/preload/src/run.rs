@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use ecluse_cdx::{Duplicates, MergeError, SortOptions, Sorter};
 use ecluse_names::{
-    ForcedRules, ForcedVerdict, NameFlags, NameLine, Normaliser, Reason, Registered, Rejection,
-    name_of, write_key,
+    ForcedRules, ForcedVerdict, NameFlags, NameLine, Normaliser, Registered, RejectReason,
+    Rejection, name_of, write_key,
 };
 use ecluse_register::{RegisterError, RegisterReader};
 
@@ -151,7 +151,7 @@ impl<'a> Run<'a> {
             self.figures.sources[place].lines += 1;
             let read = match whole {
                 true => self.line(list, place, column.of(bytes, &mut buffer))?,
-                false => Err(Reason::TooLong.into()),
+                false => Err(RejectReason::TooLong.into()),
             };
             if let Err(rejection) = read {
                 self.figures.sources[place].rejected[rejection.reason as usize] += 1;
@@ -169,7 +169,7 @@ impl<'a> Run<'a> {
         &mut self,
         list: &SourceList,
         place: usize,
-        line: Result<&[u8], Reason>,
+        line: Result<&[u8], RejectReason>,
     ) -> Result<Result<(), Rejection>, RunError> {
         let line = match line {
             Ok(line) => line,
@@ -191,7 +191,7 @@ impl<'a> Run<'a> {
             let mut domain = Vec::new();
             name_of(by, &mut domain);
             let domain = String::from_utf8_lossy(&domain).into_owned();
-            return Ok(Err(Rejection::told(Reason::ForcedOut, domain)));
+            return Ok(Err(Rejection::told(RejectReason::ForcedOut, domain)));
         }
         let source = u8::try_from(place).expect("there are 64 sources at most");
         self.gatherer

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use ecluse_names::Reason;
+use ecluse_names::RejectReason;
 use serde_json::{Value, json};
 
 use crate::gather::SOURCES;
@@ -45,7 +45,7 @@ pub(crate) struct SourceFigures {
     pub(crate) own_duplicates: u64,
     /// Lines whose name a source before this one has.
     pub(crate) other_duplicates: u64,
-    pub(crate) rejected: [u64; Reason::ALL.len()],
+    pub(crate) rejected: [u64; RejectReason::ALL.len()],
     pub(crate) names: u64,
     pub(crate) domains: u64,
     /// Domains that no other source has.
@@ -70,7 +70,7 @@ impl SourceFigures {
             accepted: 0,
             own_duplicates: 0,
             other_duplicates: 0,
-            rejected: [0; Reason::ALL.len()],
+            rejected: [0; RejectReason::ALL.len()],
             names: 0,
             domains: 0,
             exclusive: 0,
@@ -264,7 +264,7 @@ impl Statistics {
         }
         say("\nrejected".to_owned());
         for source in self.in_order() {
-            for (reason, count) in Reason::ALL
+            for (reason, count) in RejectReason::ALL
                 .iter()
                 .zip(source.rejected)
                 .filter(|(_, count)| *count > 0)
@@ -316,7 +316,7 @@ impl Statistics {
             for (what, figure) in figures_of(source) {
                 say(what, name, source.kind.word(), figure);
             }
-            for (reason, count) in Reason::ALL.iter().zip(source.rejected) {
+            for (reason, count) in RejectReason::ALL.iter().zip(source.rejected) {
                 say("rejected", name, reason.word(), count);
             }
         }
@@ -354,7 +354,7 @@ impl Statistics {
                 for (what, figure) in figures_of(source) {
                     told.insert(what.into(), figure.into());
                 }
-                let reasons = Reason::ALL
+                let reasons = RejectReason::ALL
                     .iter()
                     .zip(source.rejected)
                     .filter(|(_, count)| *count > 0);

@@ -9,7 +9,7 @@ const UNKNOWN: &str = "unknown";
 /// A pattern of folders; empty for none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub struct Layout(String);
+pub struct FolderLayout(String);
 
 /// What the pattern's words stand for.
 #[derive(Debug, Clone, Copy, Default)]
@@ -22,7 +22,7 @@ pub struct Words<'a> {
     pub collection: Option<&'a str>,
 }
 
-impl Layout {
+impl FolderLayout {
     /// Returns the folder of a file.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Layout {
     }
 }
 
-impl TryFrom<String> for Layout {
+impl TryFrom<String> for FolderLayout {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -73,13 +73,13 @@ mod tests {
 
     #[test]
     fn a_folder_is_made_of_what_is_known() {
-        let layout = Layout::try_from("{harvest}/job-{job}".to_owned()).unwrap();
+        let layout = FolderLayout::try_from("{harvest}/job-{job}".to_owned()).unwrap();
         let words = Words {
             job: Some("42"),
             ..Words::default()
         };
         assert_eq!(layout.folder(words).unwrap(), "unknown/job-42");
-        assert_eq!(Layout::default().folder(words).unwrap(), "");
+        assert_eq!(FolderLayout::default().folder(words).unwrap(), "");
     }
 
     #[test]
@@ -87,9 +87,9 @@ mod tests {
         for text in [
             "/abs", "..", "a/../b", "{job}/", "{jobs}", "a b", ".hidden", "a//b",
         ] {
-            assert!(Layout::try_from(text.to_owned()).is_err(), "{text}");
+            assert!(FolderLayout::try_from(text.to_owned()).is_err(), "{text}");
         }
-        let layout = Layout::try_from("{job}".to_owned()).unwrap();
+        let layout = FolderLayout::try_from("{job}".to_owned()).unwrap();
         for job in ["..", "", "a/b", ".x", "a\nb", "\u{1b}[2J"] {
             let job = Some(job);
             let words = Words {

@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 
 use ecluse_cdx::path::{self, PathLine};
 use ecluse_config::{Free, Location};
-use ecluse_holding::{CopyDirectory, CopyFault, Fixity, PayloadSource, Room, payload};
+use ecluse_holding::{CopyDirectory, CopyFault, CopyRoom, Fixity, PayloadSource, payload};
 use ecluse_manifest::{Copy, IndexFacts, Manifest, PlaceRoot};
 use ecluse_stage::{Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
 use serde_json::{Value, json};
 
-pub use layout::{Layout, Words};
+pub use layout::{FolderLayout, Words};
 pub use settings::{Choose, Settings};
 use task::{Open, Stored, TransferTask, order};
 
@@ -185,7 +185,7 @@ fn open_location(
     root: &Path,
     location: &Location,
     swept: &mut bool,
-) -> Result<(CopyDirectory, Room), CopyFault> {
+) -> Result<(CopyDirectory, CopyRoom), CopyFault> {
     let copies = CopyDirectory::open_swept(root, &location.path, Transfer::NAME, swept)?;
     let room = copies.room()?;
     Ok((copies, room))

@@ -3,7 +3,7 @@
 use ecluse_config::Free;
 use serde::Deserialize;
 
-use crate::layout::Layout;
+use crate::layout::FolderLayout;
 
 /// What `[stage.transfer]` may say.
 #[derive(Debug, Clone, Deserialize)]
@@ -14,7 +14,7 @@ pub struct Settings {
     /// Free space that stays in every location.
     pub leave_free: Free,
     /// The folder of a file in its location.
-    pub layout: Layout,
+    pub layout: FolderLayout,
 }
 
 /// Which location gets the next file, of those with room.

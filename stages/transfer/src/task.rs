@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use ecluse_config::Location;
-use ecluse_holding::{CopyDirectory, CopyFault, Fixity, Going, Kept, PayloadSource};
+use ecluse_holding::{CopyDirectory, CopyFault, Fixity, Going, KeptCopy, PayloadSource};
 use ecluse_stage::Failure;
 
 use crate::settings::Choose;
@@ -81,7 +81,7 @@ impl TransferTask<'_> {
                 folder.keep(self.name, self.wanted, place.leave, &mut source, going)
             });
             match kept {
-                Ok(Kept::Copied | Kept::Found) => return Ok(number),
+                Ok(KeptCopy::Copied | KeptCopy::Found) => return Ok(number),
                 Err(fault) => self.complain(place, fault, complaints, going)?,
             }
         }

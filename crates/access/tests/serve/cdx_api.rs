@@ -306,9 +306,9 @@ fn a_zipnum_index_answers_alike() {
     fs::create_dir_all(&generation).unwrap();
     let text = fs::read(made.path().join("index/generations/1/index.cdxj")).unwrap();
     let source = LineSource::new("lines", std::io::Cursor::new(text));
-    let options = zipnum::Options {
+    let options = zipnum::ZipNumOptions {
         lines_per_member: 3,
-        ..zipnum::Options::default()
+        ..zipnum::ZipNumOptions::default()
     };
     zipnum::write(source, &generation, "index", &options).unwrap();
     let queries = [

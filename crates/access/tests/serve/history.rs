@@ -104,3 +104,80 @@ fn what_is_not_there_is_said_with_what_was_tried_and_what_is_near() {
         "{page}"
     );
 }
+
+#[test]
+fn the_calendar_shows_captures_at_which_enough_has_changed() {
+    use ecluse_changes::{
+        ArchiveTime, ElementCounts, HistorySettings, PageHistory, ReadOutcome, RecordWriter,
+        VersionChange,
+    };
+    let (made, _) = archive();
+    let versions: Vec<VersionChange> = [
+        ("20240229120000", None),
+        ("20260105060000", Some(0.1)),
+        ("20260105180000", Some(0.3)),
+    ]
+    .into_iter()
+    .map(|(time, weight)| VersionChange {
+        surt: "example,a)/dir".into(),
+        time: ArchiveTime::parse(time).unwrap(),
+        digest: time.into(),
+        before: None,
+        weight,
+        counts: ElementCounts::default(),
+        simhash: None,
+        distance: None,
+        text_weight: None,
+        etag: None,
+        last_modified: None,
+        outcome: ReadOutcome::Read,
+    })
+    .collect();
+    let settings = HistorySettings {
+        periods: 24,
+        prior_days: 0.5,
+        pattern_gap_days: 0.0,
+        pattern_changes: 9,
+        unweighed: 0.1,
+    };
+    let (page, _) = PageHistory::begin(settings, PAGE, &versions[0]).finish();
+    let generation = made.path().join("changes/generations/1");
+    std::fs::create_dir_all(&generation).unwrap();
+    std::os::unix::fs::symlink("generations/1", made.path().join("changes/current")).unwrap();
+    let mut out = RecordWriter::create(&generation).unwrap();
+    for version in &versions {
+        out.write(version).unwrap();
+    }
+    out.finish().unwrap();
+    let mut out = RecordWriter::create(&generation).unwrap();
+    out.write(&page).unwrap();
+    out.finish().unwrap();
+    RecordWriter::<ecluse_changes::SitePattern>::create(&generation)
+        .unwrap()
+        .finish()
+        .unwrap();
+    // The mean of its changes is 0.2: the second change comes to it, with what was left of the first.
+    let served = made.serve_with(|access| access.calendar = ecluse_config::AccessCalendar::Changed);
+    let (_, shown) = told(&served, &format!("/web/*/{PAGE}"), "");
+    for part in [
+        "2 captures, from 29 February 2024 to 5 January 2026.",
+        "2 captures with little or no change are not shown.",
+        "<a href=\"/web/2026**/http://www.a.example/dir/\">Show all captures</a>",
+        "5 January 2026, 18:00:00",
+    ] {
+        assert!(shown.contains(part), "{part}\n{shown}");
+    }
+    assert!(!shown.contains("5 January 2026, 06:00:00"), "{shown}");
+    // All of them are a link away, and stay so from year to year.
+    let (_, all) = told(&served, &format!("/web/2026**/{PAGE}"), "");
+    assert!(
+        all.contains("4 captures, from") && all.contains("/web/2024**/"),
+        "{all}"
+    );
+    assert!(!all.contains("Show all captures"), "{all}");
+    // Where nothing is known of a page, and where the settings say so, all are shown.
+    let (_, other) = told(&served, "/web/*/http://www.a.example/dir/next.html", "");
+    assert!(other.contains("1 capture"), "{other}");
+    let (_, as_shipped) = told(&made.serve(), &format!("/web/*/{PAGE}"), "");
+    assert!(as_shipped.contains("4 captures, from"), "{as_shipped}");
+}

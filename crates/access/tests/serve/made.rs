@@ -172,6 +172,7 @@ pub(crate) fn serve(root: &Path, change: impl FnOnce(&mut AccessSettings)) -> Se
     settings.listen = "127.0.0.1:0".parse().unwrap();
     change(&mut settings);
     let site = AccessSite::new(root.to_owned(), Path::new("index"), settings).unwrap();
+    let site = site.with_changes(Path::new("changes"));
     let server = AccessServer::start(site).unwrap();
     Served {
         address: server.address(),

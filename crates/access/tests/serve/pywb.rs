@@ -173,9 +173,9 @@ fn captures_are_those_that_pywb_finds() {
     }
     fs::write(flat.join("index.cdxj"), &lines).unwrap();
     let source = LineSource::new("lines", std::io::Cursor::new(lines.clone().into_bytes()));
-    let options = zipnum::Options {
+    let options = zipnum::ZipNumOptions {
         lines_per_member: 50,
-        ..zipnum::Options::default()
+        ..zipnum::ZipNumOptions::default()
     };
     zipnum::write(source, &zipped, "index", &options).unwrap();
     let questions = questions(&urls);

@@ -72,7 +72,7 @@ proptest! {
     #[test]
     fn what_is_written_is_found(lines in lines(), shards in shards(), lines_per_member in 1usize..12) {
         let directory = tempfile::tempdir().unwrap();
-        let options = Options { lines_per_member, level: 6, shards };
+        let options = ZipNumOptions { lines_per_member, level: 6, shards };
         let written = write(source(&lines), directory.path(), "cdx", &options).unwrap();
         prop_assert_eq!(written.lines, lines.len() as u64);
         prop_assert_eq!(&found(&written.summary, &KeyRange::all()), &lines);
@@ -95,9 +95,9 @@ proptest! {
 fn the_files_are_as_pywb_reads_them() {
     let directory = tempfile::tempdir().unwrap();
     let lines = numbered(7);
-    let options = Options {
+    let options = ZipNumOptions {
         lines_per_member: 3,
-        ..Options::default()
+        ..ZipNumOptions::default()
     };
     let written = write(source(&lines), directory.path(), "cdx", &options).unwrap();
     assert_eq!(
@@ -135,7 +135,7 @@ fn the_files_are_as_pywb_reads_them() {
 fn shards_are_cut_between_keys() {
     let directory = tempfile::tempdir().unwrap();
     let lines = numbered(600);
-    let options = Options {
+    let options = ZipNumOptions {
         lines_per_member: 10,
         level: 1,
         shards: Shards::Bytes(500),
@@ -157,14 +157,26 @@ fn shards_are_cut_between_keys() {
 #[test]
 fn an_empty_index_and_one_with_a_header_can_be_written() {
     let directory = tempfile::tempdir().unwrap();
-    let written = write(source(&[]), directory.path(), "empty", &Options::default()).unwrap();
+    let written = write(
+        source(&[]),
+        directory.path(),
+        "empty",
+        &ZipNumOptions::default(),
+    )
+    .unwrap();
     assert!(written.shards.is_empty());
     assert!(found(&written.summary, &KeyRange::all()).is_empty());
     let lines = [
         " CDX N b a m s k r M S V g".to_owned(),
         "k 20200101000000 u - - - - - 1 2 f".to_owned(),
     ];
-    let written = write(source(&lines), directory.path(), "cdx", &Options::default()).unwrap();
+    let written = write(
+        source(&lines),
+        directory.path(),
+        "cdx",
+        &ZipNumOptions::default(),
+    )
+    .unwrap();
     assert_eq!(written.lines, 1);
     assert_eq!(found(&written.summary, &KeyRange::all()), lines[1..]);
 }
@@ -174,9 +186,9 @@ fn what_cannot_be_written_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let refused = |lines: &[&str], name: &str, level| {
         let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
-        let options = Options {
+        let options = ZipNumOptions {
             level,
-            ..Options::default()
+            ..ZipNumOptions::default()
         };
         write(source(&lines), directory.path(), name, &options)
             .unwrap_err()
@@ -211,7 +223,7 @@ fn damage_is_named() {
             source(&numbered(50)),
             directory.path(),
             "cdx",
-            &Options::default(),
+            &ZipNumOptions::default(),
         )
         .unwrap();
         spoil(directory.path());

@@ -13,7 +13,7 @@ use crate::{LineSource, MAX_LINE_BYTES, ReadError, cdx};
 
 /// How to write ZipNum.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ZipNumOptions {
     /// How many lines a gzip member has; the last of a shard may have fewer.
     pub lines_per_member: usize,
     /// gzip's level, 1 to 12.
@@ -22,7 +22,7 @@ pub struct Options {
     pub shards: Shards,
 }
 
-impl Default for Options {
+impl Default for ZipNumOptions {
     /// What Common Crawl uses: 3,000 lines and level 6; shards of a gigabyte.
     fn default() -> Self {
         Self {
@@ -44,7 +44,7 @@ pub enum Shards {
 
 /// What was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenZipNum {
     /// The summary: what a reader is pointed to.
     pub summary: PathBuf,
     /// The list of shards.
@@ -73,7 +73,7 @@ pub struct Shard {
 /// Why ZipNum cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum WriteError {
+pub enum ZipNumWriteError {
     /// The source cannot be read further.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -106,11 +106,11 @@ pub fn write(
     source: LineSource,
     directory: &Path,
     name: &str,
-    options: &Options,
-) -> Result<Written, WriteError> {
+    options: &ZipNumOptions,
+) -> Result<WrittenZipNum, ZipNumWriteError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if name.is_empty() || name.starts_with('.') || !name.bytes().all(is_plain) {
-        return Err(WriteError::Name { name: name.into() });
+        return Err(ZipNumWriteError::Name { name: name.into() });
     }
     let mut cursor = Cursor::new(source, 256 << 10, MAX_LINE_BYTES);
     let mut writer = Writer::create(directory, name, options)?;
@@ -134,11 +134,11 @@ pub fn write(
 struct Writer<'o> {
     directory: &'o Path,
     name: &'o str,
-    options: &'o Options,
+    options: &'o ZipNumOptions,
     compressor: Compressor,
     summary: Output,
     shard: Option<Output>,
-    written: Written,
+    written: WrittenZipNum,
     /// The lines of the member being gathered.
     lines: Vec<u8>,
     line_count: usize,
@@ -154,12 +154,12 @@ impl<'o> Writer<'o> {
     fn create(
         directory: &'o Path,
         name: &'o str,
-        options: &'o Options,
-    ) -> Result<Self, WriteError> {
+        options: &'o ZipNumOptions,
+    ) -> Result<Self, ZipNumWriteError> {
         let level = CompressionLvl::new(i32::from(options.level))
             .ok()
             .filter(|_| options.level > 0)
-            .ok_or(WriteError::Level {
+            .ok_or(ZipNumWriteError::Level {
                 level: options.level,
             })?;
         let summary = directory.join(format!("{name}.idx"));
@@ -170,7 +170,7 @@ impl<'o> Writer<'o> {
             compressor: Compressor::new(level),
             summary: Output::create(summary.clone())?,
             shard: None,
-            written: Written {
+            written: WrittenZipNum {
                 summary,
                 locations: directory.join(format!("{name}.loc")),
                 shards: Vec::new(),
@@ -186,7 +186,7 @@ impl<'o> Writer<'o> {
         })
     }
 
-    fn push(&mut self, line: &[u8], key_bytes: usize) -> Result<(), WriteError> {
+    fn push(&mut self, line: &[u8], key_bytes: usize) -> Result<(), ZipNumWriteError> {
         if self.is_cut_before(line, &line[..key_bytes]) {
             self.end_member()?;
             self.end_shard()?;
@@ -230,7 +230,7 @@ impl<'o> Writer<'o> {
         }
     }
 
-    fn end_member(&mut self) -> Result<(), WriteError> {
+    fn end_member(&mut self) -> Result<(), ZipNumWriteError> {
         if self.line_count == 0 {
             return Ok(());
         }
@@ -274,11 +274,11 @@ impl<'o> Writer<'o> {
         Ok(())
     }
 
-    fn end_shard(&mut self) -> Result<(), WriteError> {
+    fn end_shard(&mut self) -> Result<(), ZipNumWriteError> {
         self.shard.take().map_or(Ok(()), Output::finish)
     }
 
-    fn finish(mut self) -> Result<Written, WriteError> {
+    fn finish(mut self) -> Result<WrittenZipNum, ZipNumWriteError> {
         self.end_member()?;
         self.end_shard()?;
         self.summary.finish()?;
@@ -298,31 +298,31 @@ struct Output {
 }
 
 impl Output {
-    fn create(path: PathBuf) -> Result<Self, WriteError> {
+    fn create(path: PathBuf) -> Result<Self, ZipNumWriteError> {
         match File::create_new(&path) {
             Ok(file) => Ok(Self {
                 path,
                 file: BufWriter::new(file),
             }),
-            Err(source) => Err(WriteError::Write { path, source }),
+            Err(source) => Err(ZipNumWriteError::Write { path, source }),
         }
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), ZipNumWriteError> {
         self.file
             .write_all(bytes)
-            .map_err(|source| WriteError::Write {
+            .map_err(|source| ZipNumWriteError::Write {
                 path: self.path.clone(),
                 source,
             })
     }
 
-    fn finish(mut self) -> Result<(), WriteError> {
+    fn finish(mut self) -> Result<(), ZipNumWriteError> {
         let synced = self
             .file
             .flush()
             .and_then(|()| self.file.get_ref().sync_all());
-        synced.map_err(|source| WriteError::Write {
+        synced.map_err(|source| ZipNumWriteError::Write {
             path: self.path,
             source,
         })

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ecluse_http::{
     AddressPolicy, Anomaly, Client, ConnectionUse, DecodedEnd, Exchange, FetchError, FetchLimits,
-    Framing, Limit, Settings, Sha1Digest, Shape, Truncation,
+    Framing, HttpLimit, Settings, Sha1Digest, Shape, Truncation,
 };
 use flate2::Compression;
 use proptest::prelude::*;
@@ -344,7 +344,7 @@ fn silence_ends_at_the_first_byte_limit() {
         matches!(
             error,
             FetchError::Timeout {
-                limit: Limit::FirstByte,
+                limit: HttpLimit::FirstByte,
                 ..
             }
         ),
@@ -362,7 +362,7 @@ fn a_stall_ends_at_the_idle_limit() {
     let bytes = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello";
     let exchange = fetch(vec![Act::Send(bytes.to_vec()), Act::Hang], limits).unwrap();
     assert_eq!(exchange.truncation, Some(Truncation::Time));
-    assert_eq!(exchange.limit, Some(Limit::Idle));
+    assert_eq!(exchange.limit, Some(HttpLimit::Idle));
     assert_eq!(block(&exchange), bytes);
 
     let exchange = fetch(vec![Act::Send(b"HTTP/1.1 2".to_vec()), Act::Hang], limits).unwrap();
@@ -382,7 +382,7 @@ fn a_drip_ends_at_the_total_limit() {
     let head = Act::Send(b"HTTP/1.1 200 OK\r\n\r\n".to_vec());
     let exchange = fetch(vec![head, drip], limits).unwrap();
     assert_eq!(exchange.truncation, Some(Truncation::Time));
-    assert_eq!(exchange.limit, Some(Limit::Total));
+    assert_eq!(exchange.limit, Some(HttpLimit::Total));
     assert!(exchange.payload_bytes > 0);
     assert!(exchange.timings.total < Duration::from_secs(5));
 }
@@ -400,7 +400,7 @@ fn a_drip_ends_at_the_slowest_rate() {
     };
     let head = Act::Send(b"HTTP/1.1 200 OK\r\n\r\n".to_vec());
     let exchange = fetch(vec![head, drip], limits).unwrap();
-    assert_eq!(exchange.limit, Some(Limit::Slow));
+    assert_eq!(exchange.limit, Some(HttpLimit::Slow));
     assert_eq!(exchange.truncation, Some(Truncation::Time));
 }
 
@@ -633,7 +633,7 @@ fn a_bomb_is_small_on_disk_and_bounded_when_decoded() {
     let mut out = Vec::new();
     decoded.read_to_end(&mut out).unwrap();
     assert_eq!(out.len(), 1 << 20);
-    assert_eq!(decoded.end(), Some(&DecodedEnd::Limit));
+    assert_eq!(decoded.end(), Some(&DecodedEnd::HttpLimit));
 }
 
 #[test]

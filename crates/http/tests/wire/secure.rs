@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use ecluse_http::{
     Anomaly, CertificateFault, CertificatePolicy, Client, ConnectionUse, FetchError, FetchLimits,
-    Limit, Request, Roots, Scheme, Settings, TlsFault, Truncation,
+    HttpLimit, Request, Roots, Scheme, Settings, TlsFault, Truncation,
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use rustls::pki_types::PrivateKeyDer;
@@ -235,7 +235,7 @@ fn a_handshake_that_never_ends_ends_at_its_limit() {
         matches!(
             error,
             FetchError::Timeout {
-                limit: Limit::Tls,
+                limit: HttpLimit::Tls,
                 ..
             }
         ),

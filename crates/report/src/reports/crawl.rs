@@ -14,7 +14,7 @@ use crate::escape::phrase;
 use crate::figures::{decimal, duration, per_second, size};
 use crate::job::JobFacts;
 use crate::report_file::{write_json, write_text};
-use crate::tally::{Tally, Totals};
+use crate::tally::{JobTally, Totals};
 
 /// The content of crawl-report.json.
 #[derive(Serialize)]
@@ -38,7 +38,7 @@ struct CrawlReport<'a> {
 pub(crate) fn write(
     dir: &Path,
     facts: &JobFacts,
-    tally: &Tally,
+    tally: &JobTally,
     hosts: &HostsSummary,
     seeds: &SeedsSummary,
     paths: &mut Vec<PathBuf>,

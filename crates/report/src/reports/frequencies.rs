@@ -9,9 +9,9 @@ use serde::Serialize;
 use super::hosts::BY_URLS;
 use crate::escape::word;
 use crate::report_file::{JsonList, ReportFile};
-use crate::tally::{OTHER, Share, Tally};
+use crate::tally::{JobTally, OTHER, Share};
 
-pub(crate) fn write(dir: &Path, tally: &Tally, paths: &mut Vec<PathBuf>) -> io::Result<()> {
+pub(crate) fn write(dir: &Path, tally: &JobTally, paths: &mut Vec<PathBuf>) -> io::Result<()> {
     write_types(dir, tally, paths)?;
     write_codes(dir, tally, paths)
 }
@@ -25,7 +25,7 @@ struct TypeRow<'a> {
     bytes: u64,
 }
 
-fn write_types(dir: &Path, tally: &Tally, paths: &mut Vec<PathBuf>) -> io::Result<()> {
+fn write_types(dir: &Path, tally: &JobTally, paths: &mut Vec<PathBuf>) -> io::Result<()> {
     let mut rows: Vec<(&str, Share)> = tally
         .types
         .iter()
@@ -54,7 +54,7 @@ struct CodeRow<'a> {
     urls: u64,
 }
 
-fn write_codes(dir: &Path, tally: &Tally, paths: &mut Vec<PathBuf>) -> io::Result<()> {
+fn write_codes(dir: &Path, tally: &JobTally, paths: &mut Vec<PathBuf>) -> io::Result<()> {
     let mut rows: Vec<(i32, u64)> = tally
         .codes
         .iter()

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use ecluse_config::{Document, Key, Span};
+use ecluse_config::{AddressRange, Document, Key, Span};
 
 use super::agent::{AgentError, is_sendable};
 use super::{MannersOrder, Order, SeedsOrder};
 use crate::limit::Limit;
-use crate::queue::{AddressRange, HostPattern, PatternError};
+use crate::queue::{HostPattern, PatternError};
 use crate::scope::Scope;
 use crate::seed::seed_urls;
 
@@ -311,13 +311,13 @@ fn check_groups(manners: &MannersOrder, found: &mut Findings<'_>) {
         }
         check_hosts(&group.hosts, &path, found);
         for (index, text) in group.addresses.iter().enumerate() {
-            let parsed: Result<AddressRange, PatternError> = text.parse();
+            let parsed: Result<AddressRange, String> = text.parse();
             if let Err(error) = parsed {
                 let path: Vec<Key<'_>> = below("addresses")
                     .into_iter()
                     .chain([Key::Index(index)])
                     .collect();
-                found.error(&path, &error.to_string());
+                found.error(&path, &error);
             }
         }
         if let Some(connections) = group.connections {

@@ -11,7 +11,7 @@ use super::{AgentRules, Robots, RobotsLimits, RobotsReason, RobotsVerdict};
 
 /// What came back when robots.txt was asked for; redirects have been followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer<'a> {
+pub enum RobotsAnswer<'a> {
     /// A response, after at most five redirects.
     Response {
         /// The HTTP status.
@@ -105,12 +105,12 @@ impl Standing {
     /// Says what follows from an answer; `before` is what held until now.
     pub fn of(
         reading: Reading<'_>,
-        answer: Answer<'_>,
+        answer: RobotsAnswer<'_>,
         before: Option<Standing>,
         now: Duration,
     ) -> Standing {
         let unreachable = match answer {
-            Answer::Response {
+            RobotsAnswer::Response {
                 status: 200..=299,
                 body,
             } => {
@@ -121,17 +121,17 @@ impl Standing {
                     unreachable_since: None,
                 };
             }
-            Answer::Response {
+            RobotsAnswer::Response {
                 status: status @ (429 | 500..),
                 ..
             } => Ground::Refused { status },
-            Answer::Response { status, .. } => {
+            RobotsAnswer::Response { status, .. } => {
                 return Standing::absent(Ground::Unavailable { status }, reading.freshness, now);
             }
-            Answer::RedirectedTooOften => {
+            RobotsAnswer::RedirectedTooOften => {
                 return Standing::absent(Ground::RedirectedTooOften, reading.freshness, now);
             }
-            Answer::Failed { why } => Ground::Unreachable {
+            RobotsAnswer::Failed { why } => Ground::Unreachable {
                 why: why.to_owned(),
             },
         };
@@ -238,7 +238,7 @@ mod tests {
     const DAY: Duration = Duration::from_secs(86_400);
     const PAGE: &str = "http://lock.example/page";
 
-    fn after(before: Option<Standing>, answer: Answer<'_>, now: Duration) -> Standing {
+    fn after(before: Option<Standing>, answer: RobotsAnswer<'_>, now: Duration) -> Standing {
         let reading = Reading {
             tokens: &["ecluse"],
             limits: &RobotsLimits::default(),
@@ -247,14 +247,14 @@ mod tests {
         Standing::of(reading, answer, before, now)
     }
 
-    fn status(status: u16) -> Answer<'static> {
-        Answer::Response {
+    fn status(status: u16) -> RobotsAnswer<'static> {
+        RobotsAnswer::Response {
             status,
             body: b"user-agent: *\ndisallow: /",
         }
     }
 
-    const SILENCE: Answer<'static> = Answer::Failed { why: "timeout" };
+    const SILENCE: RobotsAnswer<'static> = RobotsAnswer::Failed { why: "timeout" };
 
     #[test]
     fn an_unavailable_file_forbids_nothing() {
@@ -265,7 +265,7 @@ mod tests {
             status(404),
             status(410),
             status(304),
-            Answer::RedirectedTooOften,
+            RobotsAnswer::RedirectedTooOften,
         ] {
             let standing = after(None, answer, DAY);
             assert!(standing.judge(PAGE).allowed, "{answer:?}");
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn the_last_copy_holds_while_the_file_is_unreachable() {
         let body = b"User-agent: *\nDisallow: /page\nCrawl-delay: 2";
-        let first = after(None, Answer::Response { status: 200, body }, DAY);
+        let first = after(None, RobotsAnswer::Response { status: 200, body }, DAY);
         let later = after(Some(first), SILENCE, 90 * DAY);
         assert!(!later.judge(PAGE).allowed && !later.is_unknown());
         assert!(later.judge("http://lock.example/other").allowed);
@@ -321,7 +321,7 @@ mod tests {
         while body.len() < 490_000 {
             body.extend_from_slice(b"Disallow:/a\nSitemap:b\n");
         }
-        let answer = Answer::Response {
+        let answer = RobotsAnswer::Response {
             status: 200,
             body: &body,
         };

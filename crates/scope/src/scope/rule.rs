@@ -9,8 +9,8 @@ use regex::bytes::Regex;
 use super::evidence::Evidence;
 use super::pattern::{Patterns, RegexReach, compile_one, reached};
 use super::{
-    Candidate, OwnRule, SEQUENCE, Scope, ScopeError, ScopeFault, ScopeOrder, Verdict, path, query,
-    traps,
+    CandidateUrl, OwnRule, SEQUENCE, Scope, ScopeError, ScopeFault, ScopeOrder, ScopeVerdict, path,
+    query, traps,
 };
 use crate::hops::{self, Trail};
 use crate::limit::Limit;
@@ -43,7 +43,7 @@ pub(super) enum Rule {
 /// A rule of the order's own.
 #[derive(Debug)]
 pub(super) struct Own {
-    verdict: Verdict,
+    verdict: ScopeVerdict,
     regex: Option<(String, Regex)>,
     surts: Option<SurtSet>,
     extensions: Option<Vec<String>>,
@@ -87,12 +87,12 @@ impl Rule {
     pub(super) fn ask<'a>(
         &'a self,
         scope: &'a Scope,
-        candidate: &Candidate<'a>,
+        candidate: &CandidateUrl<'a>,
         parts: &Parts<'a>,
-    ) -> io::Result<Option<(Verdict, Evidence<'a>)>> {
+    ) -> io::Result<Option<(ScopeVerdict, Evidence<'a>)>> {
         if let Rule::Seeds = self {
             let found = scope.seeds.find(candidate.surt)?;
-            return Ok(found.map(|found| (Verdict::Accept, Evidence::Surt(found))));
+            return Ok(found.map(|found| (ScopeVerdict::Accept, Evidence::Surt(found))));
         }
         Ok(self.ask_in_memory(scope, candidate, parts))
     }
@@ -100,12 +100,12 @@ impl Rule {
     fn ask_in_memory<'a>(
         &'a self,
         scope: &'a Scope,
-        candidate: &Candidate<'a>,
+        candidate: &CandidateUrl<'a>,
         parts: &Parts<'a>,
-    ) -> Option<(Verdict, Evidence<'a>)> {
+    ) -> Option<(ScopeVerdict, Evidence<'a>)> {
         let order = &scope.order;
-        let accept = |why| Some((Verdict::Accept, why));
-        let reject = |why| Some((Verdict::Reject, why));
+        let accept = |why| Some((ScopeVerdict::Accept, why));
+        let reject = |why| Some((ScopeVerdict::Reject, why));
         match self {
             Rule::Nothing => reject(Evidence::Always),
             Rule::Seeds => None,
@@ -167,7 +167,7 @@ impl Rule {
 }
 
 impl Own {
-    fn ask<'a>(&'a self, candidate: &Candidate<'a>, parts: &Parts<'a>) -> Option<Evidence<'a>> {
+    fn ask<'a>(&'a self, candidate: &CandidateUrl<'a>, parts: &Parts<'a>) -> Option<Evidence<'a>> {
         let mut conditions = 0;
         let mut why = None;
         let mut holds = |evidence: Option<Evidence<'a>>| {
@@ -218,7 +218,7 @@ impl Own {
 fn listed<'a>(
     surts: &'a SurtSet,
     patterns: &'a Patterns,
-    candidate: &Candidate<'a>,
+    candidate: &CandidateUrl<'a>,
 ) -> Option<Evidence<'a>> {
     let surt = surts
         .find(candidate.surt, candidate.url)
@@ -240,7 +240,7 @@ fn too_many(what: &'static str, found: usize, limit: Limit<u32>) -> Option<Evide
 /// distance; so that a chain of them ends, they have a limit of their own.
 fn transclusion(
     order: &ScopeOrder,
-    candidate: &Candidate<'_>,
+    candidate: &CandidateUrl<'_>,
     path: &str,
 ) -> Option<Evidence<'static>> {
     let trail = Trail::of(candidate.hops);

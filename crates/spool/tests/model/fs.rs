@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use ecluse_spool::{Fs, Inside, InsideByPath, Kind, Lease, Room, SeekRead, Sink, Stat};
+use ecluse_spool::{FileKind, Fs, Inside, InsideByPath, Lease, Room, SeekRead, Sink, Stat};
 use rustix::io::Errno;
 
 use super::disk::{Disk, Inode};
@@ -252,7 +252,7 @@ impl Fs for Process {
             None => i128::from(disk.outside.clock_ms) * 1_000_000,
         };
         Ok(Stat {
-            kind: bytes.map_or(Kind::Dir, |_| Kind::File),
+            kind: bytes.map_or(FileKind::Dir, |_| FileKind::File),
             inode,
             device: device as u64,
             bytes: bytes.unwrap_or(0),
@@ -264,14 +264,18 @@ impl Fs for Process {
     fn visit(
         &self,
         dir: &Path,
-        visit: &mut dyn FnMut(&OsStr, Kind) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&OsStr, FileKind) -> ControlFlow<()>,
     ) -> io::Result<()> {
         let mut names = self.enter("list", dir, Reads)?.list(dir)?;
         if self.backwards {
             names.reverse();
         }
         for (name, is_dir) in names {
-            let kind = if is_dir { Kind::Dir } else { Kind::File };
+            let kind = if is_dir {
+                FileKind::Dir
+            } else {
+                FileKind::File
+            };
             if visit(&name, kind).is_break() {
                 break;
             }

@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-use ecluse_stage::Entry;
+use ecluse_stage::StageEntry;
 use ecluse_testkit::{Relay, Split, Tally};
 
-const STAGES: &[Entry] = &[
-    Entry::of::<Relay>(),
-    Entry::of::<Split>(),
-    Entry::of::<Tally>(),
+const STAGES: &[StageEntry] = &[
+    StageEntry::of::<Relay>(),
+    StageEntry::of::<Split>(),
+    StageEntry::of::<Tally>(),
 ];
 
 fn main() -> ExitCode {

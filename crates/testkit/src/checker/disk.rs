@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use serde::Deserialize;
 
-use super::{STAGES, Verdict, sha256};
+use super::{CheckerVerdict, STAGES, sha256};
 
 /// One line of a sheet.
 #[derive(Debug, Deserialize)]
@@ -83,7 +83,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    pub(super) fn read(work: &Path, verdict: &mut Verdict) -> io::Result<Self> {
+    pub(super) fn read(work: &Path, verdict: &mut CheckerVerdict) -> io::Result<Self> {
         let mut stages = HashMap::new();
         for (name, path) in list(work)? {
             let Some(known) = STAGES.into_iter().find(|stage| **stage == *name) else {
@@ -100,7 +100,7 @@ impl Disk {
     }
 }
 
-fn read_stage(name: &'static str, dir: &Path, verdict: &mut Verdict) -> io::Result<Stage> {
+fn read_stage(name: &'static str, dir: &Path, verdict: &mut CheckerVerdict) -> io::Result<Stage> {
     let mut stage = Stage::default();
     let last = name == STAGES[STAGES.len() - 1];
     read_receipts(name, &dir.join("receipts"), &mut stage, verdict)?;
@@ -148,7 +148,7 @@ fn lies(
     path: PathBuf,
     place: &'static str,
     name: &str,
-    verdict: &mut Verdict,
+    verdict: &mut CheckerVerdict,
 ) {
     let parsed = entry.rsplit_once('~');
     match parsed.and_then(|(id, attempts)| Some((id, attempts.parse().ok()?))) {
@@ -181,7 +181,7 @@ fn read_receipts(
     name: &str,
     dir: &Path,
     stage: &mut Stage,
-    verdict: &mut Verdict,
+    verdict: &mut CheckerVerdict,
 ) -> io::Result<()> {
     // A sheet has a name for each receipt on it: each is read once.
     let mut sheets: HashMap<u64, Vec<Rc<Line>>> = HashMap::new();
@@ -242,7 +242,7 @@ fn read_receipts(
     Ok(())
 }
 
-fn parse(bytes: &[u8], path: &Path, verdict: &mut Verdict) -> Vec<Rc<Line>> {
+fn parse(bytes: &[u8], path: &Path, verdict: &mut CheckerVerdict) -> Vec<Rc<Line>> {
     let mut lines = Vec::new();
     for line in bytes.split_inclusive(|&b| b == b'\n') {
         match serde_json::from_slice(line) {
@@ -256,7 +256,7 @@ fn parse(bytes: &[u8], path: &Path, verdict: &mut Verdict) -> Vec<Rc<Line>> {
     lines
 }
 
-fn judge_line(name: &str, receipt: &Receipt, verdict: &mut Verdict) {
+fn judge_line(name: &str, receipt: &Receipt, verdict: &mut CheckerVerdict) {
     if receipt.stage != name || receipt.worker.is_empty() {
         verdict.bad(format!("a receipt of {} lies in {name}", receipt.stage));
     }
@@ -265,7 +265,7 @@ fn judge_line(name: &str, receipt: &Receipt, verdict: &mut Verdict) {
     }
 }
 
-fn no_empty_files(dir: &Path, verdict: &mut Verdict) -> io::Result<()> {
+fn no_empty_files(dir: &Path, verdict: &mut CheckerVerdict) -> io::Result<()> {
     for (name, path) in list(dir)? {
         let meta = fs::symlink_metadata(&path)?;
         if meta.is_dir() {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::disk::{Disk, Fate, Line, Output, list};
-use super::{Given, RELAY_ATTEMPTS, Verdict, sha256};
+use super::{CheckerVerdict, Given, RELAY_ATTEMPTS, sha256};
 
 /// A parcel as it must be.
 struct Expected {
@@ -85,7 +85,7 @@ fn batch_id(prefix: &str, members: &BTreeSet<String>) -> String {
     format!("{prefix}-{}", &sha256(text.as_bytes())[..20])
 }
 
-pub(super) fn follow(disk: &Disk, gifts: &[Given], verdict: &mut Verdict) {
+pub(super) fn follow(disk: &Disk, gifts: &[Given], verdict: &mut CheckerVerdict) {
     let mut trace = Trace {
         disk,
         verdict,
@@ -101,7 +101,7 @@ pub(super) fn follow(disk: &Disk, gifts: &[Given], verdict: &mut Verdict) {
 
 struct Trace<'a> {
     disk: &'a Disk,
-    verdict: &'a mut Verdict,
+    verdict: &'a mut CheckerVerdict,
     /// What must have a receipt, or be held, in each stage.
     seen: HashMap<&'static str, BTreeSet<String>>,
     /// The halves that must have been gathered, each with its line.

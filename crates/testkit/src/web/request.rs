@@ -2,7 +2,7 @@
 
 /// A request as it came.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct WebRequest {
     /// `GET`.
     pub method: String,
     /// Path and query.
@@ -13,7 +13,7 @@ pub struct Request {
     pub bytes: Vec<u8>,
 }
 
-impl Request {
+impl WebRequest {
     /// Reads the head of a request.
     pub(crate) fn new(bytes: Vec<u8>) -> Self {
         let text = String::from_utf8_lossy(&bytes).into_owned();

@@ -11,7 +11,7 @@ use rustls::ServerConfig;
 
 use super::answer::Answer;
 use super::line::Line;
-use super::request::Request;
+use super::request::WebRequest;
 
 /// What becomes of a connection after an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Wire {
     }
 
     /// Reads a request; none when the client has gone. Also when its first byte came.
-    pub(crate) fn request(&mut self) -> io::Result<Option<(Request, Instant)>> {
+    pub(crate) fn request(&mut self) -> io::Result<Option<(WebRequest, Instant)>> {
         if self.line.fill_buf()?.is_empty() {
             return Ok(None);
         }
@@ -71,7 +71,7 @@ impl Wire {
                 return Ok(None);
             }
         }
-        let request = Request::new(bytes);
+        let request = WebRequest::new(bytes);
         let connection = request.field("Connection").unwrap_or_default();
         self.last = connection.eq_ignore_ascii_case("close");
         Ok(Some((request, start)))

@@ -4,7 +4,7 @@
 
 use std::io::{Read, Write};
 
-use ecluse_warc::{Damage, Extent, ReaderLimits, RecordKind, WarcReader};
+use ecluse_warc::{Extent, ReaderLimits, RecordDamage, RecordKind, WarcReader};
 
 /// One record as a test sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,11 +16,14 @@ pub(crate) struct Seen {
     pub(crate) damaged: bool,
 }
 
-pub(crate) fn read(source: impl Read) -> (Vec<Seen>, Vec<Damage>) {
+pub(crate) fn read(source: impl Read) -> (Vec<Seen>, Vec<RecordDamage>) {
     read_within(source, ReaderLimits::default())
 }
 
-pub(crate) fn read_within(source: impl Read, limits: ReaderLimits) -> (Vec<Seen>, Vec<Damage>) {
+pub(crate) fn read_within(
+    source: impl Read,
+    limits: ReaderLimits,
+) -> (Vec<Seen>, Vec<RecordDamage>) {
     let mut reader = WarcReader::new(source, limits);
     let mut seen = Vec::new();
     while let Some(mut record) = reader.next().unwrap() {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use ecluse_frontier::{Item, NoteKind, Precedence};
 use ecluse_http::{AnswerSource, Resolved, Shape};
 use ecluse_report::{Fetched, Kept, Moment};
-use ecluse_scope::{Answer, RobotsPolicy};
+use ecluse_scope::{RobotsAnswer, RobotsPolicy};
 use ecluse_stage::Failure;
 use url::Url;
 
@@ -151,7 +151,7 @@ impl Engine<'_> {
         if now >= at.saturating_add(order.robots.keep.get()) {
             return Ok(false);
         }
-        let answer = Answer::Response {
+        let answer = RobotsAnswer::Response {
             status: kept.status,
             body: &kept.body,
         };
@@ -171,7 +171,7 @@ impl Engine<'_> {
             Search::Going => {}
             Search::InVain => {
                 let why = "it leads elsewhere, and nothing comes from there";
-                book.learn(order, authority, Answer::Failed { why }, at);
+                book.learn(order, authority, RobotsAnswer::Failed { why }, at);
             }
         }
         true
@@ -206,7 +206,7 @@ impl Engine<'_> {
             book.learn(
                 &self.in_force.order,
                 &follower.authority,
-                Answer::Failed { why },
+                RobotsAnswer::Failed { why },
                 at,
             );
         }
@@ -230,14 +230,14 @@ impl Engine<'_> {
             let target = target.filter(|url| matches!(url.scheme(), "http" | "https"));
             let (redirected, lost) = book.follow(followers, target, at);
             for follower in lost {
-                let answer = Answer::RedirectedTooOften;
+                let answer = RobotsAnswer::RedirectedTooOften;
                 book.learn(&self.in_force.order, &follower.authority, answer, at);
             }
             return Ok(redirected);
         }
         let answer = match exchange.shape {
-            Shape::Http => Answer::Response { status, body },
-            _ => Answer::Failed { why: "no HTTP" },
+            Shape::Http => RobotsAnswer::Response { status, body },
+            _ => RobotsAnswer::Failed { why: "no HTTP" },
         };
         for follower in followers {
             book.learn(&self.in_force.order, &follower.authority, answer, at);

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use ecluse_frontier::{Millis, Reason};
-use ecluse_report::{Moment, Progress, progress_note};
+use ecluse_frontier::{Millis, RestReason};
+use ecluse_report::{Moment, ProgressLine, progress_note};
 use ecluse_scope::{Priority, RobotsPolicy};
 use ecluse_stage::Failure;
 
@@ -20,7 +20,7 @@ impl Engine<'_> {
 
     pub(super) fn log_progress(&mut self) -> Result<(), Failure> {
         let counts = self.frontier.counts();
-        let progress = Progress {
+        let progress = ProgressLine {
             at: now(),
             busy_ms: millis(self.busy()),
             discovered: counts.known,
@@ -136,18 +136,18 @@ pub(crate) fn priority_name(priority: Priority) -> &'static str {
     }
 }
 
-pub(crate) fn why_slow(reason: Reason) -> &'static str {
+pub(crate) fn why_slow(reason: RestReason) -> &'static str {
     match reason {
-        Reason::New => "not asked yet",
-        Reason::MinDelay => "the shortest delay",
-        Reason::Duration => "a multiple of the last fetch",
-        Reason::MaxDelay => "the longest delay",
-        Reason::CrawlDelay => "its robots.txt asks for it",
-        Reason::Backoff => "it is overloaded or fails",
-        Reason::RetryAfter => "it asked for it (Retry-After)",
-        Reason::Restart => "the crawl was restarted",
-        Reason::Bandwidth => "its share of bandwidth",
-        Reason::OtherJob => "another job asks it",
+        RestReason::New => "not asked yet",
+        RestReason::MinDelay => "the shortest delay",
+        RestReason::Duration => "a multiple of the last fetch",
+        RestReason::MaxDelay => "the longest delay",
+        RestReason::CrawlDelay => "its robots.txt asks for it",
+        RestReason::Backoff => "it is overloaded or fails",
+        RestReason::RetryAfter => "it asked for it (Retry-After)",
+        RestReason::Restart => "the crawl was restarted",
+        RestReason::Bandwidth => "its share of bandwidth",
+        RestReason::OtherJob => "another job asks it",
     }
 }
 

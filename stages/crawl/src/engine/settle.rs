@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ecluse_frontier::{Disposition, Finished, Item, Outcome, Reason};
+use ecluse_frontier::{Disposition, Finished, Item, Outcome, RestReason};
 use ecluse_report::{Fetched, HostTally, Kept, Moment, SeedTally, UriError};
 use ecluse_scope::Seed;
 use ecluse_stage::Failure;
@@ -62,7 +62,7 @@ impl Engine<'_> {
                 self.settle_fetched(capture)
             }
             FetchResult::OtherJob { name, group } => {
-                let (at, why) = (self.clock.now(), Reason::OtherJob);
+                let (at, why) = (self.clock.now(), RestReason::OtherJob);
                 let (name, group) = (at.after(name), at.after(group));
                 let held = self.frontier.hold_queue(at, &item.queue, name, why);
                 held.map_err(blame)?;

@@ -1,9 +1,13 @@
 //! How much of what happens on pages is caught by each policy, with the same budget?
 //!
 //! The pages are invented: news, evening papers, papers of other time zones, sport, advertisements, pages that hardly
-//! change and pages without a pattern, with weights of a long tail. In the *sparse* world a quarter of the page-hours change; in the *dense* one nine of
-//! ten do, and only the importance follows the hours. Policies learn from four weeks and are judged by the ten days after. Heights differ from
-//! seed to seed, so only differences with the same seed say anything.
+//! change and pages without a pattern, with weights of a long tail (Pareto of the second kind, 1.6). In both worlds a change at the hours of a page is important and one at
+//! another hour is not; in the *sparse* world 27 % of the page-hours change, more so at its hours, in the *dense* one 90 % do, whatever the hour.
+//! Policies learn from four weeks and are judged by the ten days after. Heights differ from seed to seed, so only differences with the same seed say anything.
+//!
+//! The mix of kinds, the width of their hours and the changes between them are set by the heights that were published for policies that take no part in the
+//! comparison of the bars (always the most important, in turn, ∝ change, least obsolescence, harmonic, and the one that sees what changes). A first choice
+//! with narrower hours was run and replaced, since these fitted worse; the bars held in both, and did not in the population before.
 //!
 //! The bars: Lagrange over Importance-Pattern by 8 points in the sparse world and 14 in the dense one at 10 %, with every seed won.
 
@@ -21,18 +25,26 @@ const LEARNED_DAYS: usize = 28;
 const JUDGED_DAYS: usize = 10;
 const SEEDS: std::ops::Range<u64> = 101..121;
 const BUDGETS: [usize; 3] = [10, 30, 50];
-const POLICIES: [&str; 7] = [
+const POLICIES: [&str; 14] = [
     "uniform",
     "∝ change",
     "least obsolescence",
     "mixed",
+    "harmonic (LambdaCrawl)",
+    "always the most important",
+    "Importance",
+    "Pattern",
     "Importance-Pattern",
+    "Belief",
     "Belief ÷ W",
+    "Lagrange",
     "Lagrange ÷ W",
+    "sees what changes (no crawler does)",
 ];
-const PATTERN: usize = 4;
-const BELIEF: usize = 5;
-const LAGRANGE: usize = 6;
+const PATTERN: usize = 8;
+const BELIEF: usize = 10;
+const PLAIN_LAGRANGE: usize = 11;
+const LAGRANGE: usize = 12;
 
 /// Which world pages live in.
 #[derive(Clone, Copy, PartialEq)]
@@ -58,7 +70,11 @@ fn main() {
             changed += share_changed(&raw) / SEEDS.count() as f64;
             for (at, budget) in BUDGETS.into_iter().enumerate() {
                 for (number, found) in found[at].iter_mut().enumerate() {
-                    let pages = if number == LAGRANGE { &smooth } else { &raw };
+                    let pages = if [PLAIN_LAGRANGE, LAGRANGE].contains(&number) {
+                        &smooth
+                    } else {
+                        &raw
+                    };
                     found.push(caught(pages, budget, number));
                 }
             }
@@ -81,6 +97,10 @@ fn main() {
             (LAGRANGE, PATTERN),
             (LAGRANGE, BELIEF),
             (BELIEF, PATTERN),
+            (PATTERN, 6),
+            (PATTERN, 7),
+            (PATTERN, 5),
+            (PATTERN, 4),
             (BELIEF, 0),
             (BELIEF, 1),
             (3, 0),
@@ -118,14 +138,24 @@ fn caught(pages: &[SimulatedPage], budget: usize, number: usize) -> f64 {
         1 => CapturePolicy::Refresh(RefreshPolicy::ByChange),
         2 => CapturePolicy::Refresh(RefreshPolicy::Obsolescence),
         3 => CapturePolicy::Refresh(RefreshPolicy::DEFAULT),
+        4 => CapturePolicy::Refresh(RefreshPolicy::Harmonic),
+        5 => CapturePolicy::MostImportant,
+        6 => CapturePolicy::Importance,
+        7 => CapturePolicy::Pattern,
         PATTERN => CapturePolicy::ImportancePattern,
-        BELIEF => CapturePolicy::Belief,
-        _ => CapturePolicy::Lagrange(LagrangeSettings::default()),
+        9 | BELIEF => CapturePolicy::Belief,
+        PLAIN_LAGRANGE | LAGRANGE => CapturePolicy::Lagrange(LagrangeSettings::default()),
+        _ => CapturePolicy::SeesChanges,
+    };
+    // Without ÷ W a page is worth what it weighs, whatever it brings.
+    let objective = match number {
+        9 | PLAIN_LAGRANGE => CompletenessOf::Everything,
+        _ => CompletenessOf::EachPage,
     };
     let simulation = Simulation {
         pages,
         most: PAGES * budget / 100,
-        objective: CompletenessOf::EachPage,
+        objective,
     };
     simulation.run(policy).complete
 }
@@ -138,14 +168,14 @@ fn shape(kind: usize, hour: usize, weekend: bool, shift: usize) -> f64 {
         (-apart * apart / (2.0 * width * width)).exp()
     };
     match (kind, weekend) {
-        (0, false) => peak(8 + shift % 3, 1.2)
-            .max(0.8 * peak(13, 1.0))
-            .max(peak(19, 1.5)),
-        (0, true) => 0.6 * peak(10 + shift % 3, 2.0),
-        (1, _) => peak(18 + shift % 5, 1.2),
-        (2, _) => peak(shift % 24, 1.5),
-        (3, true) => peak(16 + shift % 5, 1.5),
-        (3, false) => 0.5 * peak(21, 1.0),
+        (0, false) => peak(8 + shift % 3, 0.7)
+            .max(0.8 * peak(13, 0.6))
+            .max(peak(19, 0.9)),
+        (0, true) => 0.6 * peak(10 + shift % 3, 1.2),
+        (1, _) => peak(18 + shift % 5, 0.7),
+        (2, _) => peak(shift % 24, 0.9),
+        (3, true) => peak(16 + shift % 5, 0.9),
+        (3, false) => 0.5 * peak(21, 0.6),
         (4, _) => 0.9,
         (5, _) => 0.01,
         _ => 0.3,
@@ -157,17 +187,18 @@ fn pages(seed: u64, world: World, smoothed: bool) -> Vec<SimulatedPage> {
     (0..PAGES)
         .map(|_| {
             let kind = match dice.unit() {
-                x if x < 0.28 => 0,
-                x if x < 0.42 => 1,
-                x if x < 0.58 => 2,
-                x if x < 0.70 => 3,
-                x if x < 0.80 => 4,
-                x if x < 0.88 => 5,
+                x if x < 0.30 => 0,
+                x if x < 0.48 => 1,
+                x if x < 0.64 => 2,
+                x if x < 0.78 => 3,
+                x if x < 0.86 => 4,
+                x if x < 0.94 => 5,
                 _ => 6,
             };
             let shift = (dice.unit() * 24.0) as usize;
-            let weight = (1.0 - dice.unit()).powf(-1.0 / 1.6);
-            let activity = dice.between(0.5, 1.0);
+            // Most pages hardly count: the tail begins at nearly nothing.
+            let weight = (1.0 - dice.unit()).powf(-1.0 / 1.6) - 0.85;
+            let activity = dice.between(0.6, 1.0);
             let size = if kind == 4 {
                 0.1
             } else {
@@ -178,11 +209,12 @@ fn pages(seed: u64, world: World, smoothed: bool) -> Vec<SimulatedPage> {
                 let weekend = day % 7 >= 5;
                 for hour in 0..24 {
                     let shape = shape(kind, hour, weekend, shift);
-                    let (chance, size) = match world {
-                        World::Sparse => ((shape * activity + 0.07).min(0.98), size),
+                    let chance = match world {
+                        World::Sparse => (shape * activity + 0.125).min(0.98),
                         // Something always changes; when much does, the shape says.
-                        World::Dense => (0.9, size * (shape + 0.03)),
+                        World::Dense => 0.9,
                     };
+                    let size = size * (shape + 0.003);
                     let importance = size * dice.between(0.5, 1.5);
                     let changes = dice.unit() < chance;
                     history.push(if changes { importance.min(1.0) } else { 0.0 });

@@ -414,9 +414,9 @@ pub(crate) const PORT: u16 = 8470;
 
 #[derive(Debug, Args)]
 pub(crate) struct WhyOptions {
-    /// A parcel, the beginning of its name, a file name, or a number of NEEDS YOU; with --job a URL
+    /// A parcel, the beginning of its name, a file name, a number of NEEDS YOU, or a URL: in which runs it is visited, and why
     pub(crate) what: String,
-    /// The crawl job that is asked about a URL: JOB, whose newest harvest counts, or JOB-HARVEST
+    /// Asks a crawl job why it fetched a URL or not: JOB, whose newest harvest counts, or JOB-HARVEST
     #[arg(long, value_name = "JOB")]
     pub(crate) job: Option<String>,
 }

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use ecluse_crawl::Crawl;
 use ecluse_plan::{
-    CheckProgress, Harvest, HarvestFile, HarvestPlan, Perimeter, Plan, PlanClock, Planned,
-    Planning, RunDirectory, RunRecord, RunState, Settings, TrapFile, begins_in_the_past, read_file,
-    read_harvests,
+    CheckProgress, Harvest, HarvestFile, HarvestPlan, JobDraft, Perimeter, Plan, PlanClock,
+    PlannedVisit, Planning, RefreshSources, RefreshSummary, Refreshing, RunDirectory, RunRecord,
+    RunState, Settings, TrapFile, begins_in_the_past, read_file, read_harvests,
 };
 use ecluse_register::Register;
 use ecluse_stage::{Exit, Stage};
@@ -128,13 +128,11 @@ impl<'a> HarvestOverview<'a> {
     }
 
     /// Plans a run as it would be ordered now.
-    fn plan(&self, harvest: &Harvest) -> Result<(Planned, Option<CheckProgress>), Trouble> {
-        let register = self
-            .context
-            .root
-            .join(&self.context.pipeline.archive.register);
-        let register =
-            Register::at(&register).map_err(|error| Trouble::new(Exit::Machine, error))?;
+    fn plan(&self, harvest: &Harvest) -> Result<PreviewedRun, Trouble> {
+        let archive = &self.context.pipeline.archive;
+        let path = |path: &Path| self.context.root.join(path);
+        let register = Register::at(&path(&archive.register))
+            .map_err(|error| Trouble::new(Exit::Machine, error))?;
         let perimeter = Perimeter::open(&self.settings.perimeter, &self.context.root)
             .map_err(|fault| Trouble::new(Exit::Config, fault))?;
         let never = || false;
@@ -147,7 +145,33 @@ impl<'a> HarvestOverview<'a> {
             now: self.now,
             is_stopped: &never,
         };
-        Ok((planning.plan(false)?, planning.check_progress()?))
+        let progress = planning.check_progress()?;
+        let (links, changes) = (path(&archive.links), path(&archive.changes));
+        let sources = RefreshSources {
+            links: &links,
+            changes: &changes,
+            traps: &self.traps,
+        };
+        Ok(match Refreshing::open(&planning, &sources)? {
+            Some(refreshing) => {
+                let planned = refreshing.plan(&|number| format!("job {}", number + 1))?;
+                PreviewedRun {
+                    plan: planned.plan,
+                    drafts: planned.drafts,
+                    visits: planned.first,
+                    progress,
+                }
+            }
+            None => {
+                let planned = planning.plan(false)?;
+                PreviewedRun {
+                    plan: planned.plan,
+                    drafts: planned.drafts,
+                    visits: Vec::new(),
+                    progress,
+                }
+            }
+        })
     }
 
     /// Returns what definitions need of a person, and which runs wait.
@@ -360,7 +384,7 @@ pub(crate) fn plan(context: &DriverContext, options: &PlanOptions) -> Result<Exi
     if let Some(days) = options.simulate {
         return simulate(context, &harvest, days, &options.simulation);
     }
-    let (planned, progress) = overview.plan(&harvest)?;
+    let planned = overview.plan(&harvest)?;
     let workers = context.pipeline.shell(Crawl::NAME).workers;
     let workers = usize::try_from(workers).unwrap_or(1);
     let time = planned.plan.duration(&harvest, workers, &planned.drafts);
@@ -370,21 +394,35 @@ pub(crate) fn plan(context: &DriverContext, options: &PlanOptions) -> Result<Exi
         told["harvest"] = options.harvest.as_str().into();
         told["seconds"] = time.as_secs().into();
         told["fill"] = plan.fill().into();
-        told["checked"] = progress.map_or(Value::Null, |progress| json!(progress));
+        told["checked"] = planned
+            .progress
+            .map_or(Value::Null, |progress| json!(progress));
+        if plan.refresh.is_some() {
+            told["first"] = json!(planned.visits);
+        }
         context.print_json(told)?;
     } else {
-        context.print(&preview(&harvest, plan, progress, time, workers))?;
+        context.print(&preview(&harvest, &planned, time, workers))?;
     }
     Ok(Exit::Done.into())
 }
 
+/// What a run would order now.
+struct PreviewedRun {
+    plan: HarvestPlan,
+    drafts: Vec<JobDraft>,
+    /// The most urgent visits, where it visits what the archive knows.
+    visits: Vec<PlannedVisit>,
+    progress: Option<CheckProgress>,
+}
+
 fn preview(
     harvest: &Harvest,
-    plan: &HarvestPlan,
-    progress: Option<CheckProgress>,
+    planned: &PreviewedRun,
     time: std::time::Duration,
     workers: usize,
 ) -> String {
+    let (plan, progress) = (&planned.plan, planned.progress);
     let mut text = format!(
         "harvest {}: {} for {}, {:.0} % full on average\n",
         harvest.name,
@@ -396,11 +434,16 @@ fn preview(
         ),
         plan.fill() * 100.0
     );
-    text += &format!(
-        "expected     {} objects, {}\n",
-        grouped(plan.objects),
-        show::bytes(plan.bytes)
-    );
+    match &plan.refresh {
+        Some(refresh) => text += &in_visits(refresh, plan.objects),
+        None => {
+            text += &format!(
+                "expected     {} objects, {}\n",
+                grouped(plan.objects),
+                show::bytes(plan.bytes)
+            );
+        }
+    }
     text += &format!(
         "time         about {} at {} between two requests to a site, {} at a time\n",
         show::age(time.as_secs()),
@@ -425,6 +468,19 @@ fn preview(
     }
     for (reason, count) in &plan.left_out {
         text += &format!("left out     {} {reason}\n", grouped(*count));
+    }
+    if !planned.visits.is_empty() {
+        text += "\nmost urgent\n  level  why             value  due since       URL\n";
+    }
+    for visit in &planned.visits {
+        text += &format!(
+            "  {:>5}  {:<9} {:>11}  {:<14}  {}\n",
+            visit.level,
+            visit.reason.word(),
+            figure(visit.value),
+            visit.due_since.as_deref().unwrap_or("-"),
+            printable(visit.url.as_bytes())
+        );
     }
     if !plan.largest.is_empty() {
         text += "\nlargest domains                              expected objects\n";
@@ -454,6 +510,50 @@ fn preview(
         text += &format!("       and {} more\n", plan.jobs.len() - SHOWN);
     }
     text
+}
+
+/// What the visits of a run come to.
+fn in_visits(refresh: &RefreshSummary, visits: u64) -> String {
+    let of = |reason: &str| grouped(refresh.visits.get(reason).copied().unwrap_or(0));
+    let mut text = format!(
+        "visits       {} of at most {} by policy {}: {} refresh, {} discovery, {} perimeter\n",
+        grouped(visits),
+        grouped(refresh.budget),
+        refresh.policy,
+        of("refresh"),
+        of("discovery"),
+        of("perimeter")
+    );
+    text += &format!(
+        "candidates   {} known pages, {} URLs never fetched; {} pages were not visited for too long\n",
+        grouped(refresh.known),
+        grouped(refresh.unknown),
+        grouped(refresh.forgotten)
+    );
+    let levels: Vec<String> = refresh.levels.iter().map(|count| grouped(*count)).collect();
+    text += &format!("levels 0–4   {}\n", levels.join("  "));
+    if refresh.too_large > 0 {
+        text += &format!(
+            "too large    {} of the sites have more pages than a run has visits\n",
+            grouped(refresh.too_large)
+        );
+    }
+    for (name, generation) in [("links", refresh.links), ("changes", refresh.changes)] {
+        text += &match generation {
+            Some(number) => format!("{name:<12} generation {number}\n"),
+            None => format!("{name:<12} there are none yet\n"),
+        };
+    }
+    text
+}
+
+/// A value with the digits that tell it from another.
+fn figure(value: f32) -> String {
+    match value.abs() {
+        0.0 => "-".to_owned(),
+        at if (0.001..1e6).contains(&at) => format!("{value:.3}"),
+        _ => format!("{value:.2e}"),
+    }
 }
 
 /// A number with commas between thousands.

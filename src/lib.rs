@@ -60,6 +60,7 @@ mod validate;
 mod verify;
 mod wacz;
 mod why;
+mod why_url;
 
 use std::process::ExitCode;
 
@@ -140,6 +141,7 @@ fn dispatch(context: &DriverContext, verb: &Verb) -> Result<ExitCode, Trouble> {
         Verb::Demo(options) => demo::demo(context, options),
         Verb::Why(options) => match &options.job {
             Some(job) => explain::explain(context, &options.what, job),
+            None if why_url::is_url(&options.what) => why_url::why_url(context, &options.what),
             None => why::why(context, &options.what),
         },
         Verb::Jobs(options) => jobs::list(context, options),

@@ -4,12 +4,16 @@
 //! the last DAYS days of the index and are judged by these days, all with the same budget. A change counts at the capture that saw it first: when it
 //! really came, nobody knows. Each change counts as much as another, and each page.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ecluse_cdx::{KeyRange, cdxj};
+use ecluse_changes::{PageChanges, RecordReader};
+use ecluse_generation::IndexDirectory;
+use ecluse_links::{RANKS_FILE, RankReader};
 use ecluse_plan::{Harvest, HarvestKind};
 use ecluse_refresh::{
     CapturePolicy, ChangeRate, CompletenessOf, DayPattern, LagrangeSettings, RateForm,
@@ -34,9 +38,11 @@ const PRIOR_DAYS: f64 = 0.5;
 /// The budgets of the plot, beside that of the table.
 const PLOTTED: [f64; 5] = [0.1, 0.25, 0.5, 1.0, 2.0];
 const SECONDS_A_DAY: i64 = 86_400;
+/// No page counts for less than this share of the mean.
+const LEAST_WEIGHT: f64 = 0.01;
 
 /// The policies side by side, as they are called in the table.
-fn policies() -> [(&'static str, CapturePolicy); 7] {
+fn policies() -> [(&'static str, CapturePolicy); 9] {
     let refresh = CapturePolicy::Refresh;
     // Prices need not be exact to tell policies apart, and a window has many periods.
     let settings = LagrangeSettings {
@@ -49,8 +55,10 @@ fn policies() -> [(&'static str, CapturePolicy); 7] {
         ("least obsolescence", refresh(RefreshPolicy::Obsolescence)),
         ("mixed", refresh(RefreshPolicy::DEFAULT)),
         ("harmonic", refresh(RefreshPolicy::Harmonic)),
+        ("importance-pattern", CapturePolicy::ImportancePattern),
         ("belief", CapturePolicy::Belief),
         ("Lagrange", CapturePolicy::Lagrange(settings)),
+        ("sees what changes", CapturePolicy::SeesChanges),
     ]
 }
 
@@ -61,7 +69,8 @@ pub(crate) fn simulate(
     days: u32,
     options: &SimulateOptions,
 ) -> Result<ExitCode, Trouble> {
-    let history = History::read(context, harvest)?;
+    let mut history = History::read(context, harvest)?;
+    history.weigh(context, harvest)?;
     let Some(window) = Window::of(&history, days, options.hourly) else {
         let line = format!(
             "the index has no capture of harvest {}: there is no history to replay",
@@ -118,6 +127,7 @@ pub(crate) fn simulate(
         periods: window.periods,
         hourly: window.hourly,
         most: most.clamp(1, pages.len()),
+        sources: history.sources,
     };
     match context.json {
         true => context.print_json(facts.json(&scores))?,
@@ -138,6 +148,12 @@ struct Seen {
 #[derive(Debug, Default)]
 struct History {
     pages: Vec<Vec<Seen>>,
+    /// The key of each.
+    keys: Vec<String>,
+    /// What each counts, and what one of its changes does; all alike where nothing is known.
+    weights: Vec<(f64, f64)>,
+    /// Generations of links and changes that weights come from.
+    sources: [Option<u64>; 2],
     /// Pages beyond the most that are looked at.
     left_out: usize,
 }
@@ -166,12 +182,70 @@ impl History {
         Ok(history)
     }
 
-    fn add(&mut self, captures: Vec<Seen>) {
+    /// Takes what pages count from their ranks, and what their changes do from the changes that were weighed.
+    fn weigh(&mut self, context: &DriverContext, harvest: &Harvest) -> Result<(), Trouble> {
+        let machine =
+            |error: &dyn std::fmt::Display| Trouble::new(Exit::Machine, error.to_string());
+        let collection = Some(harvest.definition.index.as_str()).filter(|name| !name.is_empty());
+        let archive = &context.pipeline.archive;
+        let current =
+            |path: &Path, collection| -> Result<(Option<u64>, Option<PathBuf>), Trouble> {
+                let directory = IndexDirectory::of(&context.root.join(path), collection)
+                    .map_err(|error| machine(&error))?;
+                let number = directory
+                    .current_number()
+                    .map_err(|error| machine(&error))?;
+                Ok((number, number.map(|number| directory.generation(number))))
+            };
+        let numbers: HashMap<&str, usize> = self.keys.iter().map(String::as_str).zip(0..).collect();
+        let mut ranks = vec![0.0; self.pages.len()];
+        let mut changes = vec![None; self.pages.len()];
+        let (links, path) = current(&archive.links, None)?;
+        if let Some(path) = path {
+            let mut reader =
+                RankReader::open(&path.join(RANKS_FILE)).map_err(|error| machine(&error))?;
+            while let Some(record) = reader.next_record().map_err(|error| machine(&error))? {
+                if let Some(at) = numbers.get(record.surt) {
+                    ranks[*at] = f64::from(record.rank);
+                }
+            }
+        }
+        let (changed, path) = current(&archive.changes, collection)?;
+        if let Some(path) = path {
+            let mut reader =
+                RecordReader::<PageChanges>::open(&path).map_err(|error| machine(&error))?;
+            while let Some(page) = reader.next_record().map_err(|error| machine(&error))? {
+                if let Some(at) = numbers.get(page.surt.as_str()) {
+                    changes[*at] = page.change_weight;
+                }
+            }
+        }
+        let mean = ranks.iter().sum::<f64>() / ranks.len().max(1) as f64;
+        let weight = |rank: f64| match mean > 0.0 {
+            true => (rank / mean).max(LEAST_WEIGHT),
+            false => 1.0,
+        };
+        let known: Vec<f64> = changes.iter().copied().flatten().collect();
+        let usual = match known.is_empty() {
+            true => 1.0,
+            false => known.iter().sum::<f64>() / known.len() as f64,
+        };
+        let weights = ranks.into_iter().zip(changes);
+        self.weights = weights
+            .map(|(rank, change)| (weight(rank), change.unwrap_or(usual).max(1e-3)))
+            .collect();
+        self.sources = [links, changed];
+        Ok(())
+    }
+
+    fn add(&mut self, key: &str, captures: Vec<Seen>) {
         if captures.is_empty() {
             return;
         }
         if self.pages.len() < MOST_PAGES {
             self.pages.push(captures);
+            self.keys.push(key.to_owned());
+            self.weights.push((1.0, 1.0));
         } else {
             self.left_out += 1;
         }
@@ -217,7 +291,7 @@ impl Reading {
     }
 
     fn end(&mut self, history: &mut History) {
-        history.add(std::mem::take(&mut self.captures));
+        history.add(&self.key, std::mem::take(&mut self.captures));
         self.key.clear();
         self.digest.clear();
     }
@@ -269,18 +343,21 @@ impl Window {
 
     /// Returns the pages that were captured before, with what was learned of each.
     fn pages(&self, history: &History) -> Vec<SimulatedPage> {
-        let known = history.pages.iter().filter(|page| page[0].at < self.from);
-        known.map(|page| self.page(page)).collect()
+        let pages = history.pages.iter().zip(&history.weights);
+        let known = pages.filter(|(page, _)| page[0].at < self.from);
+        known
+            .map(|(page, weights)| self.page(page, *weights))
+            .collect()
     }
 
-    fn page(&self, captures: &[Seen]) -> SimulatedPage {
+    fn page(&self, captures: &[Seen], (weight, change_weight): (f64, f64)) -> SimulatedPage {
         let (before, after): (Vec<Seen>, Vec<Seen>) =
             captures.iter().partition(|seen| seen.at < self.from);
         let mut changes = vec![0.0; self.periods];
         for seen in after.iter().filter(|seen| seen.is_new) {
             let period = ((seen.at - self.from) / self.length) as usize;
             if let Some(change) = changes.get_mut(period) {
-                *change = 1.0;
+                *change = change_weight;
             }
         }
         let flat = self.chance_of(&before);
@@ -294,9 +371,9 @@ impl Window {
             })
             .collect();
         SimulatedPage {
-            weight: 1.0,
+            weight,
             changes,
-            gain: chance.clone(),
+            gain: chance.iter().map(|chance| chance * change_weight).collect(),
             chance,
         }
     }
@@ -361,6 +438,8 @@ struct Facts<'a> {
     periods: usize,
     hourly: bool,
     most: usize,
+    /// Generations of links and changes by which pages and changes count.
+    sources: [Option<u64>; 2],
 }
 
 impl Facts<'_> {
@@ -387,6 +466,8 @@ impl Facts<'_> {
             "periods": self.periods,
             "period": if self.hourly { "hour" } else { "day" },
             "budget": self.most,
+            "links": self.sources[0],
+            "changes_generation": self.sources[1],
             "policies": policies,
         })
     }
@@ -409,6 +490,14 @@ impl Facts<'_> {
             let pages = show::count(self.left_out, "page", "pages");
             let _ = writeln!(text, "left out: {pages} beyond the first {MOST_PAGES}");
         }
+        for (what, generation) in [
+            ("pages count by their ranks, links", self.sources[0]),
+            ("changes count by their weights, changes", self.sources[1]),
+        ] {
+            if let Some(number) = generation {
+                let _ = writeln!(text, "{what} generation {number}");
+            }
+        }
         text += "\npolicy                completeness   freshness   obsolescence   captures\n";
         for (name, score) in scores {
             let _ = writeln!(
@@ -421,15 +510,17 @@ impl Facts<'_> {
             );
         }
         text += "\ncompleteness: changes caught before the next came, of all; freshness: time in which the copy was the page;\n\
-                 obsolescence: changes that the copy lacked, on average. A change counts at the capture that saw it first.\n";
+                 obsolescence: changes that the copy lacked, on average. A change counts at the capture that saw it first.\n\
+                 'sees what changes' knows what nobody knows before a visit: it is there to compare with.\n";
         text
     }
 }
 
 /// Draws completeness by budget, a line for each policy.
 fn plot(harvest: &str, budgets: &[usize], curves: &[(&str, Vec<f64>)]) -> String {
-    const COLOURS: [&str; 7] = [
-        "#888888", "#b07d2b", "#2b6cb0", "#2f855a", "#805ad5", "#c05621", "#c53030",
+    const COLOURS: [&str; 9] = [
+        "#888888", "#b07d2b", "#2b6cb0", "#2f855a", "#805ad5", "#b83280", "#c05621", "#c53030",
+        "#1a202c",
     ];
     let (left, top, width, height) = (60.0, 50.0, 440.0, 300.0);
     let x = |at: usize| left + width * at as f64 / (budgets.len() - 1).max(1) as f64;
@@ -562,7 +653,9 @@ mod tests {
             .collect();
         let history = History {
             pages: vec![captures],
-            left_out: 0,
+            keys: vec!["fr,a)/".to_owned()],
+            weights: vec![(1.0, 1.0)],
+            ..History::default()
         };
         let window = Window::of(&history, 7, true).unwrap();
         assert_eq!(window.periods, 7 * 24);

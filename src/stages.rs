@@ -18,8 +18,8 @@ pub const ALL: &[StageEntry] = &[
     StageEntry::of::<ecluse_clean::Clean>(),
     StageEntry::of::<ecluse_package::Package>(),
     StageEntry::of::<ecluse_deposit::Deposit>(),
-    StageEntry::of::<ecluse_change::ChangeStage>(),
     StageEntry::of::<ecluse_rank::Rank>(),
+    StageEntry::of::<ecluse_change::ChangeStage>(),
 ];
 
 #[cfg(test)]

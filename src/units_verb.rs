@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn as_shipped_a_unit_writes_what_its_stage_writes() {
-        const PLACES: [&str; 13] = [
+        const PLACES: [&str; 14] = [
             "backup",
             "changes",
             "harvested",

@@ -137,3 +137,95 @@ fn a_preview_shows_the_jobs_that_the_run_then_orders_and_starts_none() {
     assert_eq!(code, 64, "{said}");
     assert!(said.contains("there are: press"), "{said}");
 }
+
+/// A generation of changes with pages of one site: the number of each, and how often it changes.
+fn put_changes(root: &Path) {
+    use ecluse_changes::{ArchiveTime, PageChanges, RecordWriter};
+    let directory = root.join("changes/generations/3");
+    fs::create_dir_all(&directory).unwrap();
+    std::os::unix::fs::symlink("generations/3", root.join("changes/current")).unwrap();
+    let time = |digits: &str| ArchiveTime::parse(digits).unwrap();
+    let mut writer = RecordWriter::<PageChanges>::create(&directory).unwrap();
+    for number in 0..4 {
+        let page = PageChanges {
+            surt: format!("fr,presse)/{number}"),
+            url: format!("http://presse.fr/{number}"),
+            first: time("20260101000000"),
+            last: time("20261118060000"),
+            looks: 9,
+            changes: 4,
+            last_change: None,
+            quiet_days: 3.0,
+            declared_days: 0.0,
+            declared_changes: 0,
+            intervals: Default::default(),
+            rate: 0.1 * f64::from(number + 1),
+            change_weight: Some(0.4),
+            text_weight: None,
+            status: Some(200),
+            etag: None,
+            last_modified: None,
+            signal: None,
+            simhash: None,
+            pattern: None,
+        };
+        writer.write(&page).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+#[test]
+fn visits_are_shown_before_they_are_ordered_and_explained_after() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    put(
+        root,
+        "pipeline.toml",
+        "[site]\ncontact = 'a@archive.example'\n[stage.plan]\nbatch = { parcels = 10, wait = '1ms' }\n",
+    );
+    let definition = "kind = 'selective'\nfrom = '2026-11-20T06:00:00Z'\nuntil = '2027-11-20'\nevery = '1d'\n\
+                      [[domains]]\nnames = ['presse.fr']\n[refresh]\nbudget = 3\n";
+    put(root, "harvests/press.toml", definition);
+    put_changes(root);
+    let (code, told, said) = ecluse(root, &["plan", "press", "--preview"]);
+    assert_eq!(code, 0, "{said}");
+    for line in [
+        "visits       3 of at most 3 by policy mixed: 2 refresh, 0 discovery, 1 perimeter\n",
+        "candidates   4 known pages, 1 URLs never fetched; 0 pages were not visited for too long\n",
+        "links        there are none yet\n",
+        "changes      generation 3\n",
+        "http://presse.fr/3\n",
+    ] {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+    let (_, told, _) = ecluse(root, &["plan", "press", "--preview", "--json"]);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["refresh"]["policy"], "mixed");
+    assert_eq!(told["first"][0]["reason"], "perimeter");
+    // Nothing was ordered yet; of its changes something is known.
+    let (code, told, _) = ecluse(root, &["why", "http://presse.fr/3"]);
+    assert_eq!(code, 0);
+    assert!(
+        told.contains("no run of a harvest with [refresh] visits it"),
+        "{told}"
+    );
+    let (code, _, said) = ecluse(root, &["why", "http://presse.fr/none"]);
+    assert_eq!(code, 64, "{said}");
+
+    let (code, _, said) = ecluse(root, &["run", "--once", "plan"]);
+    assert_eq!(code, 0, "{said}");
+    let (code, told, said) = ecluse(root, &["why", "http://presse.fr/3"]);
+    assert_eq!(code, 0, "{said}");
+    for part in [
+        "run 20261120060000 of harvest press, job press.202611200600.0001",
+        "refresh, level ",
+        "last captured 20261118060000",
+        "about 0.400 changes a day",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let (_, told, _) = ecluse(root, &["why", "http://presse.fr/3", "--json"]);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["visits"][0]["harvest"], "press");
+    assert_eq!(told["visits"][0]["visit"]["reason"], "refresh");
+}

@@ -44,6 +44,8 @@ pub struct Frontier {
     pub(crate) flights: Flights,
     /// Prerequisites, and the queues that wait for them; some may do so no more.
     pub(crate) awaiting: IdMap<Vec<Id>>,
+    /// Queues that go before others, and how far.
+    pub(crate) preferred: IdMap<u8>,
     /// How often a URL was handed out since it was opened.
     pub(crate) handed_out: u64,
     /// When the next sleeper wakes; the end of time if none sleeps.
@@ -114,6 +116,7 @@ impl Frontier {
             rotation_from: Some((0, 0)),
             flights: Flights::default(),
             awaiting: IdMap::default(),
+            preferred: IdMap::default(),
             handed_out: 0,
             next_due: 0,
             turns: 0,

@@ -14,6 +14,8 @@ use crate::record::{NO_HEAD, QueuePlace, QueueRecord, Retired, Sleeper};
 const LIST: u8 = 128;
 /// Queues read from the rotation at one time.
 const ROTATION_LOAD: usize = 256;
+/// Queues that may be preferred to others; beyond, all are alike again.
+const PREFERRED: usize = 1 << 20;
 /// Sleepers woken at one time.
 const WAKE_LOAD: usize = 256;
 
@@ -40,7 +42,8 @@ impl Frontier {
 
     fn enter_rotation(&mut self, id: &Id) -> Result<()> {
         let turn = self.number();
-        let position = (LIST, turn);
+        let list = self.preferred.get(id).copied().unwrap_or(LIST);
+        let position = (list, turn);
         self.change_queue(id, |queue| queue.place = QueuePlace::Rotation(position))?;
         self.store.put_fresh(key::rotation(position), id)?;
         self.totals.rotating += 1;
@@ -53,6 +56,37 @@ impl Frontier {
             }
         }
         Ok(())
+    }
+
+    /// Lets a queue have its turns before those with a higher level, and before all that have none. It counts from its next turn on, and is
+    /// forgotten when the frontier is closed; its place in the rotation is not.
+    ///
+    /// # Errors
+    /// When a file is damaged or the machine refuses.
+    pub fn prefer_queue(&mut self, queue: &str, level: u8) -> Result<()> {
+        let id = key::id(queue);
+        let list = level.min(LIST - 1);
+        if self.preferred.len() >= PREFERRED {
+            self.preferred.clear();
+        }
+        if self.preferred.insert(id, list) == Some(list) || self.active.contains_key(&id) {
+            return Ok(());
+        }
+        let place = match self.queues.get(&mut self.store, &id)? {
+            Some(record) => record.place,
+            None => return Ok(()),
+        };
+        match place {
+            QueuePlace::Rotation(position) if position.0 != list => {
+                self.leave_rotation(position)?;
+                self.enter_rotation(&id)
+            }
+            QueuePlace::Rotation(_)
+            | QueuePlace::Nowhere
+            | QueuePlace::Parked(_)
+            | QueuePlace::Sleeping { .. }
+            | QueuePlace::Retired(_) => Ok(()),
+        }
     }
 
     fn park(&mut self, id: &Id, group: &Id) -> Result<()> {

@@ -77,8 +77,14 @@ pub struct LagrangeIndex {
 }
 
 impl LagrangeIndex {
-    /// Works back from the last period.
+    /// Works back from the last period. Before the first nothing is known of the page.
     pub fn of(page: &PagePeriods, prices: &[f64], ages: usize) -> Self {
+        Self::after(page, 0, prices, ages)
+    }
+
+    /// Works back from the last period of a page whose first `past` periods are over: they say what a capture earns that
+    /// comes after a long time.
+    pub fn after(page: &PagePeriods, past: usize, prices: &[f64], ages: usize) -> Self {
         let beliefs = BeliefTable::of(page, ages);
         let periods = prices.len();
         let mut index = vec![0.0; periods * ages];
@@ -86,7 +92,7 @@ impl LagrangeIndex {
         let mut now = vec![0.0; ages];
         for period in (0..periods).rev() {
             for age in 1..=ages {
-                let taken = page.worth * beliefs.at(period, age) - prices[period] + value[0];
+                let taken = page.worth * beliefs.at(past + period, age) - prices[period] + value[0];
                 let left = value[age.min(ages - 1)];
                 index[period * ages + age - 1] = taken - left;
                 now[age - 1] = f64::max(taken, left);
@@ -137,9 +143,23 @@ impl Prices {
         most * prices.iter().sum::<f64>() + values.sum::<f64>()
     }
 
-    /// Looks for the prices at which `most` pages want to be taken in each period.
+    /// Looks for the prices at which `most` pages want to be taken in each period. All were taken in the period before.
     pub fn find(pages: &[PagePeriods], most: f64, settings: LagrangeSettings) -> Self {
-        let periods = pages.first().map_or(0, |page| page.gain.len());
+        Self::find_after(pages, 0, |_| 1, most, settings)
+    }
+
+    /// Looks for the prices of the periods after the first `past` ones of each page; `age_of` says for how many periods a
+    /// page, by its number, was not taken.
+    pub fn find_after(
+        pages: &[PagePeriods],
+        past: usize,
+        age_of: impl Fn(usize) -> usize,
+        most: f64,
+        settings: LagrangeSettings,
+    ) -> Self {
+        let periods = pages
+            .first()
+            .map_or(0, |page| page.gain.len().saturating_sub(past));
         let mut prices = vec![usual_worth(pages, settings.ages); periods];
         let step = prices.iter().sum::<f64>() / periods.max(1) as f64;
         let mut best = Self {
@@ -149,10 +169,11 @@ impl Prices {
         for number in 0..settings.steps {
             let mut taken = vec![0.0; periods];
             let mut bound = most * prices.iter().sum::<f64>();
-            for page in pages {
-                let index = LagrangeIndex::of(page, &prices, settings.ages);
-                bound += index.value(1);
-                for (taken, is_taken) in taken.iter_mut().zip(index.path(1)) {
+            for (at, page) in pages.iter().enumerate() {
+                let index = LagrangeIndex::after(page, past, &prices, settings.ages);
+                let age = age_of(at).max(1);
+                bound += index.value(age);
+                for (taken, is_taken) in taken.iter_mut().zip(index.path(age)) {
                     *taken += f64::from(is_taken);
                 }
             }
@@ -331,6 +352,28 @@ mod tests {
         });
         assert_eq!(by_pattern, [0, 1, 0, 1]);
         close(earned(&pages, &by_pattern), 0.651);
+    }
+
+    #[test]
+    fn what_is_past_says_what_a_late_capture_earns() {
+        let [one, ..] = pages();
+        // The same page twice over: the second half has a past, and a page that was taken just before it is as before.
+        let twice = |values: &[f64]| [values, values].concat();
+        let known = PagePeriods {
+            chance: twice(&one.chance),
+            gain: twice(&one.gain),
+            worth: one.worth,
+        };
+        let (fresh, after) = (
+            LagrangeIndex::of(&one, &PRICES, 4),
+            LagrangeIndex::after(&known, 4, &PRICES, 4),
+        );
+        close(after.at(0, 1), fresh.at(0, 1));
+        // Two periods ago: what the last of the past brought is still there with a chance of one half, and worth a capture.
+        assert!(after.at(0, 2) > after.at(0, 1), "{after:?}");
+        let settings = LagrangeSettings { ages: 4, steps: 40 };
+        let prices = Prices::find_after(&[known], 4, |_| 2, 1.0, settings);
+        assert_eq!(prices.prices.len(), 4);
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub use dice::Dice;
 pub use lagrange::{BeliefTable, LagrangeIndex, LagrangeSettings, PagePeriods, Prices};
 pub use pattern::{DayPattern, IndexingOrder, indexed_versions, urgency};
 pub use policy::{
-    PageValue, RefreshPolicy, RefreshScore, SiteValue, shares, signalled_shares, site_priority,
+    PageClass, PageValue, RefreshPolicy, RefreshScore, SiteValue, price_of_classes, shares,
+    signalled_shares, site_priority,
 };
 pub use simulation::{CapturePolicy, SimulatedPage, Simulation, SimulationScore};

@@ -24,6 +24,8 @@ pub enum RefreshPolicy {
     ByImportance,
     /// Least obsolescence: t = K/√(rλ).
     Obsolescence,
+    /// The same as printed, which makes the total of a cycle least and not the mean: t = K/∛(rλ).
+    PrintedObsolescence,
     /// Obsolescence with the weight `obsolete`, and the share of time a copy is stale with the weight `stale`.
     Mixed {
         /// Weight of the mean number of changes missed.
@@ -54,6 +56,7 @@ impl RefreshPolicy {
             Self::ByChange => rate / price,
             Self::ByImportance => importance / price,
             Self::Obsolescence => (importance * rate).sqrt() / price,
+            Self::PrintedObsolescence => (importance * rate).cbrt() / price,
             Self::Mixed { obsolete, stale } => visits_mixed(page, obsolete, stale, price),
             Self::Freshness => visits_mixed(page, 0.0, 1.0, price),
             Self::MemorylessFreshness => ((importance * rate / price).sqrt() - rate).max(0.0),
@@ -129,10 +132,17 @@ fn price<'a, Pages>(
 where
     Pages: Iterator<Item = &'a PageValue>,
 {
-    let spent = |price: f64| -> f64 {
-        let capped = |page: &PageValue| policy.visits_at(*page, price).min(most);
-        pages().map(capped).sum()
-    };
+    price_at(
+        |price| {
+            let capped = |page: &PageValue| policy.visits_at(*page, price).min(most);
+            pages().map(capped).sum()
+        },
+        budget,
+    )
+}
+
+/// Finds the lowest price at which no more than the budget is spent; the dearer, the less is.
+fn price_at(spent: impl Fn(f64) -> f64, budget: f64) -> f64 {
     let (mut low, mut high) = (1e-200f64.ln(), 1e200f64.ln());
     for _ in 0..80 {
         let middle = low + (high - low) / 2.0;
@@ -143,6 +153,33 @@ where
         }
     }
     high.exp()
+}
+
+/// Pages that are nearly alike: how many, and what they are on average.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PageClass {
+    /// What one of them is.
+    pub value: PageValue,
+    /// How many there are.
+    pub pages: f64,
+}
+
+/// Finds the price at which `budget` visits in a unit of time are spent on classes of pages, at most `most` for each page.
+/// [`RefreshPolicy::visits_at`] says what a page gets at it.
+pub fn price_of_classes(
+    policy: RefreshPolicy,
+    classes: &[PageClass],
+    budget: f64,
+    most: f64,
+) -> f64 {
+    price_at(
+        |price| {
+            let visits =
+                |class: &PageClass| class.pages * policy.visits_at(class.value, price).min(most);
+            classes.iter().map(visits).sum()
+        },
+        budget,
+    )
 }
 
 /// Returns with which chance a page is fetched when it says that it has changed, so that `budget` fetches are made in a
@@ -181,6 +218,8 @@ pub fn signalled_shares(pages: &[PageValue], budget: f64) -> Vec<f64> {
 pub struct RefreshScore {
     /// The share of time in which a copy is what the page is, weighted by importance, with visits at fixed intervals.
     pub freshness: f64,
+    /// The same with visits at random moments.
+    pub memoryless_freshness: f64,
     /// The mean number of changes a copy lacks, weighted by importance, summed over all pages.
     pub obsolescence: f64,
     /// −Σ r ln(f/(f+λ)).
@@ -192,14 +231,18 @@ pub struct RefreshScore {
 impl RefreshScore {
     /// Scores a division of visits.
     pub fn of(pages: &[PageValue], visits: &[f64]) -> Self {
-        let (mut fresh, mut weight, mut obsolete, mut harmonic, mut starved) =
-            (0.0, 0.0, 0.0, 0.0, 0.0);
+        let (mut fresh, mut memoryless, mut weight) = (0.0, 0.0, 0.0);
+        let (mut obsolete, mut harmonic, mut starved) = (0.0, 0.0, 0.0);
         for (page, visits) in pages.iter().zip(visits) {
             let PageValue { importance, rate } = *page;
             weight += importance;
             if *visits <= 0.0 {
                 starved += 1.0;
             }
+            memoryless += match rate > 0.0 {
+                true => importance * visits / (visits + rate),
+                false => importance,
+            };
             let x = rate / visits;
             fresh += importance * if x > 0.0 { -(-x).exp_m1() / x } else { 1.0 };
             obsolete += importance * x / 2.0;
@@ -207,6 +250,7 @@ impl RefreshScore {
         }
         Self {
             freshness: fresh / weight,
+            memoryless_freshness: memoryless / weight,
             obsolescence: obsolete,
             harmonic,
             starved: starved / pages.len() as f64,
@@ -296,8 +340,12 @@ mod tests {
         for policy in [RefreshPolicy::Freshness, RefreshPolicy::MemorylessFreshness] {
             close(&visits(policy, &pages, 2.0), &[2.0, 0.0, 0.0]);
         }
-        let fresh = RefreshScore::of(&pages, &[2.0, 0.0, 0.0]).freshness;
-        close(&[fresh], &[0.524_626]);
+        let score = RefreshScore::of(&pages, &[2.0, 0.0, 0.0]);
+        close(&[score.freshness], &[0.524_626]);
+        close(&[score.memoryless_freshness], &[0.444_444_444]);
+        let printed = visits(RefreshPolicy::PrintedObsolescence, &alike, 2.0);
+        let times: Vec<f64> = printed.iter().map(|visits| 1.0 / visits).collect();
+        close(&times, &[2.333_742, 1.470_166, 1.121_946]);
     }
 
     #[test]
@@ -316,6 +364,26 @@ mod tests {
         close(&filled, &[1.0 / 3.0, 2.0 / 3.0, 1.0]);
         let unclamped = visits(RefreshPolicy::Obsolescence, &pages, 2.0);
         assert!((unclamped[2] - 1.538).abs() < 1e-3, "{unclamped:?}");
+    }
+
+    #[test]
+    fn classes_of_pages_have_the_price_of_their_pages() {
+        let pages = population();
+        let alone: Vec<PageClass> = pages
+            .iter()
+            .map(|value| PageClass {
+                value: *value,
+                pages: 1.0,
+            })
+            .collect();
+        for policy in [RefreshPolicy::DEFAULT, RefreshPolicy::Harmonic] {
+            let price = price_of_classes(policy, &alone, 200.0, 1.0);
+            let found: Vec<f64> = pages
+                .iter()
+                .map(|page| policy.visits_at(*page, price).min(1.0))
+                .collect();
+            close(&found, &shares(policy, || pages.iter(), 200.0, 1.0));
+        }
     }
 
     #[test]

@@ -7,17 +7,28 @@ use crate::completeness::{Completeness, CompletenessOf, PageRecord};
 use crate::lagrange::{LagrangeIndex, LagrangeSettings, PagePeriods, Prices};
 use crate::policy::{PageValue, RefreshPolicy, shares};
 
+/// A period that brings nothing counts for this much, so that no page is forgotten.
+const LEAST_GAIN: f64 = 1e-9;
+
 /// By which rule pages are taken in a period.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CapturePolicy {
     /// Those that are most overdue by the visits that a division of the budget gives them.
     Refresh(RefreshPolicy),
+    /// Always the pages that count most.
+    MostImportant,
+    /// Weight and age, multiplied.
+    Importance,
+    /// What the period usually brings, and age, multiplied.
+    Pattern,
     /// Weight, what the period usually brings, and age, multiplied.
     ImportancePattern,
     /// What a capture is expected to earn now.
     Belief,
     /// What taking a page now gains over taking it later.
     Lagrange(LagrangeSettings),
+    /// What a capture earns now: no crawler knows it, and none that does not can be better in a period.
+    SeesChanges,
 }
 
 /// A page of a simulation.
@@ -63,20 +74,27 @@ impl Simulation<'_> {
     /// Runs a policy through all periods.
     pub fn run(&self, policy: CapturePolicy) -> SimulationScore {
         let mut urge = self.urges(policy);
+        let worths: Vec<f64> = match policy {
+            CapturePolicy::SeesChanges => self.worths(),
+            _ => Vec::new(),
+        };
         let periods = self.pages.first().map_or(0, |page| page.changes.len());
         let mut ages = vec![1; self.pages.len()];
         let mut tallies = vec![Tally::default(); self.pages.len()];
         let mut captures = 0;
         for period in 0..periods {
+            for (page, tally) in self.pages.iter().zip(&mut tallies) {
+                tally.change(page.changes[period]);
+            }
             let mut urges: Vec<(f64, usize)> = (0..self.pages.len())
-                .map(|at| (urge(at, period, ages[at]), at))
+                .map(|at| match worths.get(at) {
+                    Some(worth) => (worth * tallies[at].last.unwrap_or(0.0), at),
+                    None => (urge(at, period, ages[at]), at),
+                })
                 .collect();
             // Ties by the number of the page: the same every time.
             urges.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
             ages.iter_mut().for_each(|age| *age += 1);
-            for (page, tally) in self.pages.iter().zip(&mut tallies) {
-                tally.change(page.changes[period]);
-            }
             for (_, at) in urges.iter().take(self.most) {
                 tallies[*at].capture();
                 ages[*at] = 1;
@@ -120,13 +138,28 @@ impl Simulation<'_> {
                 let visits = shares(policy, || values.iter(), self.most as f64, 1.0);
                 Box::new(move |at, _, age| visits[at] * age as f64)
             }
+            CapturePolicy::MostImportant => {
+                let pages = self.pages;
+                Box::new(move |at, _, _| pages[at].weight)
+            }
+            CapturePolicy::Importance => {
+                let pages = self.pages;
+                Box::new(move |at, _, age| pages[at].weight * age as f64)
+            }
+            CapturePolicy::Pattern => {
+                let pages = self.pages;
+                Box::new(move |at, period, age| {
+                    crate::urgency(1.0, pages[at].gain[period], age as f64, LEAST_GAIN)
+                })
+            }
             CapturePolicy::ImportancePattern => {
                 let pages = self.pages;
                 Box::new(move |at, period, age| {
                     let page = &pages[at];
-                    crate::urgency(page.weight, page.gain[period], age as f64, 1e-9)
+                    crate::urgency(page.weight, page.gain[period], age as f64, LEAST_GAIN)
                 })
             }
+            CapturePolicy::SeesChanges => Box::new(|_, _, _| 0.0),
             CapturePolicy::Belief => {
                 let pages = self.periods();
                 let mut beliefs = vec![0.0; pages.len()];
@@ -165,19 +198,27 @@ impl Simulation<'_> {
     }
 
     fn periods(&self) -> Vec<PagePeriods> {
+        let pages = self.pages.iter().zip(self.worths());
+        pages
+            .map(|(page, worth)| PagePeriods {
+                chance: page.chance.clone(),
+                gain: page.gain.clone(),
+                worth,
+            })
+            .collect()
+    }
+
+    /// What a unit of importance of each page is worth.
+    fn worths(&self) -> Vec<f64> {
         let weights: f64 = self.pages.iter().map(|page| page.weight).sum();
-        let periods = |page: &SimulatedPage| {
+        let worth = |page: &SimulatedPage| {
             let expected = match self.objective {
                 CompletenessOf::EachPage => page.gain.iter().sum::<f64>().max(1e-3),
                 CompletenessOf::Everything => 1.0,
             };
-            PagePeriods {
-                chance: page.chance.clone(),
-                gain: page.gain.clone(),
-                worth: page.weight / (expected * weights),
-            }
+            page.weight / (expected * weights)
         };
-        self.pages.iter().map(periods).collect()
+        self.pages.iter().map(worth).collect()
     }
 }
 

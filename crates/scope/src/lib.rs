@@ -26,9 +26,10 @@ pub use crate::change::{Change, Changed, changes};
 pub use crate::limit::Limit;
 pub use crate::order::{
     AgentError, AgentOrder, Amended, BackOffOrder, BudgetException, BudgetOrder, CompressionOrder,
-    CookiesKept, DedupOrder, ExtractOrder, GroupOrder, InvalidCertificates, LimitsOrder,
-    MannersOrder, NetworkOrder, NofollowPolicy, Order, PayloadDigestOf, Priority, QueueBudget,
-    ReadOrder, RobotsOrder, SeedsOrder, TlsOrder, WarcOrder,
+    CookiesKept, DedupOrder, ExtractOrder, FrontierOrder, GroupOrder, ImportanceOrder,
+    InvalidCertificates, LimitsOrder, MannersOrder, NetworkOrder, NofollowPolicy, Order,
+    PayloadDigestOf, Priority, QueueBudget, ReadOrder, RobotsOrder, SeedsOrder, TlsOrder,
+    WarcOrder,
 };
 pub use crate::queue::{
     Assigned, GroupBy, Grouping, HostPattern, Members, PatternError, QueueBy, queue_of,

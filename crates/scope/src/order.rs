@@ -46,6 +46,8 @@ pub struct Order {
     pub budget: BudgetOrder,
     /// How servers are treated.
     pub manners: MannersOrder,
+    /// What is fetched first.
+    pub frontier: FrontierOrder,
     /// Whether robots.txt is heeded.
     pub robots: RobotsOrder,
     /// As whom the crawler speaks.
@@ -182,6 +184,25 @@ pub struct MannersOrder {
     pub back_off: BackOffOrder,
     /// Groups by name: several hosts behind one server, or a network that bears more.
     pub groups: Vec<GroupOrder>,
+}
+
+/// What is fetched first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct FrontierOrder {
+    /// By which importance queues, and links in a queue, have their turns.
+    pub importance: ImportanceOrder,
+}
+
+/// By which importance queues, and links in a queue, have their turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ImportanceOrder {
+    /// By none: in the order in which they were found.
+    #[default]
+    None,
+    /// By what links to them, found while they are crawled.
+    Opic,
 }
 
 /// What is done when a server says it is overloaded, or fails repeatedly.

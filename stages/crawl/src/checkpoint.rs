@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ecluse_report::JobTally;
 use serde::{Deserialize, Serialize};
 
+use crate::online::OnlineCash;
 use crate::warcs::WarcState;
 
 /// Everything the engine needs to go on where it was.
@@ -19,6 +20,8 @@ pub(crate) struct Checkpoint {
     pub(crate) tally: JobTally,
     /// Links not followed, by rule.
     pub(crate) rejected: BTreeMap<String, u64>,
+    /// What on-line importance has beside its pages, where it is asked for.
+    pub(crate) online: OnlineCash,
     /// When the job was begun, in milliseconds since 1970.
     pub(crate) begun: u64,
     /// When this was written, by the job's own clock, in milliseconds since 1970.

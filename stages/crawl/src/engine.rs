@@ -21,7 +21,7 @@ use ecluse_frontier::{Frontier, FrontierError, Item, Millis, Next, Precedence};
 use ecluse_http::{Jar, KnownAddresses};
 use ecluse_pace::PaceTable;
 use ecluse_report::{Moment, ProgressLine, SeedTally};
-use ecluse_scope::{CompressionOrder, Order, Seed};
+use ecluse_scope::{CompressionOrder, ImportanceOrder, Order, Seed, queue_of};
 use ecluse_stage::{Failure, Metrics, Outbox, Paused};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -209,6 +209,7 @@ impl<'a> Engine<'a> {
         let spool = job.dir.spool();
         let mut link_filter = LinkFilter::new(order, job, &frontier, began, &spool)?;
         link_filter.rejected.clone_from(&checkpoint.rejected);
+        link_filter.online = checkpoint.online;
         let naming = naming(order, &around.host);
         let warcs = Warcs::resume(&around.harvested, naming, checkpoint.warc.clone())?;
         let logs = Logs::open(&job.dir.logs(), checkpoint.logs)?;
@@ -354,6 +355,13 @@ impl<'a> Engine<'a> {
         let value = notes::encode_number(number, seed.reach);
         let noted = self.frontier.note(notes::SEED_NUMBER, &key, &value);
         noted.map_err(blame)?;
+        if self.in_force.order.frontier.importance == ImportanceOrder::Opic {
+            let queue = queue_of(self.in_force.order.manners.queue_by, &seed.url);
+            let online = &mut self.link_filter.online;
+            online
+                .sow(&mut self.frontier, &key, &queue)
+                .map_err(blame)?;
+        }
         let found = FoundBy {
             via: "",
             hops: "",

@@ -92,7 +92,14 @@ impl FetchTask {
 /// The wall clock is read once in a process; from then on the monotonic clock counts. A wall clock that is set, back or
 /// forth, neither stalls a crawl nor makes it impatient.
 static STARTED: LazyLock<(SystemTime, Instant)> =
-    LazyLock::new(|| (SystemTime::now(), Instant::now()));
+    LazyLock::new(|| (trial_time().unwrap_or_else(SystemTime::now), Instant::now()));
+
+/// What a file says that plan takes the time from in a trial: weeks can be tried in minutes.
+fn trial_time() -> Option<SystemTime> {
+    let text = std::fs::read_to_string(std::env::var_os("ECLUSE_CLOCK_FILE")?).ok()?;
+    let time: jiff::Timestamp = text.trim().parse().ok()?;
+    Some(time.into())
+}
 
 /// The time.
 pub(crate) fn wall() -> SystemTime {

@@ -22,6 +22,7 @@ mod link_filter;
 mod logs;
 mod manners;
 mod notes;
+mod online;
 mod page_jars;
 mod place;
 mod pool;

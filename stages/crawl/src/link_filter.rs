@@ -14,6 +14,7 @@ use crate::guesses::Guesses;
 use crate::in_force::InForce;
 use crate::job::Job;
 use crate::notes;
+use crate::online::OnlineCash;
 
 /// URLs that were queued lately and need no second look.
 const RECENT: usize = 50_000;
@@ -32,6 +33,8 @@ pub(crate) struct LinkFilter {
     pub(crate) rejected: BTreeMap<String, u64>,
     /// What became of guesses.
     pub(crate) guesses: Guesses,
+    /// On-line importance, where it is asked for.
+    pub(crate) online: OnlineCash,
 }
 
 /// A page that links were found on.
@@ -42,6 +45,8 @@ pub(crate) struct LinkingPage<'a> {
     pub(crate) unfollowed: Unfollowed,
     /// Whether it came with a cookie that is kept.
     pub(crate) sets_cookie: bool,
+    /// What each of its links gets of its cash; none where importance is not asked for.
+    pub(crate) part: Option<f64>,
 }
 
 /// Which links of a page are not followed by its own wish.
@@ -96,6 +101,7 @@ impl LinkFilter {
             older: HashSet::new(),
             rejected: BTreeMap::new(),
             guesses: Guesses::default(),
+            online: OnlineCash::default(),
         })
     }
 
@@ -111,7 +117,7 @@ impl LinkFilter {
         link: &Link,
     ) -> Result<bool, Failure> {
         // Where a page redirects to may be where it was found, or itself.
-        if link.hop != Hop::Redirect && self.is_recent(&link.url) {
+        if link.hop != Hop::Redirect && linking.part.is_none() && self.is_recent(&link.url) {
             return Ok(false);
         }
         let unfollowed = match linking.unfollowed {
@@ -151,6 +157,15 @@ impl LinkFilter {
             _ if link.requisite => Precedence::REQUISITE,
             Hop::Embed | Hop::Inferred => Precedence::REQUISITE,
             Hop::Navigation | Hop::Speculative | Hop::Manifest => Precedence::NORMAL,
+        };
+        let precedence = match linking.part {
+            Some(part) if precedence == Precedence::NORMAL => {
+                let key = notes::key_of(&in_force.order.same_url.key(&url));
+                let queue = queue_of(in_force.order.manners.queue_by, &url);
+                let received = self.online.receive(frontier, &key, &queue, part);
+                received.map_err(blame)?
+            }
+            _ => precedence,
         };
         let hops = std::mem::take(&mut self.hops);
         let found = FoundBy {
@@ -249,6 +264,7 @@ impl LinkFilter {
         let mut changed = Self::new(order, job, frontier, year, &job.dir.spool())?;
         changed.rejected = std::mem::take(&mut self.rejected);
         changed.guesses = std::mem::take(&mut self.guesses);
+        changed.online = self.online;
         *self = changed;
         Ok(())
     }

@@ -25,6 +25,10 @@ pub(crate) const DNS: NoteKind = NoteKind(b'a');
 pub(crate) const CHARSET: NoteKind = NoteKind(b'e');
 /// The cookies of a registered domain, by the hash of its name.
 pub(crate) const COOKIES: NoteKind = NoteKind(b'k');
+/// The cash of a page, by the hash of its canonical form.
+pub(crate) const CASH: NoteKind = NoteKind(b'o');
+/// The cash of a queue, by the hash of its name.
+pub(crate) const QUEUE_CASH: NoteKind = NoteKind(b'q');
 /// A file that was closed, by its number.
 pub(crate) const FILE: NoteKind = NoteKind(b'f');
 

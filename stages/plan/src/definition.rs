@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::calendar::CalendarExpression;
 use crate::order::{JobOrder, order_text};
+use crate::refresh::RefreshDefinition;
 use crate::schedule::{HarvestSchedule, ScheduleTimes};
 use crate::traps::TrapFile;
 use crate::zone::zone_named;
@@ -60,6 +61,9 @@ pub struct HarvestDefinition {
     pub select: Selection,
     /// Which domains and URLs, for a selective one.
     pub domains: Vec<DomainEntry>,
+    /// That pages the archive knows are visited again, and how.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refresh: Option<RefreshDefinition>,
 }
 
 /// Of the whole register, or of some domains.
@@ -281,6 +285,11 @@ impl Reading<'_> {
             }
             HarvestKind::Broad | HarvestKind::Selective => {}
         }
+        let refresh = definition.refresh.iter();
+        for (key, message) in refresh.flat_map(RefreshDefinition::faults) {
+            self.document
+                .error(&[Key::Name("refresh"), Key::Name(key)], &message);
+        }
         let template = self.template(&definition, context);
         let (schedule, template) = (schedule?, template?);
         let mut harvest = Harvest {
@@ -293,7 +302,10 @@ impl Reading<'_> {
             chosen,
         };
         self.order(&mut harvest, context);
-        self.must_be_possible(&harvest);
+        // Visits are counted by the run, not by the domain.
+        if harvest.definition.refresh.is_none() {
+            self.must_be_possible(&harvest);
+        }
         Some(harvest)
     }
 

@@ -10,23 +10,29 @@
 //!   the same orders.
 
 mod calendar;
+mod candidates;
 mod changes;
 mod clock;
 mod definition;
 mod forecast;
 mod harvests;
+mod hours;
 mod news;
 mod news_log;
 mod order;
 mod perimeter;
 mod planning;
+mod priority;
 mod rebuilding;
 mod record_view;
+mod refresh;
+mod refreshing;
 mod runs;
 mod schedule;
 mod sizes;
 mod split;
 mod traps;
+mod visits;
 mod zone;
 
 use std::collections::{BTreeMap, HashSet};
@@ -62,11 +68,14 @@ pub use crate::planning::{
 };
 pub use crate::rebuilding::{RebuiltRegister, rebuild_register};
 pub use crate::record_view::RecordView;
+pub use crate::refresh::{RefreshDefinition, VisitObjective, VisitPolicy};
+pub use crate::refreshing::{PlannedVisits, RefreshSources, RefreshSummary, Refreshing};
 pub use crate::runs::{RunDirectory, RunRecord, RunState};
 pub use crate::schedule::{HarvestSchedule, ScheduleTimes};
 pub use crate::sizes::{SizeMethod, SizeSettings};
 pub use crate::split::{JobDraft, JobLimits};
 pub use crate::traps::TrapFile;
+pub use crate::visits::{PlannedVisit, VisitReason, visits_of};
 
 /// What `[stage.plan]` may say.
 #[derive(Debug, Clone, Deserialize)]
@@ -475,6 +484,9 @@ impl Plan {
         let harvest = read_file(&path, &run.harvest, &self.home.site.contact, &traps)
             .map_err(|problems| Failure::hold(problems.join("; ")))?;
         let perimeter = self.perimeter()?;
+        if harvest.definition.refresh.is_some() {
+            return self.order_visits(&run, &harvest, &perimeter, &traps, outbox);
+        }
         // The time it was due, so that the same run gives the same orders whenever it is done.
         let planned = {
             let is_stopped = || {
@@ -500,11 +512,83 @@ impl Plan {
         };
         let plan = planning.each_domain(planned, &mut |domain| sink.domain(domain))?;
         sink.close()?;
+        self.tell_ordered(&run, &plan, outbox)
+    }
+
+    /// Makes the orders of a run that visits what the archive knows.
+    fn order_visits(
+        &self,
+        run: &DueRun,
+        harvest: &Harvest,
+        perimeter: &Perimeter,
+        traps: &TrapFile,
+        outbox: &mut Outbox,
+    ) -> Result<(), Failure> {
+        let (links, changes) = (self.home.links(), self.home.changes());
+        let sources = RefreshSources {
+            links: &links,
+            changes: &changes,
+            traps,
+        };
+        let mut planned = {
+            let is_stopped = || {
+                outbox.tick();
+                outbox.stop_asked()
+            };
+            let planning = self.planning(harvest, perimeter, run.due, &is_stopped);
+            let refreshing = Refreshing::open(&planning, &sources)?
+                .ok_or_else(|| Failure::hold("the definition visits no pages any more"))?;
+            refreshing.plan(&|number| job_name(harvest, run.due, number))?
+        };
+        let never = || false;
+        let planning = self.planning(harvest, perimeter, run.due, &never);
+        let mut sink = OrderSink {
+            outbox,
+            harvest,
+            traps,
+            groups: planned
+                .drafts
+                .iter()
+                .map(|draft| draft.group as usize)
+                .collect(),
+            due: run.due,
+            open: None,
+        };
+        let mut lines = planning.sorted(planned.seeds)?;
+        let mut line = String::new();
+        while planning::read_line(&mut lines, &mut line)? {
+            let mut columns = line.split('\t');
+            let mut next = || {
+                columns
+                    .next()
+                    .ok_or_else(|| Failure::halt("a line of the plan is not as it was written"))
+            };
+            let (job, _level, _surt, url, domain) = (next()?, next()?, next()?, next()?, next()?);
+            sink.domain(planning::JobDomain {
+                job: job.parse().map_err(Failure::halt)?,
+                domain,
+                seeds: url.split(' '),
+            })?;
+        }
+        sink.close()?;
+        // Before the orders are: who asks why a URL is in one finds it.
+        self.runs
+            .keep_visits(&run.harvest, run.due, &mut planned.file)?;
+        self.tell_ordered(run, &planned.plan, outbox)
+    }
+
+    /// Puts down that a run was ordered.
+    fn tell_ordered(
+        &self,
+        run: &DueRun,
+        plan: &HarvestPlan,
+        outbox: &mut Outbox,
+    ) -> Result<(), Failure> {
         let mut record = match self.runs.run(&run.harvest, run.due)? {
             Some(record) => record,
             None => RunRecord::new(&run.harvest, run.due, run.due, run.missed),
         };
-        record = record.ordered(&plan);
+        record = record.ordered(plan);
         self.runs.write(&record)?;
         let name = format!("run {} {}", run.harvest, stamp(run.due));
         let told = serde_json::json!({
@@ -619,10 +703,8 @@ impl OrderSink<'_> {
         Ok(())
     }
 
-    /// The name of a job: the harvest, when it was due, and its number.
     fn job(&self, number: usize) -> String {
-        let due = self.due.strftime("%Y%m%d%H%M");
-        format!("{}.{due}.{:04}", self.harvest.name, number + 1)
+        job_name(self.harvest, self.due, number)
     }
 
     fn close(&mut self) -> Result<(), Failure> {
@@ -644,6 +726,12 @@ impl OrderSink<'_> {
         parcel.write("order.toml", text.as_bytes())?;
         Ok(self.outbox.emit(parcel)?)
     }
+}
+
+/// The name of a job: the harvest, when it was due, and its number.
+pub(crate) fn job_name(harvest: &Harvest, due: Timestamp, number: usize) -> String {
+    let due = due.strftime("%Y%m%d%H%M");
+    format!("{}.{due}.{:04}", harvest.name, number + 1)
 }
 
 fn kind_of(parcel: &Parcel) -> &'static str {

@@ -4,7 +4,7 @@
 //! generator switched deduplication in the last job of a window only.)
 
 use ecluse_names::key_of;
-use ecluse_scope::{Limit, Priority};
+use ecluse_scope::{Limit, Priority, Reach};
 use toml::{Table, Value};
 
 use crate::definition::{DomainBudget, Harvest, HarvestKind};
@@ -80,7 +80,12 @@ pub(crate) fn order_text(job: &JobOrder<'_>) -> Result<String, String> {
         Value::Array(vec![Value::Table(seeds)]),
     );
     set_budget(&mut order, &settings.budget)?;
-    if let Some(reach) = settings.reach {
+    // A visit is that of one page, with what it needs to be shown: the run says which.
+    let reach = match definition.refresh {
+        Some(_) => Some(Reach::Page),
+        None => settings.reach,
+    };
+    if let Some(reach) = reach {
         set(&mut order, &["scope", "reach"], text_of(&reach)?);
     }
     if let Some(depth) = settings.depth {

@@ -24,6 +24,7 @@ use crate::definition::{ChosenDomain, Harvest, HarvestKind, Unchecked};
 use crate::forecast::duration_of;
 use crate::perimeter::Perimeter;
 use crate::record_view::{RecordView, line_of};
+use crate::refreshing::RefreshSummary;
 use crate::sizes::{ExpectedSize, SizeClasses, SizeLimits, SizeMethod, netarchivesuite};
 use crate::split::{JobDraft, JobSplitter};
 
@@ -70,6 +71,9 @@ pub struct HarvestPlan {
     pub largest: Vec<LargestDomain>,
     /// The jobs.
     pub jobs: Vec<PlannedJob>,
+    /// What it visits of what the archive knows, where it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refresh: Option<RefreshSummary>,
 }
 
 /// A large domain.
@@ -265,10 +269,7 @@ impl Planning<'_> {
         plan: &mut HarvestPlan,
         sorter: &mut Sorter,
     ) -> Result<(), Failure> {
-        let since = match self.harvest.definition.select.unchecked {
-            Unchecked::LeaveOut => self.checked_since(),
-            Unchecked::Wait | Unchecked::Take => None,
-        };
+        let since = self.must_be_checked_since();
         let limits = self.limits(0);
         let mut line = String::new();
         self.each_record(&mut |record| {
@@ -396,6 +397,18 @@ impl Planning<'_> {
         None
     }
 
+    /// Returns why a domain is not taken by a broad harvest.
+    pub(crate) fn reason_now(&self, record: &RecordView<'_>) -> Option<&'static str> {
+        self.reason_against(record, self.must_be_checked_since())
+    }
+
+    fn must_be_checked_since(&self) -> Option<RegisterDay> {
+        match self.harvest.definition.select.unchecked {
+            Unchecked::LeaveOut => self.checked_since(),
+            Unchecked::Wait | Unchecked::Take => None,
+        }
+    }
+
     fn checked_since(&self) -> Option<RegisterDay> {
         let within = self.harvest.definition.select.dns_within.get()?;
         self.day_before(within.get())
@@ -465,14 +478,14 @@ impl Planning<'_> {
         Ok(())
     }
 
-    fn look(&self, count: u64) -> Result<(), Failure> {
+    pub(crate) fn look(&self, count: u64) -> Result<(), Failure> {
         match count.is_multiple_of(LOOK_EVERY) && (self.is_stopped)() {
             true => Err(Failure::give_back()),
             false => Ok(()),
         }
     }
 
-    fn sorter(&self) -> Sorter {
+    pub(crate) fn sorter(&self) -> Sorter {
         Sorter::new(SortOptions {
             duplicates: Duplicates::Keep,
             memory_bytes: usize::try_from(self.settings.memory.get() / 2).unwrap_or(usize::MAX),
@@ -480,7 +493,7 @@ impl Planning<'_> {
         })
     }
 
-    fn sorted(&self, sorter: Sorter) -> Result<BufReader<File>, Failure> {
+    pub(crate) fn sorted(&self, sorter: Sorter) -> Result<BufReader<File>, Failure> {
         let mut file = tempfile::tempfile_in(self.temporary)?;
         sorter.finish(&mut file).map_err(Failure::halt)?;
         file.rewind()?;
@@ -524,7 +537,7 @@ fn read_entry(line: &str) -> Option<(u32, u64, u64, String)> {
 }
 
 /// Adds what a domain begins at: its names that answer, and its URLs.
-fn push_seeds(line: &mut String, record: &RecordView<'_>) {
+pub(crate) fn push_seeds(line: &mut String, record: &RecordView<'_>) {
     let mut forms = record
         .forms
         .split(',')
@@ -572,7 +585,7 @@ fn keep_largest(largest: &mut Vec<LargestDomain>, domain: &str, objects: u64) {
     largest.truncate(LARGEST);
 }
 
-fn read_line(lines: &mut BufReader<File>, line: &mut String) -> Result<bool, Failure> {
+pub(crate) fn read_line(lines: &mut BufReader<File>, line: &mut String) -> Result<bool, Failure> {
     line.clear();
     let read = lines.read_line(line)?;
     if line.ends_with('\n') {
@@ -581,6 +594,6 @@ fn read_line(lines: &mut BufReader<File>, line: &mut String) -> Result<bool, Fai
     Ok(read > 0)
 }
 
-fn damaged(key: &str) -> Failure {
+pub(crate) fn damaged(key: &str) -> Failure {
     Failure::halt(format!("the record {key} of the register cannot be read"))
 }

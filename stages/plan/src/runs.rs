@@ -18,6 +18,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::planning::{CheckProgress, HarvestPlan};
+use crate::refreshing::RefreshSummary;
 
 /// The directory of runs.
 #[derive(Debug, Clone)]
@@ -63,6 +64,9 @@ pub struct RunRecord {
     /// The generation of the register it was made from.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub generation: Option<u64>,
+    /// What it visits of what the archive knows, where it does.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub refresh: Option<RefreshSummary>,
 }
 
 /// Whether a run waits or was ordered.
@@ -113,6 +117,7 @@ impl RunRecord {
             fill: 0.0,
             left_out: BTreeMap::new(),
             generation: None,
+            refresh: None,
         }
     }
 
@@ -137,6 +142,7 @@ impl RunRecord {
             .map(|(reason, count)| ((*reason).to_owned(), *count))
             .collect();
         self.generation = plan.generation;
+        self.refresh.clone_from(&plan.refresh);
         self
     }
 
@@ -241,6 +247,65 @@ impl RunDirectory {
     /// When it cannot be written.
     pub(crate) fn set_forced(&self, digest: &str) -> Result<(), Failure> {
         write_whole(&self.0.join(".forced"), format!("{digest}\n").as_bytes())
+    }
+
+    /// Returns where the visits of a run are.
+    pub fn visits(&self, harvest: &str, due: Timestamp) -> PathBuf {
+        let name = format!("{}.visits.tsv.zst", stamp(due));
+        self.0.join(harvest).join(name)
+    }
+
+    /// Returns the visits of all runs of all harvests: harvest, time of the run, and file; the newest first.
+    ///
+    /// # Errors
+    /// When a directory cannot be read.
+    pub fn all_visits(&self) -> Result<Vec<(String, String, PathBuf)>, Failure> {
+        let mut found = Vec::new();
+        let entries = |path: &Path| match fs::read_dir(path) {
+            Ok(entries) => entries
+                .collect::<io::Result<Vec<_>>>()
+                .map_err(|error| cannot("read", path, &error)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(cannot("read", path, &error)),
+        };
+        for harvest in entries(&self.0)?
+            .into_iter()
+            .filter(|entry| entry.path().is_dir())
+        {
+            for entry in entries(&harvest.path())? {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if let Some(time) = name.strip_suffix(".visits.tsv.zst") {
+                    let harvest = harvest.file_name().to_string_lossy().into_owned();
+                    found.push((harvest, time.to_owned(), entry.path()));
+                }
+            }
+        }
+        found.sort_by(|one, other| (&other.1, &one.0).cmp(&(&one.1, &other.0)));
+        Ok(found)
+    }
+
+    /// Keeps the visits of a run.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub(crate) fn keep_visits(
+        &self,
+        harvest: &str,
+        due: Timestamp,
+        visits: &mut File,
+    ) -> Result<(), Failure> {
+        let path = self.visits(harvest, due);
+        let part = path.with_file_name(format!(".{}.visits.part", stamp(due)));
+        let mut written = || -> io::Result<()> {
+            let directory = path.parent().unwrap_or(Path::new("."));
+            fs::create_dir_all(directory)?;
+            let mut file = File::create(&part)?;
+            io::copy(visits, &mut file)?;
+            file.sync_all()?;
+            fs::rename(&part, &path)?;
+            File::open(directory)?.sync_all()
+        };
+        written().map_err(|error| cannot("write", &path, &error))
     }
 
     fn path(&self, harvest: &str, due: Timestamp) -> PathBuf {

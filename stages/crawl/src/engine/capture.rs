@@ -3,11 +3,11 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use ecluse_extract::Hop;
+use ecluse_extract::{Hop, Link};
 use ecluse_frontier::{Disposition, Finished, Item, Outcome};
 use ecluse_http::CookiePlace;
 use ecluse_report::{Fetched, Kept};
-use ecluse_scope::{CookiesKept, NofollowPolicy, RobotsPolicy};
+use ecluse_scope::{CookiesKept, ImportanceOrder, NofollowPolicy, RobotsPolicy};
 use ecluse_stage::Failure;
 use url::Url;
 
@@ -142,11 +142,13 @@ impl Engine<'_> {
             self.link_filter
                 .guesses
                 .note((&capture.item).into(), status);
+            let part = self.visit_online(&capture.item, &capture.url, &links)?;
             let linking = LinkingPage {
                 item: &capture.item,
                 unfollowed: self.unfollowed(&capture.url, nofollow),
                 sets_cookie: self.in_force.order.agent.cookies
                     && capture.exchange.head.first("Set-Cookie").is_some(),
+                part,
             };
             let in_force = Rc::clone(&self.in_force);
             for link in &links {
@@ -165,6 +167,27 @@ impl Engine<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Where the order asks for on-line importance: the page gives its cash away. Returns what each of its links gets.
+    fn visit_online(
+        &mut self,
+        item: &Item,
+        url: &Url,
+        links: &[Link],
+    ) -> Result<Option<f64>, Failure> {
+        let order = &self.in_force.order;
+        if order.frontier.importance != ImportanceOrder::Opic {
+            return Ok(None);
+        }
+        let key = notes::key_of(&order.same_url.key(url));
+        let pages = links
+            .iter()
+            .filter(|link| link.hop != Hop::Redirect && !link.requisite && link.hop != Hop::Embed)
+            .count();
+        let online = &mut self.link_filter.online;
+        let part = online.visit(&mut self.frontier, &key, &item.queue, pages);
+        part.map(Some).map_err(blame)
     }
 
     /// Takes the cookies of a capture, and notes them with it: a kill loses both or none.

@@ -50,6 +50,7 @@ impl Engine<'_> {
         self.checkpoint
             .rejected
             .clone_from(&self.link_filter.rejected);
+        self.checkpoint.online = self.link_filter.online;
         self.checkpoint.busy = millis(self.busy());
         self.checkpoint.at = self.clock.now().0;
         let bytes = serde_json::to_vec(&self.checkpoint)

@@ -9,7 +9,11 @@
 use std::fs;
 use std::path::PathBuf;
 
+use ecluse_cdx::CaptureTime;
+use ecluse_changes::{ArchiveTime, PageChanges, PagePattern, RecordWriter};
+use ecluse_links::{RANKS_FILE, RankRecord, RankWriter};
 use ecluse_names::{NameFlags, NameLine, Registered, key_of};
+use ecluse_refresh::IntervalHistogram;
 use ecluse_register::{Register, RegisterRecord};
 use ecluse_testkit::root::Root;
 
@@ -172,4 +176,95 @@ pub(crate) fn orders(root: &Root) -> Vec<(String, String, String)> {
             (name.clone(), read("order.toml"), read("seeds.txt"))
         })
         .collect()
+}
+
+/// A page as a list of changes has it: key, last capture, changes a day.
+pub(crate) fn page(surt: &str, last: &str, rate: f64) -> PageChanges {
+    let time = |digits: &str| ArchiveTime::parse(digits).unwrap();
+    PageChanges {
+        surt: surt.to_owned(),
+        url: url_of(surt),
+        first: time("20260101000000"),
+        last: time(last),
+        looks: 20,
+        changes: 5,
+        last_change: Some(time(last)),
+        quiet_days: 10.0,
+        declared_days: 0.0,
+        declared_changes: 0,
+        intervals: IntervalHistogram::default(),
+        rate,
+        change_weight: Some(0.3),
+        text_weight: Some(0.5),
+        status: Some(200),
+        etag: Some("\"v 1\"".to_owned()),
+        last_modified: None,
+        signal: None,
+        simhash: None,
+        pattern: None,
+    }
+}
+
+/// `http://www.exemple.fr/a` of `fr,exemple,www)/a`.
+pub(crate) fn url_of(surt: &str) -> String {
+    let (host, path) = surt.split_once(')').unwrap();
+    let mut labels: Vec<&str> = host.split(',').collect();
+    labels.reverse();
+    format!("http://{}{path}", labels.join("."))
+}
+
+/// Makes a generation of what is known of changes the current one.
+pub(crate) fn put_changes(
+    root: &Root,
+    number: u64,
+    pages: &[PageChanges],
+    patterns: &[PagePattern],
+) {
+    let directory = generation(root, "changes", number);
+    let mut pages = pages.to_vec();
+    pages.sort_by(|one, other| one.surt.cmp(&other.surt));
+    let mut writer = RecordWriter::<PageChanges>::create(&directory).unwrap();
+    for page in &pages {
+        writer.write(page).unwrap();
+    }
+    writer.finish().unwrap();
+    let mut writer = RecordWriter::<PagePattern>::create(&directory).unwrap();
+    for pattern in patterns {
+        writer.write(pattern).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+/// Makes a generation of ranks the current one: key, rank, relevance, time of the capture.
+pub(crate) fn put_ranks(root: &Root, number: u64, ranks: &[(&str, f32, f32, Option<&str>)]) {
+    let directory = generation(root, "links", number);
+    let file = fs::File::create(directory.join(RANKS_FILE)).unwrap();
+    let mut writer = RankWriter::new(file).unwrap();
+    let mut ranks = ranks.to_vec();
+    ranks.sort_by_key(|rank| rank.0);
+    for (surt, rank, relevance, fetched) in ranks {
+        let url = url_of(surt);
+        let record = RankRecord {
+            surt,
+            url: &url,
+            rank,
+            interest: 0.0,
+            relevance,
+            links_in: 1,
+            links_out: 1,
+            fetched: fetched.map(|time| CaptureTime::from_digits(time.as_bytes()).unwrap()),
+        };
+        writer.write(&record).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+fn generation(root: &Root, name: &str, number: u64) -> PathBuf {
+    let place = root.path().join(name);
+    let directory = place.join("generations").join(number.to_string());
+    fs::create_dir_all(&directory).unwrap();
+    let current = place.join("current");
+    let _ = fs::remove_file(&current);
+    std::os::unix::fs::symlink(format!("generations/{number}"), current).unwrap();
+    directory
 }

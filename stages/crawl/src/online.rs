@@ -1,0 +1,199 @@
+//! On-line importance (OPIC): which pages matter, found while they are crawled and without a graph.
+//!
+//! Every seed brings cash. A page that is fetched gives what it has away: most of it to the pages it links to, in equal parts, and the rest to a virtual page
+//! that gives to all known pages alike. So pages that much leads to come to have much, and are fetched first. What a page has is a note of the
+//! frontier, made durable with it; what the virtual page has is in the checkpoint. Links to what does not belong to the job give their part to the virtual page.
+
+use ecluse_frontier::{Frontier, FrontierError, Precedence};
+use serde::{Deserialize, Serialize};
+
+use crate::notes;
+
+/// The share of its cash that a page gives to those it links to.
+const DAMPING: f64 = 0.85;
+/// So many steps of a factor of two are told apart.
+const LEVELS: u8 = 16;
+
+/// What is not the cash of any page.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub(crate) struct OnlineCash {
+    /// All cash there is.
+    all: f64,
+    /// What the virtual page has given to each page so far.
+    given: f64,
+    /// Pages that have, or had, cash.
+    pages: u64,
+}
+
+/// What a page has: its own, and how much of what the virtual page gave it has taken.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct PageCash {
+    cash: f64,
+    taken: f64,
+}
+
+impl PageCash {
+    fn encode(self) -> [u8; 16] {
+        let mut value = [0; 16];
+        value[..8].copy_from_slice(&self.cash.to_be_bytes());
+        value[8..].copy_from_slice(&self.taken.to_be_bytes());
+        value
+    }
+
+    fn decode(value: &[u8]) -> Option<Self> {
+        let number = |bytes: &[u8]| Some(f64::from_be_bytes(bytes.try_into().ok()?));
+        Some(Self {
+            cash: number(value.get(..8)?)?,
+            taken: number(value.get(8..16)?)?,
+        })
+    }
+}
+
+impl OnlineCash {
+    /// A seed brings one unit.
+    pub(crate) fn sow(
+        &mut self,
+        frontier: &mut Frontier,
+        key: &[u8; 16],
+        queue: &str,
+    ) -> Result<(), FrontierError> {
+        self.all += 1.0;
+        self.receive(frontier, key, queue, 1.0).map(|_| ())
+    }
+
+    /// A page is given cash; returns how soon it should be fetched among the links of its queue.
+    pub(crate) fn receive(
+        &mut self,
+        frontier: &mut Frontier,
+        key: &[u8; 16],
+        queue: &str,
+        part: f64,
+    ) -> Result<Precedence, FrontierError> {
+        let known = frontier.noted(notes::CASH, key)?;
+        let known = known.as_deref().and_then(PageCash::decode);
+        self.pages += u64::from(known.is_none());
+        let had = known.map_or(0.0, |known| self.cash_of(known));
+        self.put(frontier, key, had + part)?;
+        self.change_queue(frontier, queue, part)?;
+        Ok(Precedence(Precedence::NORMAL.0 + self.level(had + part)))
+    }
+
+    /// A page is fetched: returns what each of so many links gets. What is not given to them goes to all.
+    pub(crate) fn visit(
+        &mut self,
+        frontier: &mut Frontier,
+        key: &[u8; 16],
+        queue: &str,
+        links: usize,
+    ) -> Result<f64, FrontierError> {
+        let known = frontier.noted(notes::CASH, key)?;
+        let Some(known) = known.as_deref().and_then(PageCash::decode) else {
+            return Ok(0.0);
+        };
+        let cash = self.cash_of(known);
+        self.put(frontier, key, 0.0)?;
+        self.change_queue(frontier, queue, -known.cash)?;
+        match links {
+            0 => {
+                self.give_all(cash);
+                Ok(0.0)
+            }
+            links => {
+                self.give_all((1.0 - DAMPING) * cash);
+                Ok(DAMPING * cash / links as f64)
+            }
+        }
+    }
+
+    /// The virtual page gives to all pages alike, at once and in constant time.
+    pub(crate) fn give_all(&mut self, cash: f64) {
+        self.given += cash / self.pages.max(1) as f64;
+    }
+
+    fn cash_of(&self, page: PageCash) -> f64 {
+        page.cash + (self.given - page.taken)
+    }
+
+    fn put(&self, frontier: &mut Frontier, key: &[u8; 16], cash: f64) -> Result<(), FrontierError> {
+        let page = PageCash {
+            cash,
+            taken: self.given,
+        };
+        frontier.note(notes::CASH, key, &page.encode())
+    }
+
+    /// The cash of a queue is that of its URLs; it goes before queues that have less.
+    fn change_queue(
+        &self,
+        frontier: &mut Frontier,
+        queue: &str,
+        more: f64,
+    ) -> Result<(), FrontierError> {
+        let key = notes::key_of(queue.as_bytes());
+        let known = frontier.noted(notes::QUEUE_CASH, &key)?;
+        let number = |value: Vec<u8>| Some(f64::from_be_bytes(value.as_slice().try_into().ok()?));
+        let had = known.and_then(number).unwrap_or(0.0);
+        let has = (had + more).max(0.0);
+        frontier.note(notes::QUEUE_CASH, &key, &has.to_be_bytes())?;
+        frontier.prefer_queue(queue, self.level(has))
+    }
+
+    /// 0 for the most cash, by factors of two around the mean.
+    fn level(&self, cash: f64) -> u8 {
+        let mean = self.all / self.pages.max(1) as f64;
+        let above = (cash / mean.max(1e-300)).max(1e-9).log2();
+        let middle = f64::from(LEVELS / 2);
+        (middle - above).round().clamp(0.0, f64::from(LEVELS - 1)) as u8
+    }
+
+    /// What a page has had of all that was given, when its visits are summed up: for tests.
+    #[cfg(test)]
+    fn cash_now(&self, frontier: &mut Frontier, key: &[u8; 16]) -> f64 {
+        let known = frontier.noted(notes::CASH, key).unwrap().unwrap();
+        self.cash_of(PageCash::decode(&known).unwrap())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first graph of the oracle: 0→1, 0→2, 1→2, 2→0, 3→0, 4→3, visited in turn. History comes to PageRank.
+    #[test]
+    fn what_pages_had_comes_to_their_importance() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut frontier = Frontier::open(directory.path(), Default::default()).unwrap();
+        let graph: [&[usize]; 5] = [&[1, 2], &[2], &[0], &[0], &[3]];
+        let keys: Vec<[u8; 16]> = (0..5u8).map(|page| notes::key_of(&[page])).collect();
+        let mut online = OnlineCash::default();
+        for key in &keys {
+            online.sow(&mut frontier, key, "q").unwrap();
+        }
+        let mut history = [0.0; 5];
+        for visit in 0..20_000 {
+            let page = visit % 5;
+            history[page] += online.cash_now(&mut frontier, &keys[page]);
+            let children = graph[page];
+            let part = online
+                .visit(&mut frontier, &keys[page], "q", children.len())
+                .unwrap();
+            for child in children {
+                online
+                    .receive(&mut frontier, &keys[*child], "q", part)
+                    .unwrap();
+            }
+        }
+        let all: f64 = history.iter().sum();
+        let expected = [0.374_901, 0.189_333, 0.350_266, 0.055_5, 0.03];
+        for (found, expected) in history.iter().zip(expected) {
+            assert!((found / all - expected).abs() < 2e-4, "{history:?}");
+        }
+        // Nothing is lost: all cash is with pages.
+        let kept: f64 = keys
+            .iter()
+            .map(|key| online.cash_now(&mut frontier, key))
+            .sum();
+        assert!((kept - 5.0).abs() < 1e-9, "{kept}");
+    }
+}

@@ -45,7 +45,7 @@ pub(crate) fn why_url(context: &DriverContext, url: &str) -> Result<ExitCode, Tr
     let page = page_of(context, &surt)?;
     if found.is_empty() && page.is_none() {
         return Err(Trouble::usage(format!(
-            "no run of a harvest with [refresh] visits {url}, and nothing is known of its changes; with --job a crawl job is asked"
+            "no run of a harvest with [refresh] visits {url}, and nothing is known of its changes; --job JOB asks a crawl job"
         )));
     }
     if context.json {

@@ -22,11 +22,11 @@ use crate::stage::Intake;
 /// How often the pools are looked at.
 const LOOK: Duration = Duration::from_millis(50);
 /// How often they are at least, however long nothing moves.
-const REST: Duration = Duration::from_millis(200);
+const REST: Duration = Duration::from_millis(300);
 /// How often work directories are read, with `once`, while nothing moves in this process: others may work there too.
 const READ_AGAIN: Duration = Duration::from_secs(2);
 /// How often depths are counted for metrics and the status line.
-const COUNT: Duration = Duration::from_secs(5);
+const COUNT: Duration = Duration::from_secs(10);
 
 /// Shows how far the pools are.
 pub type Progress = Box<dyn FnMut(&[WorkerPool])>;

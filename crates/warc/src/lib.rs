@@ -16,9 +16,9 @@
 //! gives the [`Extent`]: the length of a member is known only then. Skipping it is fine.
 //!
 //! ```
-//! use ecluse_warc::{Extent, ReadError, ReaderLimits, RecordKind, WarcReader};
+//! use ecluse_warc::{Extent, ReaderLimits, RecordKind, WarcReader};
 //!
-//! # fn main() -> Result<(), ReadError> {
+//! # fn main() -> Result<(), ecluse_warc::WarcReadError> {
 //! # let file: &[u8] = b"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: <http://a.example/>\r\n\
 //! #     WARC-Date: 2026-01-02T03:04:05Z\r\nContent-Length: 24\r\n\r\nHTTP/1.1 200 OK\r\n\r\nhello\r\n\r\n";
 //! let mut reader = WarcReader::new(file, ReaderLimits::default());

@@ -367,7 +367,7 @@ mod tests {
         let url = Url::parse("https://lock.example/").unwrap();
         let mut found = Vec::new();
         scan_links(b"<a href=/\xe9t\xe9>", &url, &mut |_, url| {
-            found.push(url.to_owned())
+            found.push(url.to_owned());
         });
         assert_eq!(found, ["https://lock.example/%C3%A9t%C3%A9"]);
     }

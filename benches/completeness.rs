@@ -248,6 +248,8 @@ fn learned(weight: f64, history: &[f64], smoothed: bool) -> SimulatedPage {
     let patterns = [pattern(false), pattern(true)];
     let mut page = SimulatedPage {
         weight,
+        site: 0,
+        tells: false,
         changes: history[LEARNED_DAYS * 24..].to_vec(),
         chance: Vec::new(),
         gain: Vec::new(),

@@ -299,7 +299,7 @@ fn task_links(files: &[&str]) {
         temporary: temporary.clone(),
     });
     let mut line = Vec::new();
-    let mut links = Vec::new();
+    let mut out = io::BufWriter::with_capacity(64 << 10, io::stdout().lock());
     for file in files {
         let mut sink = |capture: &Capture<'_>| {
             line.clear();
@@ -309,18 +309,9 @@ fn task_links(files: &[&str]) {
             lines.push(&line).unwrap();
             Ok(Ok(()))
         };
-        write_links(
-            Path::new(file),
-            &settings,
-            &temporary,
-            &mut sink,
-            &mut links,
-        )
-        .unwrap();
+        write_links(Path::new(file), &settings, &temporary, &mut sink, &mut out).unwrap();
     }
-    let mut out = io::BufWriter::with_capacity(64 << 10, io::stdout().lock());
     lines.finish(&mut out).unwrap();
-    out.write_all(&links).unwrap();
     out.flush().unwrap();
 }
 

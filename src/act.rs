@@ -146,10 +146,10 @@ fn carry_out(
 ) -> Result<(), Trouble> {
     let reason = why.unwrap_or("by hand");
     match deed {
-        Deed::Retry | Deed::Release => context.tree.release(place)?,
-        Deed::Hold => context.tree.hold(place, reason, &audit::who())?,
+        Deed::Retry | Deed::Release => context.engine.release(place)?,
+        Deed::Hold => context.engine.hold(place, reason, &audit::who())?,
         Deed::Discard => context
-            .tree
+            .engine
             .discard(place, reason, &audit::who())
             .map(drop)?,
     }
@@ -204,14 +204,14 @@ fn chosen(
             return Err(Trouble::usage("--stage needs --all or --reason"));
         }
         let mut places = Vec::new();
-        context.tree.each_place(stage, &mut |place| {
+        context.engine.each_place(stage, &mut |place| {
             if deed.states().contains(&place.state) && place.state != ParcelState::Discarded {
                 places.push(place);
             }
         })?;
         for place in places {
-            let reason = context.tree.why(&place)?.map(|why| why.reason);
-            let trouble = context.tree.trouble(&place).map(|trouble| trouble.reason);
+            let reason = context.engine.why(&place)?.map(|why| why.reason);
+            let trouble = context.engine.trouble(&place).map(|trouble| trouble.reason);
             let fits = choice.reason.as_ref().is_none_or(|part| {
                 reason
                     .iter()
@@ -302,7 +302,7 @@ fn give_one(context: &DriverContext, options: &GiveOptions, file: &Path) -> Resu
         collection: known(|row| row.collection),
         again: options.again || options.lost,
     };
-    let id = context.tree.give(&options.stage, file, &gift)?;
+    let id = context.engine.give(&options.stage, file, &gift)?;
     audit::write(
         context,
         &Line {
@@ -313,7 +313,7 @@ fn give_one(context: &DriverContext, options: &GiveOptions, file: &Path) -> Resu
             outcome: "done",
         },
     )?;
-    let again = match context.tree.receipt(&options.stage, &id)? {
+    let again = match context.engine.receipt(&options.stage, &id)? {
         Some(_) => "; it was finished before and will be dropped as a copy (--again does it over)",
         None => "",
     };
@@ -336,8 +336,8 @@ pub(crate) fn pause(context: &DriverContext, options: &StageChoice) -> Result<Ex
             continue;
         }
         let why = options.act.why.as_deref().unwrap_or("by hand");
-        let before = context.tree.paused(&stage)?;
-        context.tree.pause(&stage, &audit::who(), why)?;
+        let before = context.engine.paused(&stage)?;
+        context.engine.pause(&stage, &audit::who(), why)?;
         note(context, "pause", &stage, options)?;
         let before = before.map_or_else(String::new, |paused| {
             let said = say_blocked(&Blocked::Paused(paused));
@@ -360,7 +360,7 @@ pub(crate) fn resume(context: &DriverContext, options: &StageChoice) -> Result<E
             context.tell(&format!("would resume {stage}"), value)?;
             continue;
         }
-        if context.tree.resume(&stage)? {
+        if context.engine.resume(&stage)? {
             note(context, "resume", &stage, options)?;
             let value = json!({ "stage": stage, "paused": false });
             context.tell(&format!("{stage} takes work again"), value)?;

@@ -32,7 +32,7 @@ pub(crate) fn write(context: &DriverContext, line: &Line<'_>) -> Result<(), Trou
     let value = serde_json::json!({
         "time": jiff::Timestamp::now().to_string(),
         "who": who(),
-        "host": context.tree.host.name,
+        "host": context.engine.host().name,
         "verb": line.verb,
         "stage": line.stage,
         "parcel": line.parcel,

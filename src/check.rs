@@ -10,7 +10,7 @@ use ecluse_config::{Free, Level, Problem};
 use ecluse_crawl::Crawl;
 use ecluse_deposit::Deposit;
 use ecluse_spool::{Depths, Fs, RealFs, Room, WorkerId};
-use ecluse_stage::{Intake, Stage};
+use ecluse_stage::{Intake, Stage, engine_problems};
 use ecluse_telemetry::printable_text;
 
 use crate::context::{DriverContext, Trouble};
@@ -90,7 +90,11 @@ pub(crate) fn check(
         Err(trouble) => {
             // Without settings no stage starts.
             report.add_lines(Grade::Critical, &trouble.line);
-            ("the settings cannot be read".to_owned(), String::new())
+            let what = match trouble.line.contains("'engine.") {
+                true => "the servers of the engine cannot be reached",
+                false => "the settings cannot be read",
+            };
+            (what.to_owned(), String::new())
         }
     };
     let (summary, figures) = told;
@@ -144,6 +148,9 @@ fn look(context: &DriverContext, offline: bool, report: &mut Report) -> (String,
 fn configuration(context: &DriverContext, offline: bool, report: &mut Report) {
     receipts(context, report);
     let mut problems = context.pipeline.check();
+    if !offline {
+        problems.extend(engine_problems(&context.pipeline, &context.root));
+    }
     let names = context.pipeline.stage_names();
     for entry in context.entries {
         // The built-in settings of a stage that this chain does not have are nobody's concern.
@@ -314,7 +321,7 @@ fn sharing(context: &DriverContext, report: &mut Report) {
 fn hosts_in(context: &DriverContext, stage: &str) -> Vec<String> {
     let lease = context.pipeline.shell(stage).lease.0;
     // A stage that cannot be looked at shows elsewhere.
-    let workers = context.tree.workers(stage, lease).unwrap_or_default();
+    let workers = context.engine.workers(stage, lease).unwrap_or_default();
     let living = workers.into_iter().filter(|worker| worker.alive);
     let ids = living.filter_map(|worker| WorkerId::parse(OsStr::new(&worker.id)));
     ids.map(|id| id.host().to_owned()).collect()
@@ -397,7 +404,10 @@ fn inodes(room: &Room, report: &mut Report) {
 
 /// Looks at how the work directories' file system is mounted, and tries what they need of it.
 fn file_system(context: &DriverContext, report: &mut Report) {
-    let Ok(work) = context.tree.work().canonicalize() else {
+    let Some(tree) = context.engine.directories() else {
+        return;
+    };
+    let Ok(work) = tree.work().canonicalize() else {
         return;
     };
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
@@ -416,10 +426,9 @@ fn file_system(context: &DriverContext, report: &mut Report) {
         };
         mount.judge(report, has_journal);
     }
-    let stages = context.tree.stages().unwrap_or_default();
+    let stages = tree.stages().unwrap_or_default();
     // Who may only look cannot try, and a full disk shows elsewhere.
     let faults = stages.first().and_then(|stage| {
-        let tree = &context.tree;
         tree.fitness_for_two(stage, crate::init::second_process)
             .ok()
     });

@@ -196,6 +196,15 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  ecluse rebuild manifest --why 'disk 1 lost its database'\n  ecluse rebuild path --why 'moved to /srv/ecluse'\n  ecluse rebuild index --why 'disk 2 lost it'\n  ecluse rebuild register --why 'disk 2 lost it'\n  ecluse rebuild links --why 'disk 2 lost them'\n  ecluse rebuild changes --why 'other periods'\n  ecluse --root /srv/new rebuild --from /mnt/packages\n\nThe stages must be stopped. The old manifest stays beside the new one; nothing is removed from the archive."
     )]
     Rebuild(RebuildOptions),
+    /// Holds what waits in the store against the queues, and tells of what no worker would hear of
+    #[command(
+        after_help = "Examples:\n  ecluse reconcile              every stage\n  ecluse reconcile index        one of them\n\nWith [engine] kind = \"jetstream\". The stages do this by themselves at the start and every ten minutes; it does no harm\nwhile they run. With directories there is nothing to do."
+    )]
+    Reconcile {
+        /// The stages; every one when none is named
+        #[arg(value_name = "STAGE")]
+        stages: Vec<String>,
+    },
     /// Looks at configuration and machine; ends as Nagios expects: 0, 1, 2 or 3
     #[command(
         after_help = "Examples:\n  ecluse check                  one line with figures\n  ecluse check --offline        the configuration alone"
@@ -205,8 +214,10 @@ pub(crate) enum Verb {
         #[arg(long)]
         offline: bool,
     },
-    /// Writes the systemd units for the stages of this pipeline.toml
-    #[command(after_help = "Example:\n  ecluse --root /srv/ecluse units --out /etc/systemd/system")]
+    /// Writes the systemd units for the stages of this pipeline.toml, or a job for Nomad, or manifests for Kubernetes
+    #[command(
+        after_help = "Examples:\n  ecluse --root /srv/ecluse units --out /etc/systemd/system\n  ecluse --root /srv/ecluse units --host alpha --out /etc/systemd/system\n  ecluse --root /srv/ecluse units --format kubernetes --image example.org/ecluse:1 --out ."
+    )]
     Units(UnitsOptions),
     /// Shows the settings in force and where each comes from
     #[command(after_help = "Example:\n  ecluse config | grep -v '# built-in'")]
@@ -230,6 +241,24 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
+    /// Tells whether a verb asks about parcels. The others do without the servers that may hold them.
+    pub(crate) fn asks_for_parcels(&self) -> bool {
+        !matches!(
+            self,
+            Verb::Config
+                | Verb::Units(_)
+                | Verb::Serve(_)
+                | Verb::Lookup(_)
+                | Verb::Show(_)
+                | Verb::Links(_)
+                | Verb::Register(_)
+                | Verb::Delta(_)
+                | Verb::Harvests
+                | Verb::Quality(_)
+                | Verb::Check { offline: true }
+        )
+    }
+
     /// Returns the name of a verb that makes text for others to read, and has nothing to say in JSON.
     pub(crate) fn without_json(&self) -> Option<&'static str> {
         match self {
@@ -803,11 +832,28 @@ pub(crate) struct RepairOptions {
     pub(crate) act: Act,
 }
 
+/// Who runs the stages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UnitsFormat {
+    Systemd,
+    Nomad,
+    Kubernetes,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct UnitsOptions {
     /// Where the units go
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
+    /// Only the stages that [hosts] has there
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Option<String>,
+    /// For whom: systemd writes units, nomad a job in JSON, kubernetes manifests in YAML
+    #[arg(long, value_enum, default_value_t = UnitsFormat::Systemd)]
+    pub(crate) format: UnitsFormat,
+    /// The container image with the programs, for nomad and kubernetes
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
     /// Where the programs are
     #[arg(long, value_name = "DIR", default_value = crate::units::PROGRAMS)]
     pub(crate) programs: PathBuf,

@@ -49,17 +49,17 @@ pub(crate) fn close(context: &DriverContext, choice: &JobChoice) -> Result<ExitC
     }
     let id = finished.parcel_id();
     // It may wait or be held already, for the list that it has not.
-    for place in context.tree.locate(&[Package::NAME.to_owned()], &id)? {
+    for place in context.engine.locate(&[Package::NAME.to_owned()], &id)? {
         let is_at_rest = [ParcelState::Ready, ParcelState::Deferred, ParcelState::Held];
         if is_at_rest.contains(&place.state) {
             context
-                .tree
+                .engine
                 .discard(&place, "closed by hand", &audit::who())?;
         } else if place.state == ParcelState::Working {
             return Err(Trouble::usage(format!("job {shown} is being packed")));
         }
     }
-    context.tree.put(Package::NAME, &id, KIND, |parcel| {
+    context.engine.put(Package::NAME, &id, KIND, |parcel| {
         parcel.write(FILE, &finished.to_bytes())
     })?;
     audit::write(

@@ -5,10 +5,11 @@ use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use ecluse_config::Pipeline;
-use ecluse_spool::{ParcelId, ParcelPlace, SpoolError, WorkTree, safe_file_name};
-use ecluse_stage::{Exit, Failure, StageEntry};
+use ecluse_spool::{Engine, ParcelId, ParcelPlace, SpoolError, WorkTree, safe_file_name};
+use ecluse_stage::{Exit, Failure, StageEntry, open_engine};
 use ecluse_telemetry::printable_text;
 use serde_json::Value;
 
@@ -20,7 +21,8 @@ pub(crate) struct DriverContext {
     pub(crate) root: PathBuf,
     pub(crate) config: Option<PathBuf>,
     pub(crate) pipeline: Pipeline,
-    pub(crate) tree: WorkTree,
+    /// Where the parcels live.
+    pub(crate) engine: Arc<dyn Engine>,
     pub(crate) entries: &'static [StageEntry],
     pub(crate) json: bool,
     pub(crate) quiet: bool,
@@ -94,7 +96,10 @@ impl DriverContext {
             Pipeline::load(config.as_deref()).map_err(|e| Trouble::new(Exit::Config, e))?;
         Ok(Self {
             config,
-            tree: WorkTree::open(&root.join("work")),
+            engine: match cli.verb.asks_for_parcels() {
+                true => open_engine(&pipeline, &root, None)?,
+                false => Arc::new(WorkTree::open(&root.join("work"))),
+            },
             root,
             pipeline,
             entries,
@@ -161,7 +166,7 @@ impl DriverContext {
             .into_iter()
             .map(str::to_owned)
             .collect();
-        for name in self.tree.stages()? {
+        for name in self.engine.stages()? {
             if !names.contains(&name) {
                 names.push(name);
             }
@@ -185,7 +190,7 @@ impl DriverContext {
     pub(crate) fn must_be_archive(&self) -> Result<(), Trouble> {
         let settings = self.root.join("pipeline.toml");
         let manifest = crate::verify::manifest_path(self);
-        if self.tree.work().is_dir() || settings.is_file() || manifest.is_file() {
+        if self.root.join("work").is_dir() || settings.is_file() || manifest.is_file() {
             return Ok(());
         }
         let root = std::path::absolute(&self.root).unwrap_or_else(|_| self.root.clone());
@@ -225,7 +230,7 @@ impl DriverContext {
     pub(crate) fn named(&self, word: &str) -> Result<Vec<ParcelPlace>, Trouble> {
         let stages = self.stages()?;
         if let Ok(id) = ParcelId::new(word) {
-            let exact = self.tree.locate(&stages, &id)?;
+            let exact = self.engine.locate(&stages, &id)?;
             if !exact.is_empty() {
                 return Ok(exact);
             }
@@ -233,7 +238,7 @@ impl DriverContext {
         let stem = stem_of(word)?;
         let mut places = Vec::new();
         for stage in &stages {
-            self.tree.each_place(stage, &mut |place| {
+            self.engine.each_place(stage, &mut |place| {
                 if place.parcel.as_str().starts_with(&stem) {
                     places.push(place);
                 }

@@ -39,8 +39,8 @@ fn under_way(
     let mut names = BTreeSet::new();
     let mut told = Ok(());
     for stage in context.stages()? {
-        context.tree.each_place(&stage, &mut |place| {
-            let manifest = context.tree.manifest(&place).ok();
+        context.engine.each_place(&stage, &mut |place| {
+            let manifest = context.engine.manifest(&place).ok();
             let fits = |term: &String| fits(term, place.parcel.as_str(), manifest.as_ref());
             if told.is_ok() && terms.iter().all(fits) {
                 names.insert(place.parcel.to_string());
@@ -106,7 +106,7 @@ fn finished(
 ) -> Result<(), Trouble> {
     let mut told = Ok(());
     context
-        .tree
+        .engine
         .each_finished(&context.stages()?, &mut |stage, name| {
             let fits = terms.iter().all(|term| fits(term, name, None));
             if told.is_ok() && fits && !names.contains(name) {

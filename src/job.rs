@@ -79,7 +79,7 @@ fn resume(context: &DriverContext, dir: &Path) -> io::Result<String> {
         }
         Err(error) => return Err(error),
     }
-    let paused = context.tree.paused(Crawl::NAME).ok().flatten();
+    let paused = context.engine.paused(Crawl::NAME).ok().flatten();
     Ok(match paused {
         Some(_) => format!(
             "is no longer paused, but the crawl is: `{}`",

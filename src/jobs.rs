@@ -295,7 +295,7 @@ impl DriverContext {
     fn crawling(&self) -> Result<Workers, Trouble> {
         let lease = self.pipeline.shell(Crawl::NAME).lease.0;
         let mut workers = Workers::default();
-        for worker in self.tree.workers(Crawl::NAME, lease)? {
+        for worker in self.engine.workers(Crawl::NAME, lease)? {
             let Some(id) = WorkerId::parse(std::ffi::OsStr::new(&worker.id)) else {
                 continue;
             };
@@ -352,7 +352,7 @@ fn heed_pause(status: &mut JobStatus, dir: &Path) {
 impl DriverContext {
     /// Returns what paused jobs need of a person. Where the whole stage is paused, that is told once, of the stage.
     pub(crate) fn needs_of_jobs(&self, jobs: &[Job]) -> Result<Vec<Need>, Trouble> {
-        if self.tree.paused(Crawl::NAME)?.is_some() {
+        if self.engine.paused(Crawl::NAME)?.is_some() {
             return Ok(Vec::new());
         }
         let paused = jobs

@@ -10,6 +10,8 @@ mod capture;
 mod check;
 mod cli;
 mod close;
+mod containers;
+mod containers_verb;
 mod context;
 mod delta;
 mod demo;
@@ -43,6 +45,7 @@ mod rebuild_index;
 mod rebuild_links;
 mod rebuild_path;
 mod rebuild_register;
+mod reconcile;
 mod register;
 mod repair;
 mod run;
@@ -178,6 +181,7 @@ fn dispatch(context: &DriverContext, verb: &Verb) -> Result<ExitCode, Trouble> {
                 "rebuild what? manifest, path, index, or --from PACKAGES",
             )),
         },
+        Verb::Reconcile { stages } => reconcile::reconcile(context, stages),
         Verb::Repair(options) => repair::repair(context, options),
         Verb::Units(options) => units_verb::units(context, options),
         Verb::Config => {

@@ -21,15 +21,15 @@ impl DriverContext {
         let mut wanted = BTreeSet::from([id.clone()]);
         let mut seen = BTreeSet::new();
         let mut marks = BTreeSet::new();
-        for place in self.tree.locate(&stages, id)? {
-            life.extend(self.tree.history(&place)?);
-            let manifest = self.tree.manifest(&place);
+        for place in self.engine.locate(&stages, id)? {
+            life.extend(self.engine.history(&place)?);
+            let manifest = self.engine.manifest(&place);
             marks.extend(manifest.map(|manifest| manifest.born));
         }
         while !wanted.is_empty() && seen.len() < ANCESTORS {
             for wanted in &wanted {
                 for stage in &stages {
-                    life.extend(self.tree.receipt(stage, wanted)?);
+                    life.extend(self.engine.receipt(stage, wanted)?);
                 }
             }
             seen.extend(wanted.iter().cloned());
@@ -40,7 +40,7 @@ impl DriverContext {
                 if let Some((stage, work)) = maker_of(&mark)
                     && stages.iter().any(|known| known == stage)
                 {
-                    life.extend(self.tree.receipt(stage, &work)?);
+                    life.extend(self.engine.receipt(stage, &work)?);
                 }
             }
             let makers = life

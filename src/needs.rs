@@ -73,7 +73,7 @@ impl DriverContext {
     ) -> Result<(), Trouble> {
         let mut held: Vec<ParcelPlace> = Vec::new();
         let mut deferred: (usize, Option<ParcelPlace>) = (0, None);
-        self.tree
+        self.engine
             .each_place(stage, &mut |place| match place.state {
                 ParcelState::Held => held.push(place),
                 ParcelState::Deferred => {
@@ -86,7 +86,7 @@ impl DriverContext {
                 _ => {}
             })?;
         if let (count, Some(next)) = deferred {
-            let reason = self.tree.trouble(&next).unwrap_or_default().reason;
+            let reason = self.engine.trouble(&next).unwrap_or_default().reason;
             waiting.push(Need::of_stage(
                 stage,
                 format!("{count} deferred, tried again by themselves: {reason}"),
@@ -98,7 +98,7 @@ impl DriverContext {
         held.truncate(READ);
         let mut alike: BTreeMap<String, Alike> = BTreeMap::new();
         for first in held {
-            let why = self.tree.why(&first)?;
+            let why = self.engine.why(&first)?;
             let key = why.as_ref().map_or_else(String::new, key_of);
             let one = alike.entry(key).or_insert(Alike {
                 first,
@@ -116,7 +116,10 @@ impl DriverContext {
             needs.push(Need::of_stage(
                 stage,
                 format!("{unread} more are held"),
-                format!("ls {}", self.tree.stage(stage).held().display()),
+                match self.engine.directories() {
+                    Some(tree) => format!("ls {}", tree.stage(stage).held().display()),
+                    None => self.command("status --json"),
+                },
             ));
         }
         Ok(())

@@ -332,7 +332,7 @@ fn make_again(
     finished.supplement = row.supplement;
     let mut id = finished.parcel_id();
     // Who closed the job stands in the receipt, and must stand in the package again.
-    while let Some(filed) = context.tree.receipt(Package::NAME, &id)? {
+    while let Some(filed) = context.engine.receipt(Package::NAME, &id)? {
         if let Some(closed) = filed.receipt.facts.get("closed").cloned() {
             let closed: Option<JobClosing> = serde_json::from_value(closed).unwrap_or_default();
             finished.closed = closed.or(finished.closed);
@@ -344,7 +344,7 @@ fn make_again(
         finished.closed = closing.and_then(|text| serde_json::from_str(&text).ok());
     }
     finished.again = Some(row.package.clone());
-    for place in context.tree.locate(&[Package::NAME.to_owned()], &id)? {
+    for place in context.engine.locate(&[Package::NAME.to_owned()], &id)? {
         if place.state != ParcelState::Discarded {
             let state = place.state.word();
             let line = format!(
@@ -362,7 +362,7 @@ fn make_again(
         return Err(Trouble::new(Exit::Held, line));
     }
     let aside = set_aside(&context.packages(), &row.package)?;
-    context.tree.put(Package::NAME, &id, KIND, |parcel| {
+    context.engine.put(Package::NAME, &id, KIND, |parcel| {
         parcel.write(FILE, &finished.to_bytes())
     })?;
     let mut line = format!(

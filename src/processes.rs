@@ -190,7 +190,7 @@ fn all_idle(context: &DriverContext, keepers: &mut [Keeper]) -> Result<bool, Tro
     let mut still = true;
     for keeper in keepers {
         let name = keeper.entry.name;
-        let depths = context.tree.depths(name)?;
+        let depths = context.engine.depths(name)?;
         let next = context.pipeline.next_of(name);
         let next: Vec<String> = next.into_iter().map(str::to_owned).collect();
         let waits = depths.ready + depths.dropped > 0 && context.blocked(name, &next)?.is_none();
@@ -227,12 +227,12 @@ fn ended(context: &DriverContext, entries: &[StageEntry]) -> Result<RunEnd, Trou
         if let Some(why) = context.blocked(entry.name, &next)? {
             blocked.get_or_insert(format!("{}: {}", entry.name, say_blocked(&why)));
         }
-        let depths = context.tree.depths(entry.name)?;
+        let depths = context.engine.depths(entry.name)?;
         *sums.entry("held").or_default() += depths.held as u64;
         *sums.entry("deferred").or_default() += depths.deferred as u64;
-        waits_for = waits_for.or_else(|| deferred_for(&context.tree, entry.name));
+        waits_for = waits_for.or_else(|| deferred_for(&*context.engine, entry.name));
         let done = context
-            .tree
+            .engine
             .throughput(entry.name, Duration::from_secs(u32::MAX.into()))?;
         *sums.entry("done").or_default() += done.count;
     }

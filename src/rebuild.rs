@@ -91,7 +91,7 @@ pub(crate) fn must_be_stopped(context: &DriverContext) -> Result<(), Trouble> {
     for stage in context.stages()? {
         let lease = context.pipeline.shell(&stage).lease.0;
         if context
-            .tree
+            .engine
             .workers(&stage, lease)?
             .iter()
             .any(|worker| worker.alive)
@@ -127,7 +127,7 @@ fn replay(context: &DriverContext, rebuild: &mut Rebuild) -> Result<u64, Trouble
                 continue;
             }
             let mut told = Ok(());
-            context.tree.each_receipt_ever(&stage, &mut |filed| {
+            context.engine.each_receipt_ever(&stage, &mut |filed| {
                 if told.is_ok() {
                     count += 1;
                     told = tell(telling, &filed.receipt, rebuild);

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use ecluse_cdx::Capture;
 use ecluse_index::{Index, write_links};
-use ecluse_rank::{LinkPiece, Rank, RankError};
+use ecluse_rank::{LinkPiece, Rank, RankError, RankSources};
 use ecluse_stage::{Exit, Stage};
 use serde_json::json;
 
@@ -84,8 +84,14 @@ pub(crate) fn rebuild(
     let aside = jiff::Timestamp::now()
         .strftime("old-%Y%m%dT%H%M%S%3fZ")
         .to_string();
-    let seeds = context.root.join(&rank.perimeter.seeds);
-    let rebuilt = ecluse_rank::rebuild(&rank, &path, Some(&seeds), &pieces, &aside);
+    let archive = &context.pipeline.archive;
+    let sources = RankSources::of(
+        &rank.perimeter,
+        &context.root,
+        &archive.changes,
+        &archive.register,
+    );
+    let rebuilt = ecluse_rank::rebuild(&rank, &path, &sources, &pieces, &aside);
     let (number, urls) = rebuilt.map_err(|error| match error {
         RankError::Busy => Trouble::new(Exit::Deferred, error),
         error => Trouble::new(Exit::Machine, error),

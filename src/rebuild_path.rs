@@ -423,13 +423,13 @@ fn give_again(
         .find(|stage| ecluse_config::base_of(stage) == Index::NAME);
     for stage in context.stages()? {
         let mut places = Vec::new();
-        context.tree.each_place(&stage, &mut |place| {
+        context.engine.each_place(&stage, &mut |place| {
             if matches!(place.state, ParcelState::Ready | ParcelState::Deferred) {
                 places.push(place);
             }
         })?;
         for place in places {
-            let Ok(parcel) = context.tree.manifest(&place) else {
+            let Ok(parcel) = context.engine.manifest(&place) else {
                 continue;
             };
             let Some(list) = parcel
@@ -439,7 +439,7 @@ fn give_again(
             else {
                 continue;
             };
-            let text = std::fs::read_to_string(place.path.join(&list.name))?;
+            let text = std::fs::read_to_string(context.engine.look_at(&place)?.join(&list.name))?;
             if !text.lines().any(|line| {
                 let place = line.split('\t').nth(1).unwrap_or_default();
                 Path::new(place).is_absolute() && is_gone(Path::new(place))
@@ -471,9 +471,9 @@ fn give_again(
                 again: true,
             };
             // First the new one: killed in between, the old one waits and is met again.
-            context.tree.give(index, &stored, &gift)?;
+            context.engine.give(index, &stored, &gift)?;
             let why = "it names places of before the archive was moved; given to index again";
-            context.tree.discard(&place, why, &audit::who())?;
+            context.engine.discard(&place, why, &audit::who())?;
         }
     }
     Ok(())

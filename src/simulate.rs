@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ecluse_cdx::{KeyRange, cdxj};
-use ecluse_changes::{PageChanges, RecordReader};
+use ecluse_changes::{PageChanges, RecordReader, site_of};
 use ecluse_generation::IndexDirectory;
 use ecluse_links::{RANKS_FILE, RankReader};
 use ecluse_plan::{Harvest, HarvestKind};
@@ -42,7 +42,7 @@ const SECONDS_A_DAY: i64 = 86_400;
 const LEAST_WEIGHT: f64 = 0.01;
 
 /// The policies side by side, as they are called in the table.
-fn policies() -> [(&'static str, CapturePolicy); 9] {
+fn policies() -> [(&'static str, CapturePolicy); 11] {
     let refresh = CapturePolicy::Refresh;
     // Prices need not be exact to tell policies apart, and a window has many periods.
     let settings = LagrangeSettings {
@@ -55,6 +55,8 @@ fn policies() -> [(&'static str, CapturePolicy); 9] {
         ("least obsolescence", refresh(RefreshPolicy::Obsolescence)),
         ("mixed", refresh(RefreshPolicy::DEFAULT)),
         ("harmonic", refresh(RefreshPolicy::Harmonic)),
+        ("signalled", CapturePolicy::Signalled),
+        ("sites", CapturePolicy::Sites),
         ("importance-pattern", CapturePolicy::ImportancePattern),
         ("belief", CapturePolicy::Belief),
         ("Lagrange", CapturePolicy::Lagrange(settings)),
@@ -152,6 +154,10 @@ struct History {
     keys: Vec<String>,
     /// What each counts, and what one of its changes does; all alike where nothing is known.
     weights: Vec<(f64, f64)>,
+    /// The site of each, by a number.
+    sites: Vec<usize>,
+    /// Whether its changes were announced, by a sitemap or a feed.
+    told: Vec<bool>,
     /// Generations of links and changes that weights come from.
     sources: [Option<u64>; 2],
     /// Pages beyond the most that are looked at.
@@ -217,6 +223,7 @@ impl History {
             while let Some(page) = reader.next_record().map_err(|error| machine(&error))? {
                 if let Some(at) = numbers.get(page.surt.as_str()) {
                     changes[*at] = page.change_weight;
+                    self.told[*at] = page.signal.is_some();
                 }
             }
         }
@@ -246,6 +253,12 @@ impl History {
             self.pages.push(captures);
             self.keys.push(key.to_owned());
             self.weights.push((1.0, 1.0));
+            // Keys come in order: those of a site are together.
+            let is_same = |before: &String| site_of(before) == site_of(key);
+            let before = self.sites.last().copied().unwrap_or(0);
+            let begins = !self.keys.iter().rev().nth(1).is_some_and(is_same);
+            self.sites.push(before + usize::from(begins));
+            self.told.push(false);
         } else {
             self.left_out += 1;
         }
@@ -343,10 +356,13 @@ impl Window {
 
     /// Returns the pages that were captured before, with what was learned of each.
     fn pages(&self, history: &History) -> Vec<SimulatedPage> {
-        let pages = history.pages.iter().zip(&history.weights);
-        let known = pages.filter(|(page, _)| page[0].at < self.from);
+        let known = (0..history.pages.len()).filter(|at| history.pages[*at][0].at < self.from);
         known
-            .map(|(page, weights)| self.page(page, *weights))
+            .map(|at| SimulatedPage {
+                site: history.sites[at],
+                tells: history.told[at],
+                ..self.page(&history.pages[at], history.weights[at])
+            })
             .collect()
     }
 
@@ -372,6 +388,8 @@ impl Window {
             .collect();
         SimulatedPage {
             weight,
+            site: 0,
+            tells: false,
             changes,
             gain: chance.iter().map(|chance| chance * change_weight).collect(),
             chance,
@@ -518,9 +536,9 @@ impl Facts<'_> {
 
 /// Draws completeness by budget, a line for each policy.
 fn plot(harvest: &str, budgets: &[usize], curves: &[(&str, Vec<f64>)]) -> String {
-    const COLOURS: [&str; 9] = [
+    const COLOURS: [&str; 11] = [
         "#888888", "#b07d2b", "#2b6cb0", "#2f855a", "#805ad5", "#b83280", "#c05621", "#c53030",
-        "#1a202c",
+        "#1a202c", "#319795", "#d69e2e",
     ];
     let (left, top, width, height) = (60.0, 50.0, 440.0, 300.0);
     let x = |at: usize| left + width * at as f64 / (budgets.len() - 1).max(1) as f64;
@@ -655,6 +673,8 @@ mod tests {
             pages: vec![captures],
             keys: vec!["fr,a)/".to_owned()],
             weights: vec![(1.0, 1.0)],
+            sites: vec![0],
+            told: vec![false],
             ..History::default()
         };
         let window = Window::of(&history, 7, true).unwrap();

@@ -60,7 +60,7 @@ impl DriverContext {
             if missing.is_empty() {
                 break;
             }
-            self.tree.each_place(&stage, &mut |place| {
+            self.engine.each_place(&stage, &mut |place| {
                 if let Some(name) = names.get(first_round(place.parcel.as_str())) {
                     missing.remove(*name);
                 }
@@ -73,17 +73,18 @@ impl DriverContext {
     fn take_out_by_content(&self, missing: &mut BTreeSet<String>) -> Result<(), Trouble> {
         for stage in self.stages()? {
             let mut places: Vec<ParcelPlace> = Vec::new();
-            self.tree
+            self.engine
                 .each_place(&stage, &mut |place| places.push(place))?;
             for place in places {
                 // One that cannot be read shows elsewhere, and one that has just moved on is met again.
-                let Ok(parcel) = self.tree.manifest(&place) else {
+                let Ok(parcel) = self.engine.manifest(&place) else {
                     continue;
                 };
                 for file in &parcel.files {
                     missing.remove(archive_file_of(&file.name));
                     if file.name.ends_with(".files") {
-                        let list = std::fs::read_to_string(place.path.join(&file.name));
+                        let dir = self.engine.look_at(&place)?;
+                        let list = std::fs::read_to_string(dir.join(&file.name));
                         for line in list.unwrap_or_default().lines() {
                             missing.remove(line.split('\t').next().unwrap_or(line));
                         }

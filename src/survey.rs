@@ -86,7 +86,7 @@ impl DriverContext {
     pub(crate) fn survey(&self, only: Option<&str>) -> Result<Survey, Trouble> {
         let mut survey = Survey {
             stages: Vec::new(),
-            room: self.tree.room().ok(),
+            room: self.engine.room().ok(),
             free_bytes: None,
             jobs: Vec::new(),
             holdings: self.holdings(),
@@ -143,7 +143,9 @@ impl DriverContext {
 
     /// Says by how much this host's clock differs from the file system's, when it is too much.
     pub(crate) fn clock_trouble(&self, stages: &[String]) -> Option<String> {
-        let mut skews = stages.iter().filter_map(|name| self.tree.clock_skew(name));
+        let mut skews = stages
+            .iter()
+            .filter_map(|name| self.engine.clock_skew(name));
         let skew = skews.next()?;
         if skew.unsigned_abs() <= ecluse_spool::CLOCK_SKEW_LIMIT.as_secs() {
             return None;
@@ -157,7 +159,7 @@ impl DriverContext {
 
     /// Looks at one stage.
     pub(crate) fn view(&self, name: &str) -> Result<StageView, Trouble> {
-        let depths = self.tree.depths(name)?;
+        let depths = self.engine.depths(name)?;
         let settings = self.pipeline.shell(name);
         let next: Vec<String> = self
             .pipeline
@@ -165,7 +167,7 @@ impl DriverContext {
             .into_iter()
             .map(str::to_owned)
             .collect();
-        let workers = self.tree.workers(name, settings.lease.0)?;
+        let workers = self.engine.workers(name, settings.lease.0)?;
         let living = workers.iter().filter(|worker| worker.alive).count();
         let halted = workers
             .iter()
@@ -202,7 +204,7 @@ impl DriverContext {
             (Condition::Ok, said.join("; "))
         };
         Ok(StageView {
-            last_hour: self.tree.throughput(name, Duration::from_secs(3600))?,
+            last_hour: self.engine.throughput(name, Duration::from_secs(3600))?,
             name: name.to_owned(),
             next,
             depths,
@@ -226,7 +228,7 @@ impl DriverContext {
     }
 
     pub(crate) fn blocked(&self, name: &str, next: &[String]) -> Result<Option<Blocked>, Trouble> {
-        if !self.tree.stage(name).root().exists() {
+        if !self.engine.stage_directory(name).exists() {
             return Ok(None);
         }
         let base = ecluse_config::base_of(name);
@@ -235,13 +237,13 @@ impl DriverContext {
         let marks = marks_of(&self.pipeline.shell(name), makes_room);
         let spreads = entry.is_some_and(|entry| entry.spreads);
         if !spreads || next.len() < 2 {
-            return Ok(self.tree.pressure(name, next, &marks, None)?);
+            return Ok(self.engine.pressure(name, next, &marks, None)?);
         }
         // It goes on while one of them has room.
         let mut full = None;
         for next in next {
             let next = std::slice::from_ref(next);
-            full = self.tree.pressure(name, next, &marks, None)?;
+            full = self.engine.pressure(name, next, &marks, None)?;
             if full.is_none() {
                 break;
             }
@@ -302,7 +304,10 @@ impl DriverContext {
             let names = view.depths.refused.join(" ");
             need(
                 format!("not plain files or parcels: {}", show::cut(&names, 60)),
-                format!("ls -la {}", self.tree.stage(&view.name).root().display()),
+                format!(
+                    "ls -la {}",
+                    self.engine.stage_directory(&view.name).display()
+                ),
             );
         }
     }

@@ -10,6 +10,7 @@
 
 use std::fmt;
 use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ const SERVE: &str = include_str!("../ops/systemd/ecluse-serve.service");
 const TARGET: &str = include_str!("../ops/systemd/ecluse.target");
 const NETWORK: &str = include_str!("../ops/systemd/drop-in/network.conf");
 const LOOPBACK: &str = include_str!("../ops/systemd/drop-in/loopback.conf");
+const ENGINE: &str = include_str!("../ops/systemd/drop-in/engine.conf");
 const SERVE_WORLD: &str = include_str!("../ops/systemd/drop-in/serve-world.conf");
 const SYSUSERS: &str = include_str!("../ops/sysusers.d/ecluse.conf");
 const TMPFILES: &str = include_str!("../ops/tmpfiles.d/ecluse.conf");
@@ -127,12 +129,23 @@ pub enum NetworkAccess {
     World,
 }
 
+/// Which servers carry the parcels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EngineAddresses {
+    /// Some are known by name: the addresses may be any.
+    Named,
+    /// All are known by address.
+    At(Vec<IpAddr>),
+}
+
 /// One stage, as far as its unit is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitStage {
     name: String,
     /// What it may reach.
     pub network: NetworkAccess,
+    /// The servers that carry its parcels, when servers do.
+    pub engine: Option<EngineAddresses>,
     /// What it writes outside the work directories.
     pub writable: Vec<UnitPath>,
     /// What other stages write and this one does not.
@@ -163,6 +176,7 @@ impl UnitStage {
         is_name.then(|| UnitStage {
             name: name.to_owned(),
             network: NetworkAccess::Nothing,
+            engine: None,
             writable: Vec::new(),
             read_only: Vec::new(),
             figures: None,
@@ -202,6 +216,10 @@ pub struct UnitOptions {
     pub config: Option<UnitPath>,
     /// When the stages are started.
     pub start: Start,
+    /// Whether the units are for one host, which starts its own copies with all the others.
+    pub one_host: bool,
+    /// Where files of parcels in hand lie, when servers carry them.
+    pub scratch: Option<UnitPath>,
 }
 
 impl Default for UnitOptions {
@@ -211,6 +229,8 @@ impl Default for UnitOptions {
             programs: UnitPath(PROGRAMS.to_owned()),
             config: None,
             start: Start::Resident,
+            one_host: false,
+            scratch: None,
         }
     }
 }
@@ -221,7 +241,7 @@ pub fn render(stages: &[UnitStage], options: &UnitOptions) -> Vec<(String, Strin
         ("ecluse.target".to_owned(), TARGET.to_owned()),
         (
             "ecluse.target.d/50-ecluse.conf".to_owned(),
-            wants(stages, options.start),
+            wants(stages, options),
         ),
         ("ecluse@.service".to_owned(), fill(SERVICE, options)),
     ];
@@ -271,6 +291,9 @@ pub fn render_tmpfiles(stages: &[UnitStage], options: &UnitOptions) -> String {
         writeln!(text, "d {work}/drop 2770 ecluse ecluse -")
             .expect("a string takes what is written");
     }
+    if let Some(scratch) = &options.scratch {
+        writeln!(text, "d {scratch} 0750 ecluse ecluse -").expect("a string takes what is written");
+    }
     text
 }
 
@@ -306,14 +329,15 @@ fn fill(shipped: &str, options: &UnitOptions) -> String {
     text
 }
 
-fn wants(stages: &[UnitStage], start: Start) -> String {
-    let kind = match start {
+fn wants(stages: &[UnitStage], options: &UnitOptions) -> String {
+    let kind = match options.start {
         Start::Resident => "service",
         Start::OnWork => "path",
     };
     let mut text = "# The stages of this pipeline.\n\n[Unit]\n".to_owned();
     // One machine's copy is started on that machine: by its own unit, enabled there.
-    for stage in stages.iter().filter(|stage| stage.copy().is_none()) {
+    let is_wanted = |stage: &&UnitStage| options.one_host || stage.copy().is_none();
+    for stage in stages.iter().filter(is_wanted) {
         writeln!(text, "Wants=ecluse@{}.{kind}", stage.name)
             .expect("a string takes what is written");
     }
@@ -322,13 +346,26 @@ fn wants(stages: &[UnitStage], start: Start) -> String {
 
 /// What a stage needs beyond the template, if anything.
 fn drop_in(stage: &UnitStage, options: &UnitOptions) -> Option<String> {
-    let mut text = match stage.network {
-        NetworkAccess::Nothing => String::new(),
-        NetworkAccess::Loopback => LOOPBACK.to_owned(),
-        NetworkAccess::World => NETWORK.to_owned(),
+    let mut text = match (stage.network, &stage.engine) {
+        (NetworkAccess::World, _) | (_, Some(EngineAddresses::Named)) => NETWORK.to_owned(),
+        (_, Some(EngineAddresses::At(_))) => ENGINE.to_owned(),
+        (NetworkAccess::Nothing, None) => String::new(),
+        (NetworkAccess::Loopback, None) => LOOPBACK.to_owned(),
     };
     let mut mounts = String::new();
     let mut settings = commands_of_copy(stage, options);
+    if let (
+        NetworkAccess::Nothing | NetworkAccess::Loopback,
+        Some(EngineAddresses::At(addresses)),
+    ) = (stage.network, &stage.engine)
+    {
+        if stage.network == NetworkAccess::Loopback {
+            settings.push_str("IPAddressAllow=localhost\n");
+        }
+        for address in addresses {
+            writeln!(settings, "IPAddressAllow={address}").expect("a string takes what is written");
+        }
+    }
     let is_below =
         |path: &UnitPath, above: &UnitPath| Path::new(path.as_str()).starts_with(above.as_str());
     let is_outside = |path: &&UnitPath| !is_below(path, &options.root);
@@ -416,6 +453,7 @@ mod tests {
             programs: path("/opt/ecluse/bin"),
             config: Some(path("/etc/ecluse/pipeline.toml")),
             start: Start::OnWork,
+            ..UnitOptions::default()
         }
     }
 
@@ -486,7 +524,12 @@ mod tests {
         );
         assert_eq!(
             names(&shipped.join("drop-in")),
-            ["loopback.conf", "network.conf", "serve-world.conf"]
+            [
+                "engine.conf",
+                "loopback.conf",
+                "network.conf",
+                "serve-world.conf"
+            ]
         );
     }
 
@@ -620,6 +663,51 @@ mod tests {
         ] {
             assert_eq!(UnitStage::new(bad), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn servers_give_a_stage_the_network_they_need_and_no_more() {
+        let mut index = stage("index");
+        index.engine = Some(EngineAddresses::At(vec![
+            "192.0.2.1".parse().unwrap(),
+            "2001:db8::2".parse().unwrap(),
+        ]));
+        index.writable = vec![path("/fast/scratch")];
+        index.read_only = vec![path("/srv/ecluse/key"), path("/etc/ecluse/secret")];
+        let text = drop_in(&index, &UnitOptions::default()).unwrap();
+        assert_eq!(
+            text.strip_prefix(ENGINE).unwrap(),
+            "\n[Unit]\nRequiresMountsFor=/fast/scratch\n\n[Service]\nIPAddressAllow=192.0.2.1\nIPAddressAllow=2001:db8::2\n\
+             ReadWritePaths=/fast/scratch\nReadOnlyPaths=-/srv/ecluse/key\n"
+        );
+        let live = live(ENGINE);
+        assert!(!live.contains("IPAddressDeny"), "the template's stays");
+        index.network = NetworkAccess::Loopback;
+        let text = drop_in(&index, &UnitOptions::default()).unwrap();
+        assert!(text.contains("IPAddressAllow=localhost\nIPAddressAllow=192.0.2.1\n"));
+        index.network = NetworkAccess::World;
+        let text = drop_in(&index, &UnitOptions::default()).unwrap();
+        assert!(text.starts_with(NETWORK) && !text.contains("IPAddressAllow"));
+        index.network = NetworkAccess::Nothing;
+        index.engine = Some(EngineAddresses::Named);
+        let text = drop_in(&index, &UnitOptions::default()).unwrap();
+        assert!(text.starts_with(NETWORK) && !text.contains("IPAddressAllow"));
+    }
+
+    #[test]
+    fn a_host_starts_its_own_copies_with_the_others() {
+        let options = UnitOptions {
+            one_host: true,
+            scratch: Some(path("/fast/scratch")),
+            ..UnitOptions::default()
+        };
+        let files = render(&[stage("ingest"), stage("index@alpha")], &options);
+        let target = file(&files, "ecluse.target.d/50-ecluse.conf");
+        assert!(
+            target.ends_with("Wants=ecluse@ingest.service\nWants=ecluse@index@alpha.service\n")
+        );
+        let directories = render_tmpfiles(&[], &options);
+        assert!(directories.ends_with("\nd /fast/scratch 0750 ecluse ecluse -\n"));
     }
 
     #[test]

@@ -1,52 +1,109 @@
 //! `ecluse units`: writes the systemd units for the stages of this pipeline.toml.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
-use ecluse_config::Pipeline;
+use ecluse_config::{EngineKind, EngineSettings, Level, Pipeline};
 use ecluse_stage::{Exit, StageEntry};
 
-use crate::cli::UnitsOptions;
+use crate::cli::{UnitsFormat, UnitsOptions};
+use crate::containers_verb;
 use crate::context::{DriverContext, Trouble};
-use crate::units::{self, NetworkAccess, Start, UnitOptions, UnitPath, UnitStage};
+use crate::units::{self, EngineAddresses, NetworkAccess, Start, UnitOptions, UnitPath, UnitStage};
 
 pub(crate) fn units(context: &DriverContext, asked: &UnitsOptions) -> Result<ExitCode, Trouble> {
+    let pipeline = &context.pipeline;
     let root = std::path::absolute(&context.root)?;
+    let scratch = match pipeline.engine.kind {
+        EngineKind::Directories => None,
+        EngineKind::Jetstream => Some(unit_path(&root.join(&pipeline.engine.scratch))?),
+    };
+    if scratch.is_some() && asked.path_units {
+        let message = "no directory here says that a parcel waits: leave --path-units away";
+        let problem = pipeline.problem(Level::Error, "engine.kind", message);
+        return Err(Trouble::new(Exit::Config, problem));
+    }
     let options = UnitOptions {
         root: unit_path(&root)?,
         programs: unit_path(&asked.programs)?,
-        config: context.config.as_deref().map(unit_path).transpose()?,
+        config: match asked.format {
+            UnitsFormat::Systemd => context.config.as_deref().map(unit_path).transpose()?,
+            // Containers have the text of the settings at a place of their own.
+            UnitsFormat::Nomad | UnitsFormat::Kubernetes => None,
+        },
         start: if asked.path_units {
             Start::OnWork
         } else {
             Start::Resident
         },
+        one_host: asked.host.is_some(),
+        scratch,
     };
-    let stages = stages_of(&context.pipeline, context.entries, &root)?;
+    let mut stages = stages_of(pipeline, context.entries, &root)?;
+    if let Some(host) = &asked.host {
+        let here = stages_on(pipeline, host)?;
+        stages.retain(|stage| here.contains(&stage.name()));
+    }
     if stages.is_empty() {
         return Err(Trouble::new(
             Exit::Config,
             format!(
                 "{}: no stage to write units for: name some in [chain] stages",
-                context.pipeline.file()
+                pipeline.file()
             ),
+        ));
+    }
+    match asked.format {
+        UnitsFormat::Systemd => systemd(context, asked, &stages, &options),
+        UnitsFormat::Nomad | UnitsFormat::Kubernetes => {
+            containers_verb::write_containers(context, asked, stages, &options)
+        }
+    }
+}
+
+/// The stages of a host, or one line that says that there is no such host.
+fn stages_on<'a>(pipeline: &'a Pipeline, host: &str) -> Result<Vec<&'a str>, Trouble> {
+    pipeline.stages_on(host).ok_or_else(|| {
+        let known: Vec<&str> = pipeline.hosts.keys().map(String::as_str).collect();
+        let message = match known.as_slice() {
+            [] => format!("there is no host '{host}': say which stages run there, such as {host} = [\"index\"]"),
+            known => format!("there is no host '{host}'; known are {}", known.join(", ")),
+        };
+        Trouble::new(
+            Exit::Config,
+            pipeline.problem(Level::Error, "hosts", &message),
+        )
+    })
+}
+
+fn systemd(
+    context: &DriverContext,
+    asked: &UnitsOptions,
+    stages: &[UnitStage],
+    options: &UnitOptions,
+) -> Result<ExitCode, Trouble> {
+    if asked.image.is_some() {
+        return Err(Trouble::usage(
+            "--image is for --format nomad and kubernetes",
         ));
     }
     let access = &context.pipeline.access;
     let doors = [Some(access.listen), access.proxy];
     let mut doors = doors.into_iter().flatten();
     let listens_to_world = doors.any(|door| !door.ip().is_loopback());
-    let wanted = access.wanted.as_ref().map(|path| root.join(path));
+    let wanted = access.wanted.as_ref();
+    let wanted = wanted.map(|path| Path::new(options.root.as_str()).join(path));
     let wanted = wanted.as_deref().and_then(Path::parent);
     let wanted = wanted.map(unit_path).transpose()?;
-    let serve = units::render_serve(listens_to_world, wanted.as_ref(), &options);
-    for (name, content) in units::render(&stages, &options).into_iter().chain(serve) {
+    let serve = units::render_serve(listens_to_world, wanted.as_ref(), options);
+    for (name, content) in units::render(stages, options).into_iter().chain(serve) {
         write(context, &asked.out.join(&name), &content, "")?;
     }
     for (kind, content) in [
-        ("sysusers.d", units::render_sysusers(&options)),
-        ("tmpfiles.d", units::render_tmpfiles(&stages, &options)),
+        ("sysusers.d", units::render_sysusers(options)),
+        ("tmpfiles.d", units::render_tmpfiles(stages, options)),
     ] {
         let to = asked.out.join(kind).join("ecluse.conf");
         write(
@@ -58,7 +115,7 @@ pub(crate) fn units(context: &DriverContext, asked: &UnitsOptions) -> Result<Exi
     }
     context.say("for readers: systemctl enable --now ecluse-serve")?;
     for name in stages.iter().map(UnitStage::name) {
-        if name.contains('@') {
+        if name.contains('@') && !options.one_host {
             context.say(&format!(
                 "on its machine alone: systemctl enable --now ecluse@{name}"
             ))?;
@@ -67,14 +124,19 @@ pub(crate) fn units(context: &DriverContext, asked: &UnitsOptions) -> Result<Exi
     Ok(Exit::Done.into())
 }
 
-fn write(context: &DriverContext, to: &Path, content: &str, note: &str) -> Result<(), Trouble> {
+pub(crate) fn write(
+    context: &DriverContext,
+    to: &Path,
+    content: &str,
+    note: &str,
+) -> Result<(), Trouble> {
     let made = to.parent().map_or(Ok(()), fs::create_dir_all);
     made.and_then(|()| fs::write(to, content))
         .map_err(|e| Trouble::new(Exit::Machine, format!("cannot write {}: {e}", to.display())))?;
     context.say(&format!("wrote {}{note}", to.display()))
 }
 
-fn unit_path(path: &Path) -> Result<UnitPath, Trouble> {
+pub(crate) fn unit_path(path: &Path) -> Result<UnitPath, Trouble> {
     let absolute = std::path::absolute(path)?;
     UnitPath::new(&absolute).map_err(|e| Trouble::new(Exit::Config, e))
 }
@@ -86,6 +148,7 @@ fn stages_of(
     root: &Path,
 ) -> Result<Vec<UnitStage>, Trouble> {
     let mut stages = Vec::new();
+    let engine = engine_of(&pipeline.engine, root)?;
     for name in pipeline.stage_names() {
         // A place where results are taken from is no program.
         let base = ecluse_config::base_of(name);
@@ -108,6 +171,10 @@ fn stages_of(
         if pipeline.metrics.listen.is_some() && stage.network == NetworkAccess::Nothing {
             stage.network = NetworkAccess::Loopback;
         }
+        if let Some(engine) = &engine {
+            stage.engine = Some(engine.servers.clone());
+            stage.writable.push(engine.scratch.clone());
+        }
         if let Some(file) = pipeline.metrics.textfile_of(name)
             && let Some(dir) = file.parent()
         {
@@ -121,8 +188,84 @@ fn stages_of(
     for stage in &mut stages {
         let others = all.iter().filter(|path| !stage.writable.contains(path));
         stage.read_only = others.cloned().collect();
+        if let Some(engine) = &engine {
+            let files = engine.files.iter().map(|(_, path)| path.clone());
+            stage.read_only.extend(files);
+        }
     }
     Ok(stages)
+}
+
+/// What the engine asks of every unit.
+pub(crate) struct UnitEngine {
+    pub(crate) servers: EngineAddresses,
+    /// Every server with its port.
+    pub(crate) doors: Vec<(String, u16)>,
+    pub(crate) scratch: UnitPath,
+    /// Files with credentials and certificates, by their keys in the settings.
+    pub(crate) files: Vec<(&'static str, UnitPath)>,
+}
+
+/// Returns what the engine asks of units; nothing when it is directories.
+pub(crate) fn engine_of(
+    engine: &EngineSettings,
+    root: &Path,
+) -> Result<Option<UnitEngine>, Trouble> {
+    match engine.kind {
+        EngineKind::Directories => return Ok(None),
+        EngineKind::Jetstream => {}
+    }
+    let servers = engine.servers.iter().map(|server| door_of(server, 4222));
+    let store_port = if engine.endpoint.starts_with("https://") {
+        443
+    } else {
+        80
+    };
+    let store = door_of(&engine.endpoint, store_port);
+    let doors: Vec<(String, u16)> = servers.chain([store]).collect();
+    let addresses = doors.iter().map(|(host, _)| host.parse().ok());
+    let servers = match addresses.collect::<Option<Vec<IpAddr>>>() {
+        Some(mut addresses) => {
+            addresses.sort();
+            addresses.dedup();
+            EngineAddresses::At(addresses)
+        }
+        None => EngineAddresses::Named,
+    };
+    let mut files = Vec::new();
+    for (key, path) in [
+        ("credentials", &engine.credentials),
+        ("servers-ca", &engine.servers_ca),
+        ("key-file", &engine.key_file),
+        ("secret-file", &engine.secret_file),
+        ("store-ca", &engine.store_ca),
+    ] {
+        if !path.as_os_str().is_empty() {
+            files.push((key, unit_path(&root.join(path))?));
+        }
+    }
+    Ok(Some(UnitEngine {
+        servers,
+        doors,
+        scratch: unit_path(&root.join(&engine.scratch))?,
+        files,
+    }))
+}
+
+/// The host and the port of an address such as `tls://name@192.0.2.1:4222/path`.
+fn door_of(address: &str, usual: u16) -> (String, u16) {
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    let rest = rest.split('/').next().unwrap_or_default();
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+    let (host, port) = match rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, port)) => (host, port.strip_prefix(':')),
+        None => match rest.rsplit_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (rest, None),
+        },
+    };
+    let port = port.and_then(|port| port.parse().ok()).unwrap_or(usual);
+    (host.to_owned(), port)
 }
 
 #[cfg(test)]
@@ -291,6 +434,57 @@ mod tests {
         ] {
             let expected: Vec<String> = more.into_iter().cloned().chain(writes(places)).collect();
             assert_eq!(drop_in(settings, stage), expected, "{stage}");
+        }
+    }
+
+    const JETSTREAM: &str = r#"
+        [engine]
+        kind = "jetstream"
+        servers = ["nats://192.0.2.1:4222", "tls://[2001:db8::1]"]
+        endpoint = "https://192.0.2.9:9000"
+        bucket = "archive"
+        credentials = "/etc/ecluse/nats.creds"
+        key-file = "keys/store.key"
+        secret-file = "/home/archive/store.secret"
+        scratch = "/fast/scratch"
+    "#;
+
+    #[test]
+    fn with_servers_a_unit_reaches_them_and_writes_the_scratch_directory() {
+        let lines = drop_in(JETSTREAM, "index");
+        for line in [
+            "PrivateNetwork=no",
+            "ReadWritePaths=/fast/scratch",
+            "ReadOnlyPaths=-/srv/ecluse/keys/store.key",
+        ] {
+            assert!(lines.contains(&line.to_owned()), "{lines:?}");
+        }
+        let pipeline = Pipeline::parse(JETSTREAM, "pipeline.toml").unwrap();
+        let root = Path::new("/srv/ecluse");
+        let stages = stages_of(&pipeline, crate::stages::ALL, root).unwrap();
+        let files = units::render(&stages, &UnitOptions::default());
+        for stage in &stages {
+            let wanted = format!("ecluse@{}.service.d/50-ecluse.conf", stage.name());
+            let (_, text) = files.iter().find(|(name, _)| *name == wanted).unwrap();
+            assert!(text.contains("\nProtectHome=read-only\n"), "{text}");
+            let is_limited = text.contains(
+                "\nIPAddressAllow=192.0.2.1\nIPAddressAllow=192.0.2.9\nIPAddressAllow=2001:db8::1\n",
+            );
+            let is_open = text.contains("\nIPAddressDeny=\n");
+            let needs_world = ["crawl", "dns-filter"].contains(&stage.name());
+            assert_eq!((is_limited, is_open), (!needs_world, needs_world), "{text}");
+        }
+    }
+
+    #[test]
+    fn doors_are_found_in_addresses() {
+        for (address, host, port) in [
+            ("nats://nats1.example.org", "nats1.example.org", 4222),
+            ("tls://me:word@192.0.2.1:4333", "192.0.2.1", 4333),
+            ("nats://[2001:db8::1]:4", "2001:db8::1", 4),
+            ("https://s3.example.org/path", "s3.example.org", 4222),
+        ] {
+            assert_eq!(door_of(address, 4222), (host.to_owned(), port));
         }
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn why(context: &DriverContext, what: &str) -> Result<ExitCode, Troub
     context.must_be_archive()?;
     let id = identify(context, what)?;
     let stages = context.stages()?;
-    let places = context.tree.locate(&stages, &id)?;
+    let places = context.engine.locate(&stages, &id)?;
     let life = context.life(&id)?;
     if places.is_empty() && life.is_empty() {
         return Err(Trouble::usage(format!(
@@ -31,7 +31,7 @@ pub(crate) fn why(context: &DriverContext, what: &str) -> Result<ExitCode, Troub
             "parcel": id,
             "places": places,
             "receipts": receipts,
-            "held": places.iter().find_map(|place| context.tree.why(place).ok().flatten()),
+            "held": places.iter().find_map(|place| context.engine.why(place).ok().flatten()),
         }))?;
         return Ok(Exit::Done.into());
     }
@@ -100,7 +100,7 @@ fn identify(context: &DriverContext, what: &str) -> Result<ParcelId, Trouble> {
     let stages = context.stages()?;
     if let Ok(id) = ParcelId::new(what) {
         for stage in &stages {
-            if context.tree.receipt(stage, &id)?.is_some() {
+            if context.engine.receipt(stage, &id)?.is_some() {
                 return Ok(id);
             }
         }
@@ -108,7 +108,7 @@ fn identify(context: &DriverContext, what: &str) -> Result<ParcelId, Trouble> {
     let stem = stem_of(what)?;
     // Finished and gone: its name may be the beginning of one that a receipt knows.
     let mut known = std::collections::BTreeSet::new();
-    context.tree.each_finished(&stages, &mut |_, name| {
+    context.engine.each_finished(&stages, &mut |_, name| {
         if name.starts_with(&stem) && known.len() < 6 {
             known.extend(ParcelId::new(name).ok());
         }
@@ -149,7 +149,7 @@ fn describe(
         "attempts"
     };
     text.push_str(&format!(", {} {tries} begun\n", place.attempts));
-    if let Ok(manifest) = context.tree.manifest(place) {
+    if let Ok(manifest) = context.engine.manifest(place) {
         for (what, value) in [
             ("original name", manifest.original.clone()),
             ("harvest", manifest.harvest.clone()),
@@ -208,7 +208,7 @@ fn next_and_help(
     place: &ParcelPlace,
     text: &mut String,
 ) -> Result<(), Trouble> {
-    if let Some(trouble) = context.tree.trouble(place) {
+    if let Some(trouble) = context.engine.trouble(place) {
         text.push_str(&format!(
             "\n  last trouble\n    {} (deferred {} since {})\n",
             trouble.reason,
@@ -219,7 +219,7 @@ fn next_and_help(
             show::clock(trouble.since)
         ));
     }
-    if let Some(why) = context.tree.why(place)? {
+    if let Some(why) = context.engine.why(place)? {
         let state = match place.state {
             ParcelState::Discarded => "discarded",
             _ => "held since",
@@ -249,7 +249,7 @@ fn next_and_help(
     text.push_str(&format!("\n  what happens next\n    {next}\n"));
     let mut help = Vec::new();
     let is_at_fault = place.state == ParcelState::Held
-        && Help::of(&place.stage, context.tree.why(place)?.as_ref()) == Help::Discard;
+        && Help::of(&place.stage, context.engine.why(place)?.as_ref()) == Help::Discard;
     let mut deeds = [
         (Deed::Release, "release", "lets it be tried again at once"),
         (Deed::Hold, "hold", "sets it aside"),

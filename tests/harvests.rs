@@ -168,6 +168,7 @@ fn put_changes(root: &Path) {
             signal: None,
             simhash: None,
             pattern: None,
+            words: None,
         };
         writer.write(&page).unwrap();
     }

@@ -405,8 +405,9 @@ fn a_harvests_history_is_replayed_with_every_policy() {
     assert!(caught("belief") > 0.99, "{out}");
     assert!(caught("Lagrange") > 0.99, "{out}");
     assert!(caught("mixed") > caught("uniform"), "{out}");
+    assert!(caught("signalled") > caught("uniform"), "{out}");
     let svg = fs::read_to_string(&plot).unwrap();
-    assert_eq!(svg.matches("<polyline").count(), 9, "{svg}");
+    assert_eq!(svg.matches("<polyline").count(), 11, "{svg}");
 
     let (code, out, _) = simulate(&[]);
     assert_eq!(code, 0);

@@ -5,7 +5,7 @@ mod trial;
 
 use std::path::Path;
 
-use trial::Trial;
+use trial::{Trial, World};
 
 /// A few days; `cargo bench --bench weeks` has three weeks and all policies.
 #[test]
@@ -13,8 +13,10 @@ fn what_changes_by_known_hours_is_visited_within_the_budget() {
     let trial = Trial {
         ecluse: Path::new(env!("CARGO_BIN_EXE_ecluse")),
         policy: "belief",
+        world: World::Press,
         pages: 8,
         days: 2,
+        every: 12,
         budget: 5,
     };
     let caught = trial.run();

@@ -26,36 +26,54 @@ const BEGIN: i64 = 1_794_787_200;
 /// When pages of a kind change.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
-    /// At 5 and at 17.
-    News,
-    /// At 5 on weekdays.
-    Daily,
-    /// At 5 on one day of the week.
-    Weekly(i64),
+    /// At an hour, and twelve hours later.
+    News(i64),
+    /// At an hour on weekdays.
+    Daily(i64),
+    /// At an hour on one day of the week.
+    Weekly(i64, i64),
     /// Every hour.
     Restless,
     /// Never.
     Still,
 }
 
+/// A web: which pages it has.
+#[allow(dead_code, reason = "the test has one of them, the bench all")]
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum World {
+    /// A newspaper: all that changes by hours does so at 5, or at 17.
+    Press,
+    /// Each page has an hour of its own.
+    Scattered,
+    /// Half of it never changes, and a quarter once a week.
+    Quiet,
+}
+
 impl Kind {
-    fn of(page: usize) -> Self {
-        match page % 8 {
-            0 | 1 => Self::News,
-            2 | 3 => Self::Daily,
-            4 | 5 => Self::Weekly((page as i64 / 8) % 5),
-            6 => Self::Restless,
+    fn of(world: World, page: usize) -> Self {
+        let number = page as i64;
+        let hour = match world {
+            World::Press => 5,
+            World::Scattered | World::Quiet => (number * 7 + 3) % 24,
+        };
+        let weekly = Self::Weekly((number / 8) % 5, hour);
+        match (world, page % 8) {
+            (World::Press | World::Scattered, 0 | 1) | (World::Quiet, 0) => Self::News(hour % 12),
+            (World::Press | World::Scattered, 2 | 3) | (World::Quiet, 1) => Self::Daily(hour),
+            (World::Press | World::Scattered, 4 | 5) | (World::Quiet, 2 | 3) => weekly,
+            (World::Press | World::Scattered, 6) => Self::Restless,
             _ => Self::Still,
         }
     }
 
     /// Tells whether something changes at an hour, counted from the beginning.
-    fn changes(self, hour: i64) -> bool {
-        let (day, hour) = ((hour / 24) % 7, hour % 24);
+    fn changes(self, at: i64) -> bool {
+        let (day, now) = ((at / 24) % 7, at % 24);
         match self {
-            Self::News => hour == 5 || hour == 17,
-            Self::Daily => hour == 5 && day < 5,
-            Self::Weekly(weekday) => hour == 5 && day == weekday,
+            Self::News(hour) => now % 12 == hour,
+            Self::Daily(hour) => now == hour && day < 5,
+            Self::Weekly(weekday, hour) => now == hour && day == weekday,
             Self::Restless => true,
             Self::Still => false,
         }
@@ -72,9 +90,11 @@ impl Kind {
 pub(crate) struct Trial<'a> {
     pub(crate) ecluse: &'a Path,
     pub(crate) policy: &'a str,
+    pub(crate) world: World,
     pub(crate) pages: usize,
-    /// Runs come at 6 and at 18.
     pub(crate) days: i64,
+    /// A run comes every so many hours, the first of a day at 2.
+    pub(crate) every: i64,
     /// Visits of a run.
     pub(crate) budget: usize,
 }
@@ -99,7 +119,7 @@ impl Trial<'_> {
         names.set("presse.fr", Named::V4(vec![Ipv4Addr::LOCALHOST]));
         let clock = Arc::new(AtomicI64::new(BEGIN));
         let seen: Arc<Mutex<Vec<(usize, i64)>>> = Arc::default();
-        let pages = self.pages;
+        let (world, pages) = (self.world, self.pages);
         {
             let (clock, seen) = (Arc::clone(&clock), Arc::clone(&seen));
             web.host("presse.fr", move |request, wire| {
@@ -111,7 +131,7 @@ impl Trial<'_> {
                 let answer = match number {
                     Some(number) if number < pages => {
                         seen.lock().unwrap().push((number, now));
-                        let version = Kind::of(number).version(now);
+                        let version = Kind::of(world, number).version(now);
                         let words: String = (0..40)
                             .map(|word| {
                                 format!("w{} ", (version * 31 + word * 7 + number as i64) % 997)
@@ -134,7 +154,7 @@ impl Trial<'_> {
         let mut most = 0;
         let mut runs = 0;
         for day in 0..self.days {
-            for hour in [6, 18] {
+            for hour in (2..24).step_by(usize::try_from(self.every).unwrap()) {
                 let now = BEGIN + day * DAY + hour * HOUR;
                 clock.store(now, Ordering::SeqCst);
                 let before = seen.lock().unwrap().len();
@@ -180,14 +200,14 @@ impl Trial<'_> {
                  error-penalty = 0\n[manners]\nmin-delay = '1ms'\nmax-delay = '1ms'\naddress-delay = '0s'\n[extract]\nsitemaps = false\n"
             ),
         );
-        let from = time_text(BEGIN + 6 * HOUR);
+        let from = time_text(BEGIN + 2 * HOUR);
         let until = time_text(BEGIN + 60 * DAY);
         write(
             "harvests/trial.toml",
             &format!(
-                "kind = 'selective'\nfrom = '{from}'\nuntil = '{until}'\nevery = '12h'\ntemplate = 'templates/t.toml'\n\
+                "kind = 'selective'\nfrom = '{from}'\nuntil = '{until}'\nevery = '{}h'\ntemplate = 'templates/t.toml'\n\
                  [[domains]]\nurls = [{seeds}]\nreach = 'page'\n[refresh]\npolicy = '{}'\nbudget = {}\n",
-                self.policy, self.budget
+                self.every, self.policy, self.budget
             ),
         );
     }
@@ -218,7 +238,7 @@ impl Trial<'_> {
     fn judge(&self, seen: &[(usize, i64)], end: i64) -> (f64, f64) {
         let mut completeness = Completeness::default();
         for page in 0..self.pages {
-            let kind = Kind::of(page);
+            let kind = Kind::of(self.world, page);
             let total = kind.version(end - 1);
             if total == 0 {
                 continue;

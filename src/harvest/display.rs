@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ecluse_crawl::{Crawl, JobState, JobStatus};
-use ecluse_spool::WorkTree;
+use ecluse_spool::Engine;
 use ecluse_stage::{Progress, Stage, StageTally};
 use ecluse_telemetry::{FOOTER, printable, printable_text};
 
@@ -53,7 +53,7 @@ impl Display {
                 over: Arc::clone(&over),
                 stopping: Arc::clone(stopping),
                 pools: Arc::clone(&pools),
-                tree: context.tree.clone(),
+                engine: Arc::clone(&context.engine),
                 waiting: HashMap::new(),
                 counted: None,
                 drawn: Vec::new(),
@@ -99,7 +99,7 @@ struct Artist {
     over: Arc<AtomicBool>,
     stopping: Arc<AtomicBool>,
     pools: Pools,
-    tree: WorkTree,
+    engine: Arc<dyn Engine>,
     /// What waits in each stage or is in hand, as last counted.
     waiting: HashMap<&'static str, usize>,
     counted: Option<Instant>,
@@ -125,7 +125,7 @@ impl Artist {
         if self.counted.is_none_or(|at| at.elapsed() >= COUNT) {
             self.counted = Some(Instant::now());
             for (name, _) in &*pools {
-                if let Ok(depths) = self.tree.depths(name) {
+                if let Ok(depths) = self.engine.depths(name) {
                     self.waiting.insert(name, depths.ready + depths.working);
                 }
             }

@@ -139,7 +139,7 @@ pub(crate) fn contact_of(context: &DriverContext, options: &HarvestOptions) -> O
         return Some(contact.clone());
     }
     let known = !context.pipeline.site.contact.trim().is_empty();
-    (!known).then(|| person(&audit::who(), &context.tree.host.name))
+    (!known).then(|| person(&audit::who(), &context.engine.host().name))
 }
 
 /// Returns a person on a machine as a mail address. A machine without a domain is known in its own network by `.local`.

@@ -27,7 +27,7 @@ pub(crate) fn settle(
     draft: &Draft,
 ) -> Result<Option<HarvestRun>, Trouble> {
     let mut newest: Option<ParcelPlace> = None;
-    context.tree.each_place(Crawl::NAME, &mut |place| {
+    context.engine.each_place(Crawl::NAME, &mut |place| {
         let is_of_job = harvest_of(draft, place.parcel.as_str()).is_some();
         let is_newer = newest
             .as_ref()
@@ -62,7 +62,7 @@ pub(crate) fn settle(
 
 fn must_not_be_at_work(context: &DriverContext, place: &ParcelPlace) -> Result<(), Trouble> {
     let lease = context.pipeline.shell(Crawl::NAME).lease.0;
-    let workers = context.tree.workers(Crawl::NAME, lease)?;
+    let workers = context.engine.workers(Crawl::NAME, lease)?;
     let lives = |worker: &String| workers.iter().any(|one| one.alive && one.id == *worker);
     if !place.worker.as_ref().is_some_and(lives) {
         return Ok(());
@@ -140,7 +140,7 @@ fn amend(
 fn end(context: &DriverContext, place: &ParcelPlace, dir: &Path) -> Result<(), Trouble> {
     let why = "another harvest of this site was asked for";
     if !ORDERS.iter().any(|name| dir.join(name).exists()) {
-        context.tree.discard(place, why, &audit::who())?;
+        context.engine.discard(place, why, &audit::who())?;
         return Ok(());
     }
     let told = Paused {

@@ -59,9 +59,9 @@ pub(crate) fn begin(context: &DriverContext, draft: &Draft) -> Result<HarvestRun
         };
         let id = id_of(&run.name())?;
         let known = run.dir(context)?.exists()
-            || context.tree.receipt(Crawl::NAME, &id)?.is_some()
+            || context.engine.receipt(Crawl::NAME, &id)?.is_some()
             || !context
-                .tree
+                .engine
                 .locate(&[Crawl::NAME.to_owned()], &id)?
                 .is_empty();
         if !known {
@@ -81,12 +81,12 @@ fn unfinished(context: &DriverContext, draft: &Draft) -> Result<Option<HarvestRu
     let mut found: Vec<(String, Option<ParcelPlace>)> = Vec::new();
     let mut places = Vec::new();
     context
-        .tree
+        .engine
         .each_place(Crawl::NAME, &mut |place| places.push(place))?;
     places.retain(|place| place.state != ParcelState::Discarded);
     for place in places {
         if let Some(harvest) = harvest_of(draft, place.parcel.as_str())
-            && let Ok(manifest) = context.tree.manifest(&place)
+            && let Ok(manifest) = context.engine.manifest(&place)
             && manifest.content() == content_of(draft, harvest)?
         {
             found.push((harvest.to_owned(), Some(place)));
@@ -94,7 +94,7 @@ fn unfinished(context: &DriverContext, draft: &Draft) -> Result<Option<HarvestRu
     }
     let jobs = context.jobs_dir()?;
     let mut crawled = Vec::new();
-    context.tree.each_receipt(Crawl::NAME, &mut |filed| {
+    context.engine.each_receipt(Crawl::NAME, &mut |filed| {
         crawled.extend(filed.receipt.inputs);
     })?;
     for input in crawled {
@@ -125,12 +125,12 @@ fn unfinished(context: &DriverContext, draft: &Draft) -> Result<Option<HarvestRu
 /// person held stays.
 pub(crate) fn take_up(context: &DriverContext, place: &ParcelPlace) -> Result<(), Trouble> {
     match place.state {
-        ParcelState::Deferred => Ok(context.tree.release(place)?),
+        ParcelState::Deferred => Ok(context.engine.release(place)?),
         ParcelState::Held => {
-            let why = context.tree.why(place)?;
+            let why = context.engine.why(place)?;
             let why = match why {
                 Some(why) if WorkerId::parse(OsStr::new(&why.by)).is_some() => {
-                    return Ok(context.tree.release(place)?);
+                    return Ok(context.engine.release(place)?);
                 }
                 Some(why) => format!("{} by {}", why.reason, why.by),
                 None => "by hand".to_owned(),
@@ -196,7 +196,7 @@ fn give(
     run: &HarvestRun,
     id: &ParcelId,
 ) -> Result<(), SpoolError> {
-    let put = context.tree.put(Crawl::NAME, id, KIND, |parcel| {
+    let put = context.engine.put(Crawl::NAME, id, KIND, |parcel| {
         describe(parcel.manifest(), draft, &run.harvest);
         let files = files_of(draft, &run.harvest);
         let mut files = files.iter();

@@ -3,13 +3,15 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use ecluse_spool::{Fs, Gift, ParcelId, RealFs, WorkTree};
+use ecluse_spool::{Engine, Fs, Gift, NewParcel, ParcelId, RealFs, SpoolError};
 use ecluse_testkit::checker::{Given, GivenLog};
 
 use crate::dice::Dice;
+use crate::fleet::STAGES;
 
 /// A file that is synced to see whether the disk lives.
 const ALIVE: &str = "alive";
@@ -39,9 +41,9 @@ pub(crate) enum Ask {
 /// How a file is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// Renamed into `drop/`.
+    /// Renamed into `drop/`, where there is one.
     Drop,
-    /// By [`WorkTree::give`].
+    /// By [`Engine::give`].
     Give,
     /// As a parcel built by the giver.
     Ready,
@@ -49,7 +51,7 @@ pub(crate) enum Way {
 
 /// Gives files and keeps the log.
 pub(crate) struct Feeder {
-    tree: WorkTree,
+    engine: Arc<dyn Engine>,
     log: GivenLog,
     /// On the file system of the work directories.
     near: PathBuf,
@@ -60,15 +62,19 @@ pub(crate) struct Feeder {
 }
 
 impl Feeder {
-    /// Starts to give under `root`; the log and what is only read lie in `away`.
-    pub(crate) fn new(root: &Path, away: &Path, dice: Dice) -> anyhow::Result<Self> {
+    /// Starts to give; `root` is that of the work directories, and the log and what is only read lie in `away`.
+    pub(crate) fn new(
+        engine: Arc<dyn Engine>,
+        root: &Path,
+        away: &Path,
+        dice: Dice,
+    ) -> anyhow::Result<Self> {
         let near = root.join("near");
         fs::create_dir_all(&near)?;
         fs::write(near.join(ALIVE), "")?;
-        let tree = WorkTree::open(&root.join("work"));
-        tree.init(STAGE)?;
+        engine.init(STAGE)?;
         Ok(Self {
-            tree,
+            engine,
             log: GivenLog::create(&given_log(away)).context("cannot start the log of gifts")?,
             near,
             away: away.to_owned(),
@@ -84,7 +90,13 @@ impl Feeder {
 
     /// Tells whether so much waits already that more would only wait.
     pub(crate) fn crowded(&self) -> anyhow::Result<bool> {
-        let dir = self.tree.stage(STAGE);
+        let Some(tree) = self.engine.directories() else {
+            // Behind a store the last stage may be the slowest.
+            let waits = |stage| Ok::<_, SpoolError>(self.engine.depths(stage)?.ready);
+            let waiting = STAGES.into_iter().map(waits).sum::<Result<usize, _>>()?;
+            return Ok(waiting > CROWD);
+        };
+        let dir = tree.stage(STAGE);
         Ok(RealFs.list(&dir.ready())?.len() + RealFs.list(&dir.drop())?.len() > CROWD)
     }
 
@@ -143,11 +155,14 @@ impl Feeder {
     }
 
     fn rename_in(&self, given: &Given) -> anyhow::Result<()> {
+        let Some(tree) = self.engine.directories() else {
+            return self.hand_in(given);
+        };
         let near = self.near.join(&given.name);
         let mut file = fs::File::create_new(&near)?;
         file.write_all(given.text.as_bytes())?;
         file.sync_all()?;
-        let drop = self.tree.stage(&given.stage).drop();
+        let drop = tree.stage(&given.stage).drop();
         RealFs.rename(&near, &drop.join(&given.name))?;
         RealFs.sync_dir(&drop)?;
         Ok(())
@@ -156,7 +171,7 @@ impl Feeder {
     fn hand_in(&self, given: &Given) -> anyhow::Result<()> {
         let file = self.away.join(&given.name);
         fs::write(&file, &given.text)?;
-        let handed = self.tree.give(&given.stage, &file, &Gift::default());
+        let handed = self.engine.give(&given.stage, &file, &Gift::default());
         RealFs.unlink(&file)?;
         handed?;
         Ok(())
@@ -164,10 +179,12 @@ impl Feeder {
 
     fn put(&self, given: &Given) -> anyhow::Result<()> {
         let id = ParcelId::new(&given.id())?;
-        self.tree.put(&given.stage, &id, "file", |parcel| {
+        let build = |parcel: &mut NewParcel| {
             parcel.manifest().born = format!("giver-{}", given.name);
             parcel.write(&given.name, given.text.as_bytes())
-        })?;
+        };
+        self.engine
+            .put::<SpoolError>(&given.stage, &id, "file", build)?;
         Ok(())
     }
 }

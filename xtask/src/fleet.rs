@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use ecluse_spool::WorkTree;
+use ecluse_spool::Engine;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -29,6 +29,9 @@ const PROCESSES: [(&str, u32); 8] = [
 
 /// The stages that work, in order.
 pub(crate) const STAGES: [&str; 3] = ["relay", "split", "tally"];
+
+/// How long a process may take to end.
+const ENDING: Duration = Duration::from_secs(20);
 
 /// How a process is started.
 #[derive(Debug, Clone, Default)]
@@ -55,6 +58,8 @@ pub(crate) struct Slot {
     /// The stage it runs.
     pub(crate) stage: &'static str,
     workers: u32,
+    /// Which host it runs on.
+    pub(crate) host: usize,
     child: Option<Child>,
     /// When it is to be woken, once it was seen standing still.
     wake_at: Option<Instant>,
@@ -65,7 +70,9 @@ pub(crate) struct Slot {
 /// All processes.
 pub(crate) struct Fleet {
     samples: Samples,
-    root: PathBuf,
+    engine: Arc<dyn Engine>,
+    /// The root of each host.
+    roots: Vec<PathBuf>,
     log: PathBuf,
     /// Somebody wants this to end: everything is to be killed and put away.
     interrupted: Arc<AtomicBool>,
@@ -74,25 +81,33 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Makes the places; nothing runs yet. Logs go to `log`.
-    pub(crate) fn new(samples: Samples, root: &Path, log: &Path) -> anyhow::Result<Self> {
+    /// Makes the places, by turns on the hosts with these roots; nothing runs yet. Logs go to `log`.
+    pub(crate) fn new(
+        samples: Samples,
+        engine: Arc<dyn Engine>,
+        roots: &[&Path],
+        log: &Path,
+    ) -> anyhow::Result<Self> {
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
         }
-        let slots = PROCESSES.map(|(stage, workers)| Slot {
+        let slots = PROCESSES.iter().enumerate();
+        let slots = slots.map(|(at, &(stage, workers))| Slot {
             stage,
             workers,
+            host: at % roots.len(),
             child: None,
             wake_at: None,
             end_at: None,
         });
         Ok(Self {
             samples,
-            root: root.to_owned(),
+            engine,
+            roots: roots.iter().map(|&root| root.to_owned()).collect(),
             log: log.to_owned(),
             interrupted,
-            slots: slots.into(),
+            slots: slots.collect(),
         })
     }
 
@@ -109,15 +124,17 @@ impl Fleet {
         let mut command = Command::new(&program);
         command
             .arg("--root")
-            .arg(&self.root)
+            .arg(&self.roots[slot.host])
             .args(["--workers", &slot.workers.to_string()])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
+        let several = self.roots.len() > 1;
+        let host = several.then(|| format!("host{}", slot.host));
         for (name, value) in [
             ("ECLUSE_FAILPOINTS", &start.failpoints),
             ("ECLUSE_MUTANT", &start.mutant),
-            ("ECLUSE_HOST", &start.host),
+            ("ECLUSE_HOST", &start.host.clone().or(host)),
         ] {
             match value {
                 Some(value) => command.env(name, value),
@@ -213,7 +230,23 @@ impl Fleet {
         start: &Start,
         patience: Duration,
     ) -> anyhow::Result<Option<String>> {
-        let tree = WorkTree::open(&self.root.join("work"));
+        if let Some(what) = self.calm(start, patience)? {
+            return Ok(Some(what));
+        }
+        self.end()?;
+        // What was never born is removed by age: here it is old enough.
+        for stage in self.engine.stages()? {
+            self.engine.sweep(&stage, Duration::ZERO)?;
+        }
+        Ok(None)
+    }
+
+    /// Lets everything run undisturbed until nothing moves any more.
+    pub(crate) fn calm(
+        &mut self,
+        start: &Start,
+        patience: Duration,
+    ) -> anyhow::Result<Option<String>> {
         let deadline = Instant::now() + patience;
         let mut quiet = 0;
         while quiet < 3 {
@@ -221,7 +254,7 @@ impl Fleet {
                 self.start(at, start)?;
             }
             self.start_all(start)?;
-            let moving = self.moving(&tree)?;
+            let moving = self.moving()?;
             quiet = if moving.is_none() { quiet + 1 } else { 0 };
             if let Some(what) = moving
                 && Instant::now() > deadline
@@ -231,40 +264,63 @@ impl Fleet {
             }
             std::thread::sleep(Duration::from_millis(40));
         }
+        Ok(None)
+    }
+
+    /// Waits until nothing moves any more, whoever runs. The answer says what still moves when the patience is over.
+    pub(crate) fn rest(&mut self, patience: Duration) -> anyhow::Result<Option<String>> {
+        let deadline = Instant::now() + patience;
+        loop {
+            self.deaths()?;
+            let Some(what) = self.moving_in_all()? else {
+                return Ok(None);
+            };
+            if Instant::now() > deadline {
+                self.kill_all();
+                return Ok(Some(what));
+            }
+            std::thread::sleep(Duration::from_millis(40));
+        }
+    }
+
+    /// Asks everybody to end, and waits until all have.
+    pub(crate) fn end(&mut self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + ENDING;
         for at in 0..self.slots.len() {
             self.signal(at, Signal::TERM);
         }
         while self.slots.iter().any(|slot| slot.child.is_some()) {
             self.deaths()?;
-            if Instant::now() > deadline + Duration::from_secs(20) {
+            if Instant::now() > deadline {
                 self.kill_all();
                 bail!("a stage did not end when asked to");
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        // What was never born is removed by age: here it is old enough.
-        for stage in tree.stages()? {
-            tree.sweep(&stage, Duration::ZERO)?;
-        }
-        Ok(None)
+        Ok(())
     }
 
     /// Says what still moves, or whose workers are not all there.
-    fn moving(&self, tree: &WorkTree) -> anyhow::Result<Option<String>> {
+    fn moving(&self) -> anyhow::Result<Option<String>> {
         for stage in STAGES {
-            let depths = tree.depths(stage)?;
+            let there = self.engine.depths(stage)?.workers;
             let pool = self.slots.iter().filter(|slot| slot.stage == stage);
             let workers: u32 = pool.map(|slot| slot.workers).sum();
+            if there != workers as usize {
+                return Ok(Some(format!("{stage}: {there} of {workers} workers")));
+            }
+        }
+        self.moving_in_all()
+    }
+
+    fn moving_in_all(&self) -> anyhow::Result<Option<String>> {
+        for stage in STAGES {
+            let depths = self.engine.depths(stage)?;
             let moving = depths.ready + depths.deferred + depths.dropped + depths.working;
-            if moving + depths.reaping > 0 || depths.workers != workers as usize {
+            if moving + depths.reaping > 0 {
                 return Ok(Some(format!(
-                    "{stage}: {} ready, {} deferred, {} dropped, {} working, {} reaping, {} of {workers} workers",
-                    depths.ready,
-                    depths.deferred,
-                    depths.dropped,
-                    depths.working,
-                    depths.reaping,
-                    depths.workers
+                    "{stage}: {} ready, {} deferred, {} dropped, {} working, {} reaping",
+                    depths.ready, depths.deferred, depths.dropped, depths.working, depths.reaping,
                 )));
             }
         }

@@ -12,7 +12,7 @@ use anyhow::{Context, Error, bail};
 use crate::flags::Flags;
 
 /// The programs under `benches/peers`, each with a lock file of its own.
-const CRATES: [&str; 2] = ["fastwarc", "spider"];
+const CRATES: [&str; 3] = ["fastwarc", "spider", "webgraph"];
 
 pub(crate) fn main(mut flags: Flags) -> anyhow::Result<bool> {
     let only_python = flags.switch("--python");

@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use ecluse_spool::{Fs, RealFs};
+use ecluse_spool::{Engine, Fs, RealFs, WorkTree};
 
 use crate::dice::{Dice, any_seed};
 use crate::feed::{Feeder, given_log};
@@ -101,10 +101,11 @@ fn cut_and_judge(
     fs::create_dir(&away)?;
     fs::write(root.join("pipeline.toml"), pipeline(false))?;
     let mut dice = Dice::new(plan.seed);
-    let mut feeder = Feeder::new(&root, &away, Dice::new(dice.next()))?;
+    let tree: Arc<dyn Engine> = Arc::new(WorkTree::open(&root.join("work")));
+    let mut feeder = Feeder::new(Arc::clone(&tree), &root, &away, Dice::new(dice.next()))?;
     RealFs.sync_all(&root)?;
     // After the disk, so that it is dropped first: nothing runs when the disk is unmounted.
-    let mut fleet = Fleet::new(samples, &root, &away.join("log"))?;
+    let mut fleet = Fleet::new(samples, tree, &[&root], &away.join("log"))?;
     for _ in 0..plan.cuts {
         let feeding = Feeding::start(feeder);
         let cut_at = Instant::now() + dice.millis(300, 1500);

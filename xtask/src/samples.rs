@@ -29,7 +29,11 @@ impl Samples {
                 "ecluse-testkit",
             ])
             // Without the driver: it would bring every shipped stage with it.
-            .args(["--no-default-features", "--features", "failpoints,mutants"])
+            .args([
+                "--no-default-features",
+                "--features",
+                "failpoints,mutants,jetstream",
+            ])
             .arg("--target-dir")
             .arg(&target)
             .status()

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use self::machine::Machine;
-use self::units::{NetworkAccess, Start, UnitOptions, UnitPath, UnitStage};
+use self::units::{EngineAddresses, NetworkAccess, Start, UnitOptions, UnitPath, UnitStage};
 
 const STAGES: [&str; 3] = ["relay", "split", "tally"];
 const WORK: &str = "/srv/ecluse/work";
@@ -175,6 +175,7 @@ fn plant(tree: &Path, programs: &Path) -> Result<()> {
         programs: path("/opt/ecluse/bin")?,
         config: Some(path("/etc/ecluse/pipeline.toml")?),
         start: Start::OnWork,
+        ..UnitOptions::default()
     };
     let mut others = self::stages(|name| match name {
         "split" => NetworkAccess::World,
@@ -182,6 +183,10 @@ fn plant(tree: &Path, programs: &Path) -> Result<()> {
         _ => NetworkAccess::Nothing,
     })?;
     others[0].writable.push(path("/net/storage")?);
+    others[0].engine = Some(EngineAddresses::At(vec![
+        "192.0.2.1".parse()?,
+        "2001:db8::2".parse()?,
+    ]));
     others[0].grace = Duration::from_secs(3_600);
     for (name, text) in units::render(&others, &elsewhere) {
         files.push((format!(".{ELSEWHERE}/{name}"), text));
@@ -303,7 +308,8 @@ fn security(machine: &Machine) -> Result<String> {
     let mut seen = Vec::new();
     for (directory, stage, limit) in [
         ("/etc/systemd/system", "relay", 1.0),
-        (ELSEWHERE, "relay", 1.0),
+        // It reaches the servers of an engine.
+        (ELSEWHERE, "relay", 2.0),
         (ELSEWHERE, "split", 2.0),
         (ELSEWHERE, "tally", 2.0),
     ] {
@@ -321,7 +327,7 @@ fn security(machine: &Machine) -> Result<String> {
         seen.push(level.to_string());
     }
     Ok(format!(
-        "{} as shipped, {} elsewhere, {} with network, {} with loopback",
+        "{} as shipped, {} with an engine's servers, {} with network, {} with loopback",
         seen[0], seen[1], seen[2], seen[3]
     ))
 }

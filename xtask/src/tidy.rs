@@ -109,7 +109,7 @@ fn stages(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
 
 /// Which crates of ours each crate may know, as ARCHITECTURE.md draws it. A stage may know any crate that no other table
 /// keeps for one stage alone, and never a stage.
-const KNOWS: [(&str, &[&str]); 28] = [
+const KNOWS: [(&str, &[&str]); 29] = [
     (
         "access",
         &[
@@ -127,6 +127,7 @@ const KNOWS: [(&str, &[&str]); 28] = [
     ("bag", &[]),
     ("changes", &["refresh"]),
     ("ocfl", &["bag"]),
+    ("engine", &["spool", "config", "failpoint"]),
     ("failpoint", &["spool"]),
     ("peers", &[]),
     ("surt", &[]),
@@ -148,7 +149,7 @@ const KNOWS: [(&str, &[&str]); 28] = [
     ("http", &["warc"]),
     ("report", &["warc"]),
     ("scope", &["config", "surt"]),
-    ("stage", &["spool", "config", "telemetry"]),
+    ("stage", &["spool", "config", "telemetry", "engine"]),
     (
         "testkit",
         &[

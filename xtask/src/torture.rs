@@ -1,16 +1,23 @@
 //! `cargo xtask torture`: kills stage processes from outside and after every step of the protocol,
 //! starts them again, feeds them all the while, and lets the checker judge what is left on disk.
+//!
+//! With `--engine jetstream` the parcels live on a NATS server and in an S3 store, and the processes on two hosts: two roots
+//! with a scratch directory each. In the middle the server loses all messages. At the end one host dies for good, and the other must
+//! finish without anybody being started again; then what is in the store is laid out as work directories for the checker.
 
 mod aim;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use ecluse_failpoint as failpoint;
-use ecluse_spool::{Fs, RealFs};
-use ecluse_testkit::checker::RELAY_ATTEMPTS;
+use anyhow::{Context, bail};
+use ecluse_config::Pipeline;
+use ecluse_engine::JetstreamEngine;
+use ecluse_spool::{Engine, Fs, RealFs, WorkTree};
+use ecluse_testkit::checker::{RELAY_ATTEMPTS, lay_out};
+use ecluse_testkit::servers::EngineServers;
 use rustix::process::Signal;
 
 use crate::dice::{Dice, any_seed};
@@ -18,7 +25,7 @@ use crate::feed::{Ask, Feeder, Way, given_log};
 use crate::flags::Flags;
 use crate::fleet::{Death, Fleet, Start};
 use crate::samples::{Judged, Samples};
-use aim::Aim;
+use aim::{Aim, DIRECTORIES, Failpoints, JETSTREAM};
 
 /// Every failpoint must have killed so many times ...
 const HITS: u64 = 20;
@@ -28,13 +35,24 @@ const COVERED_FROM: u64 = 2_000;
 const MUTANTS: [&str; 2] = ["two-renames", "receipt-first"];
 /// Where a known-bad build shows: a death after a commit, and one of the reaper that settles it.
 const MUTANTS_SHOW: [&str; 3] = ["committed", "receipts-durable", "reap-taken"];
+/// The same of the other engine: a death between the parts of a commit, and one with something in hand.
+const JETSTREAM_MUTANTS_SHOW: [&str; 3] = ["uploaded", "claimed", "member-filed"];
 /// A known-bad build must be caught within so many runs of so many kills.
 const MUTANT_RUNS: u64 = 15;
 const MUTANT_KILLS: u64 = 300;
+/// The same of the other engine, on which every run ends with the death of a host.
+const JETSTREAM_MUTANT_KILLS: u64 = 60;
 
 /// The lease of a worker from another host, and how often it is renewed.
 const LEASE: Duration = Duration::from_millis(1500);
 const HEARTBEAT: Duration = Duration::from_millis(150);
+/// The same where each is a request to a store.
+const STORE_LEASE: Duration = Duration::from_secs(3);
+const STORE_HEARTBEAT: Duration = Duration::from_millis(500);
+/// What its archive is called on the servers.
+const PREFIX: &str = "torture";
+/// So much is given before one of two hosts dies for good.
+const LAST_GIFTS: u64 = 120;
 
 /// How long a run may go on after its kills for the failpoints that were hit seldom.
 const CLOSING: Duration = Duration::from_secs(180);
@@ -53,6 +71,12 @@ const EXTRAS: &[(&[&str], Ask, Way)] = &[
     (&["settle-poisoned"], Ask::Die, Way::Ready),
     (ADOPTION, Ask::Nothing, Way::Drop),
 ];
+/// The same of the other engine.
+const JETSTREAM_EXTRAS: &[(&[&str], Ask, Way)] = &[
+    (&["mark-put", "set-aside"], Ask::Hold, Way::Ready),
+    (&["let-go-on", "mark-removed"], Ask::Defer, Way::Ready),
+    (&["put-back"], Ask::Sleep, Way::Ready),
+];
 const ADOPTION: &[&str] = &[
     "adopt-taken",
     "adopt-described",
@@ -63,6 +87,7 @@ const ADOPTION: &[&str] = &[
 /// What a run does.
 #[derive(Debug, Clone)]
 struct Plan {
+    engine: EngineKind,
     kills: u64,
     parcels: u64,
     seed: u64,
@@ -70,6 +95,58 @@ struct Plan {
     zombies: bool,
     dir: PathBuf,
     keep: bool,
+}
+
+/// Where the parcels live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EngineKind {
+    Directories,
+    Jetstream,
+}
+
+impl EngineKind {
+    fn failpoints(self) -> Failpoints {
+        match self {
+            Self::Directories => DIRECTORIES,
+            Self::Jetstream => JETSTREAM,
+        }
+    }
+
+    fn mutants(self) -> &'static [&'static str] {
+        match self {
+            Self::Directories => &MUTANTS,
+            Self::Jetstream => &ecluse_engine::MUTANTS,
+        }
+    }
+
+    fn mutants_show(self) -> &'static [&'static str] {
+        match self {
+            Self::Directories => &MUTANTS_SHOW,
+            Self::Jetstream => &JETSTREAM_MUTANTS_SHOW,
+        }
+    }
+
+    fn mutant_kills(self) -> u64 {
+        match self {
+            Self::Directories => MUTANT_KILLS,
+            Self::Jetstream => JETSTREAM_MUTANT_KILLS,
+        }
+    }
+
+    fn extras(self) -> &'static [(&'static [&'static str], Ask, Way)] {
+        match self {
+            Self::Directories => EXTRAS,
+            Self::Jetstream => JETSTREAM_EXTRAS,
+        }
+    }
+
+    /// The failpoint that only who is asked to end comes by.
+    fn asked_to_end(self) -> &'static str {
+        match self {
+            Self::Directories => "given-back",
+            Self::Jetstream => "put-back",
+        }
+    }
 }
 
 /// How a run ended.
@@ -91,10 +168,19 @@ struct Outcome {
 pub(crate) fn main(mut flags: Flags) -> anyhow::Result<bool> {
     let zombies = flags.switch("--zombies");
     let mutants = flags.switch("--mutants");
+    let engine = match flags.value::<String>("--engine")?.as_deref() {
+        None | Some("directories") => EngineKind::Directories,
+        Some("jetstream") => EngineKind::Jetstream,
+        Some(other) => bail!("--engine takes directories or jetstream, not {other}"),
+    };
+    if engine == EngineKind::Jetstream && zombies {
+        bail!("--zombies is for directories");
+    }
     let kills = flags
         .value("--kills")?
         .unwrap_or(if zombies { 150 } else { 2_000 });
     let plan = Plan {
+        engine,
         kills,
         parcels: flags
             .value("--parcels")?
@@ -110,7 +196,7 @@ pub(crate) fn main(mut flags: Flags) -> anyhow::Result<bool> {
     flags.end()?;
     match (&plan.mutant, mutants) {
         (Some(mutant), _) => return try_mutants(&plan, &[mutant]),
-        (None, true) => return try_mutants(&plan, &MUTANTS),
+        (None, true) => return try_mutants(&plan, engine.mutants()),
         (None, false) => {}
     }
     let outcome = run(&plan)?;
@@ -127,8 +213,8 @@ fn try_mutants(plan: &Plan, mutants: &[&str]) -> anyhow::Result<bool> {
         for round in 0..MUTANT_RUNS {
             let plan = Plan {
                 mutant: Some(mutant.to_owned()),
-                kills: MUTANT_KILLS,
-                parcels: MUTANT_KILLS * 3,
+                kills: plan.engine.mutant_kills(),
+                parcels: plan.engine.mutant_kills() * 3,
                 seed: plan.seed + round,
                 ..plan.clone()
             };
@@ -165,7 +251,7 @@ fn report(plan: &Plan, outcome: &Outcome) -> bool {
         outcome.seconds,
         outcome.kills as f64 / outcome.seconds
     );
-    let failpoints = failpoint::ALL.len();
+    let failpoints = plan.engine.failpoints().all.len();
     println!(
         "{failpoints} failpoints, each killed at least {} times",
         outcome.fewest
@@ -212,6 +298,9 @@ struct Torture<'a> {
     away: PathBuf,
     fleet: Fleet,
     feeder: Feeder,
+    /// Of the engine beyond one machine. They end after the fleet.
+    servers: Option<EngineServers>,
+    have_lost: bool,
     aim: Aim,
     dice: Dice,
     kills: u64,
@@ -224,19 +313,50 @@ struct Torture<'a> {
 
 impl<'a> Torture<'a> {
     fn begin(plan: &'a Plan, samples: Samples, dir: &Path) -> anyhow::Result<Self> {
-        let (root, away) = (dir.join("root"), dir.join("away"));
-        fs::create_dir(&root)?;
-        fs::create_dir(&away)?;
-        fs::write(root.join("pipeline.toml"), pipeline(plan.zombies))?;
+        let (root, other, away) = (dir.join("root"), dir.join("other"), dir.join("away"));
+        for dir in [&root, &other, &away] {
+            fs::create_dir(dir)?;
+        }
+        let (engine, servers): (Arc<dyn Engine>, _) = match plan.engine {
+            EngineKind::Directories => {
+                fs::write(root.join("pipeline.toml"), pipeline(plan.zombies))?;
+                (Arc::new(WorkTree::open(&root.join("work"))), None)
+            }
+            EngineKind::Jetstream => {
+                let servers = EngineServers::start(
+                    &ecluse_peers::server("nats-server"),
+                    &ecluse_peers::server("weed"),
+                );
+                // A known-bad build must not be saved by what comes again and again.
+                let reconcile = match plan.mutant {
+                    Some(_) => "10m",
+                    None => "15s",
+                };
+                let engine = servers.settings(PREFIX);
+                let text = format!("{}{engine}reconcile = \"{reconcile}\"\n", store_pipeline());
+                for root in [&root, &other] {
+                    fs::write(root.join("pipeline.toml"), &text)?;
+                }
+                let settings = Pipeline::parse(&text, "pipeline.toml")?.engine;
+                let engine = JetstreamEngine::open(&settings, &away, Some("giver"))?;
+                (Arc::new(engine), Some(servers))
+            }
+        };
+        let roots: &[&Path] = match plan.engine {
+            EngineKind::Directories => &[&root],
+            EngineKind::Jetstream => &[&root, &other],
+        };
         let mut dice = Dice::new(plan.seed);
-        let feeder = Feeder::new(&root, &away, Dice::new(dice.next()))?;
+        let fleet = Fleet::new(samples, Arc::clone(&engine), roots, &away.join("log"))?;
         Ok(Self {
             plan,
-            fleet: Fleet::new(samples, &root, &away.join("log"))?,
-            aim: Aim::new(&away),
+            fleet,
+            aim: Aim::new(&away, plan.engine.failpoints()),
+            feeder: Feeder::new(engine, &root, &away, Dice::new(dice.next()))?,
             root,
             away,
-            feeder,
+            servers,
+            have_lost: false,
             dice,
             kills: 0,
             starts: 0,
@@ -274,6 +394,13 @@ impl<'a> Torture<'a> {
                 self.kill_one();
                 kill_at = Instant::now() + self.until_next_kill();
             }
+            if let Some(servers) = &mut self.servers
+                && !self.have_lost
+                && self.kills > self.plan.kills / 2
+            {
+                self.have_lost = true;
+                servers.lose_all_messages();
+            }
             if self.plan.zombies {
                 let dice = &mut self.dice;
                 self.fleet.wake(|| LEASE + dice.millis(300, 2500));
@@ -308,11 +435,11 @@ impl<'a> Torture<'a> {
                 .failpoints(at, stage, self.plan.zombies, &mut self.dice),
         };
         if self.plan.mutant.is_some() && self.dice.happens(0.5) {
-            let name = self.dice.pick(&MUTANTS_SHOW);
+            let name = self.dice.pick(self.plan.engine.mutants_show());
             failpoints.push_str(&format!(" focus={name}:0.5"));
         }
         // Only who is asked to end gives back: who is to die there is asked, and some others are.
-        let odds = match failpoints.contains("given-back") {
+        let odds = match failpoints.contains(self.plan.engine.asked_to_end()) {
             true => 1.0,
             false if self.closing.is_some() => 0.0,
             false => 0.02,
@@ -352,6 +479,9 @@ impl<'a> Torture<'a> {
     fn until_next_kill(&mut self) -> Duration {
         if self.plan.zombies {
             self.dice.millis(300, 900)
+        } else if self.plan.engine == EngineKind::Jetstream {
+            // Who is started has servers to greet before there is anything to lose.
+            self.dice.millis(50, 200)
         } else if self.closing.is_some() {
             // A reaper wants somebody dead.
             self.dice.millis(200, 600)
@@ -368,7 +498,12 @@ impl<'a> Torture<'a> {
         if self.feed_at > Instant::now() {
             return Ok(());
         }
-        self.feed_at = Instant::now() + FEED_EVERY;
+        self.feed_at = Instant::now()
+            + match self.plan.engine {
+                EngineKind::Directories => FEED_EVERY,
+                // To look how much waits is a request to a store.
+                EngineKind::Jetstream => FEED_EVERY * 5,
+            };
         let crowded = self.feeder.crowded()?;
         let due = self.plan.parcels * (self.kills + 5) / self.plan.kills.max(1);
         if !crowded && self.feeder.given() < due.min(self.plan.parcels) {
@@ -380,7 +515,7 @@ impl<'a> Torture<'a> {
         if self.closing.is_some() && !crowded {
             self.feeder.give_any()?;
         }
-        for (names, ask, way) in EXTRAS {
+        for (names, ask, way) in self.plan.engine.extras() {
             if self.dice.happens(odds) && names.iter().any(|name| self.aim.wants(name)) {
                 self.feeder.give(*ask, *way)?;
             }
@@ -395,10 +530,24 @@ impl<'a> Torture<'a> {
             host: self.plan.zombies.then(|| "last".to_owned()),
             ..Start::default()
         };
-        let patience = Duration::from_secs(if self.plan.mutant.is_some() { 15 } else { 90 });
-        let restless = self.fleet.settle(&quiet, patience)?;
+        let patience = match (self.plan.engine, &self.plan.mutant) {
+            (EngineKind::Directories, Some(_)) => 15,
+            (EngineKind::Directories, None) => 90,
+            (EngineKind::Jetstream, Some(_)) => 40,
+            (EngineKind::Jetstream, None) => 240,
+        };
+        let patience = Duration::from_secs(patience);
+        let restless = match self.plan.engine {
+            EngineKind::Directories => self.fleet.settle(&quiet, patience)?,
+            EngineKind::Jetstream => self.lose_a_host(&quiet, patience)?,
+        };
         for at in 0..self.fleet.slots.len() {
             self.aim.read_hits(at)?;
+        }
+        if let Some(servers) = &self.servers {
+            let objects = self.away.join("objects");
+            servers.mirror(PREFIX, &objects)?;
+            lay_out(&objects, &self.root.join("work"))?;
         }
         let words = format!("{} kills", self.kills);
         let judged = self
@@ -424,14 +573,46 @@ impl<'a> Torture<'a> {
     }
 }
 
+impl Torture<'_> {
+    /// Lets both hosts work, and then one die for good. Nobody is started again: what the dead had in hand must come to the others.
+    fn lose_a_host(&mut self, start: &Start, patience: Duration) -> anyhow::Result<Option<String>> {
+        let restless = self.fleet.calm(start, patience)?;
+        if restless.is_some() {
+            return Ok(restless);
+        }
+        for _ in 0..LAST_GIFTS {
+            self.feeder.give(Ask::Nothing, Way::Ready)?;
+        }
+        std::thread::sleep(self.dice.millis(0, 300));
+        for at in 0..self.fleet.slots.len() {
+            if self.fleet.slots[at].host == 1 {
+                self.fleet.signal(at, Signal::KILL);
+                self.kills += 1;
+            }
+        }
+        let restless = self.fleet.rest(patience)?;
+        if restless.is_none() {
+            self.fleet.end()?;
+        }
+        Ok(restless)
+    }
+}
+
 /// The settings of the stages under torture: everything small and short, so that every path is
 /// taken. Only relay may hold a parcel because its workers died; elsewhere too many die.
 pub(crate) fn pipeline(zombies: bool) -> String {
-    let (lease, heartbeat) = if zombies {
-        (LEASE, HEARTBEAT)
-    } else {
-        (Duration::from_secs(300), Duration::from_secs(30))
-    };
+    match zombies {
+        true => settings(LEASE, HEARTBEAT),
+        false => settings(Duration::from_secs(300), Duration::from_secs(30)),
+    }
+}
+
+/// The same where the parcels live in a store.
+fn store_pipeline() -> String {
+    settings(STORE_LEASE, STORE_HEARTBEAT)
+}
+
+fn settings(lease: Duration, heartbeat: Duration) -> String {
     format!(
         r#"
 [chain]

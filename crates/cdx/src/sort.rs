@@ -58,21 +58,33 @@ impl Sorter {
     ///
     /// When the line holds a line feed before its end: it would be two lines.
     pub fn push(&mut self, line: &[u8]) -> Result<(), MergeError> {
-        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        self.push_parts(&[line.strip_suffix(b"\n").unwrap_or(line)])
+    }
+
+    /// Takes one line that is in several parts, without its line feed.
+    ///
+    /// # Panics
+    ///
+    /// When a part holds a line feed: it would be two lines.
+    pub fn push_parts(&mut self, parts: &[&[u8]]) -> Result<(), MergeError> {
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        if !self.entries.is_empty() && self.needed_bytes(bytes) > self.limit_bytes() {
+            self.spill()?;
+        }
+        let start = self.lines.len();
+        for part in parts {
+            self.lines.extend_from_slice(part);
+        }
+        let line = &self.lines[start..];
         assert!(
             memchr::memchr(b'\n', line).is_none(),
             "a line has one line feed, at its end"
         );
-        if !self.entries.is_empty() && self.needed_bytes(line.len()) > self.limit_bytes() {
-            self.spill()?;
-        }
-        let (start, bytes) = (self.lines.len(), line.len());
         self.entries.push(Entry {
             head: head_of(line),
             start: u32::try_from(start).expect("the limit is below 4 GiB"),
             bytes: u32::try_from(bytes).expect("a line is below 4 GiB"),
         });
-        self.lines.extend_from_slice(line);
         self.lines.push(b'\n');
         self.stats.lines_read += 1;
         Ok(())

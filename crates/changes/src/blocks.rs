@@ -10,6 +10,7 @@
 use memchr::{memchr, memmem};
 
 use crate::simhash::{Simhash, mixed, word_hash};
+use crate::words::{WordList, WordMeasures};
 
 /// How a document is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,6 +110,11 @@ impl BlockDocument {
             }
         }
         builder.finish(document.len())
+    }
+
+    /// Measures its words by a list of them; it was made of so many bytes.
+    pub fn measure_words(&self, list: &WordList, document_bytes: usize) -> WordMeasures {
+        list.measure(&self.words, document_bytes)
     }
 
     pub(crate) fn words_of(&self, element: &BlockElement) -> &[u64] {

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use crate::archive_time::ArchiveTime;
 use crate::error::BadLine;
+use crate::words::WordMeasures;
 
 /// Stands for what is not known.
 pub(crate) const NONE: &str = "-";
@@ -75,6 +76,17 @@ impl<'a> Fields<'a> {
         self.optional(column, unescape)
     }
 
+    /// Two numbers that lines of earlier programs end without.
+    pub(crate) fn words(&mut self) -> Result<Option<WordMeasures>, BadLine> {
+        if self.rest.clone().next().is_none() {
+            return Ok(None);
+        }
+        let infrequency = self.optional_number("infrequency")?;
+        let share = self.optional_number("word-share")?;
+        let measures = infrequency.zip(share);
+        Ok(measures.map(|(infrequency, share)| WordMeasures { infrequency, share }))
+    }
+
     /// Fails when there is more.
     pub(crate) fn end(mut self) -> Result<(), BadLine> {
         match self.rest.next() {
@@ -95,6 +107,12 @@ pub(crate) fn push_optional<Value>(
         Some(value) => push(line, value),
         None => line.push_str(NONE),
     }
+}
+
+/// Appends the measures of words, as two numbers.
+pub(crate) fn push_words(line: &mut String, words: Option<WordMeasures>) {
+    push_optional(line, words.map(|words| words.infrequency), push_number);
+    push_optional(line, words.map(|words| words.share), push_number);
 }
 
 /// Appends a number with nine digits that count, as short as they allow.

@@ -22,6 +22,7 @@ mod simhash;
 mod standing;
 mod version_change;
 mod weight;
+mod words;
 mod writer;
 
 pub use announcement::{Announcement, SignalKind};
@@ -38,6 +39,7 @@ pub use simhash::simhash_distance;
 pub use standing::{StandingChances, expected_changes, standing_chances};
 pub use version_change::{ElementCounts, ReadOutcome, VersionChange};
 pub use weight::{DocumentChange, ElementChange, WeightNorm, change_weight, compare};
+pub use words::{WordList, WordMeasures};
 pub use writer::RecordWriter;
 
 /// A record that is one line of a sorted file.

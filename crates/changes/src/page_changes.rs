@@ -8,7 +8,8 @@ use crate::ChangeRecord;
 use crate::announcement::{SignalKind, parse_signal, push_signal};
 use crate::archive_time::ArchiveTime;
 use crate::error::BadLine;
-use crate::field::{Fields, push_escaped, push_number, push_optional, push_url};
+use crate::field::{Fields, push_escaped, push_number, push_optional, push_url, push_words};
+use crate::words::WordMeasures;
 
 /// Whose pattern of the day a page follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +63,8 @@ pub struct PageChanges {
     pub simhash: Option<u64>,
     /// Whose pattern of the day it follows; none where no pattern is known.
     pub pattern: Option<PatternOf>,
+    /// What the words of the latest version say; none without a list of words.
+    pub words: Option<WordMeasures>,
 }
 
 impl ChangeRecord for PageChanges {
@@ -108,6 +111,7 @@ impl ChangeRecord for PageChanges {
                 PatternOf::Site => "site",
             });
         });
+        push_words(line, self.words);
     }
 
     fn parse(line: &str) -> Result<Self, BadLine> {
@@ -139,6 +143,7 @@ impl ChangeRecord for PageChanges {
                 "site" => Some(PatternOf::Site),
                 _ => None,
             })?,
+            words: fields.words()?,
         };
         fields.end()?;
         Ok(page)

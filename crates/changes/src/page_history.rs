@@ -73,6 +73,7 @@ impl PageHistory {
                 signal: None,
                 simhash: None,
                 pattern: None,
+                words: None,
             },
         };
         if let Some(declared) = declared_change(version.last_modified.as_deref(), version.time) {
@@ -128,6 +129,7 @@ impl PageHistory {
     fn take(&mut self, version: &VersionChange) {
         self.page.text_weight = version.text_weight;
         self.page.simhash = version.simhash;
+        self.page.words = version.words;
         self.page.etag.clone_from(&version.etag);
         self.page.last_modified.clone_from(&version.last_modified);
     }
@@ -190,6 +192,7 @@ mod tests {
             etag: None,
             last_modified: last_modified.map(str::to_owned),
             outcome: ReadOutcome::Read,
+            words: None,
         }
     }
 

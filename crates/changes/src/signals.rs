@@ -1,7 +1,9 @@
 //! What sitemaps and feeds tell of other pages: where they are, and when they changed.
 
+use memchr::memmem;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
+use serde::Deserialize;
 
 use crate::announcement::SignalKind;
 use crate::archive_time::ArchiveTime;
@@ -18,9 +20,63 @@ pub struct ToldChange {
     pub kind: SignalKind,
 }
 
-/// Reads a sitemap, an RSS or an Atom feed, and gives what it tells of each page to `sink`. Another document tells nothing; one that is
-/// not well formed tells what is before the fault.
+/// Reads a sitemap, an RSS, Atom or JSON feed, and gives what it tells of each page to `sink`. Another document tells nothing; XML that is
+/// not well formed tells what is before the fault, JSON nothing.
 pub fn told_changes(document: &[u8], sink: &mut dyn FnMut(ToldChange)) {
+    let document = document.strip_prefix(b"\xef\xbb\xbf").unwrap_or(document);
+    match document.trim_ascii_start().first() {
+        Some(b'{') => told_by_json(document, sink),
+        Some(b'<') => told_by_xml(document, sink),
+        _ => {}
+    }
+}
+
+/// A JSON feed, as far as it tells of pages (jsonfeed.org, versions 1 and 1.1).
+#[derive(Deserialize)]
+struct JsonFeed {
+    version: String,
+    #[serde(default)]
+    items: Vec<JsonItem>,
+}
+
+#[derive(Deserialize)]
+struct JsonItem {
+    url: Option<String>,
+    date_published: Option<String>,
+    date_modified: Option<String>,
+}
+
+fn told_by_json(document: &[u8], sink: &mut dyn FnMut(ToldChange)) {
+    // Most JSON is none; slashes may be escaped.
+    if memmem::find(document, b"jsonfeed.org").is_none() {
+        return;
+    }
+    let Ok(feed) = serde_json::from_slice::<JsonFeed>(document) else {
+        return;
+    };
+    if !feed.version.contains("jsonfeed.org/version/") {
+        return;
+    }
+    for item in feed.items {
+        let dates = [item.date_published, item.date_modified];
+        // An item that was published and modified was modified last.
+        let time = dates
+            .iter()
+            .flatten()
+            .filter_map(|date| any_date(date))
+            .max();
+        let entry = Entry {
+            kind: SignalKind::Feed,
+            address: item.url.map(|url| url.trim().to_owned()),
+            time,
+        };
+        if let Some(told) = entry.told() {
+            sink(told);
+        }
+    }
+}
+
+fn told_by_xml(document: &[u8], sink: &mut dyn FnMut(ToldChange)) {
     let mut reader = Reader::from_reader(document);
     let config = reader.config_mut();
     config.check_end_names = false;
@@ -190,8 +246,26 @@ mod tests {
     }
 
     #[test]
+    fn a_json_feed_tells_when_items_were_modified() {
+        let feed = r#"{"version":"https:\/\/jsonfeed.org\/version\/1.1","title":"T","home_page_url":"http://a.example/",
+            "items":[{"id":1,"url":"http:\/\/a.example\/1","date_published":"2026-01-01T10:00:00+01:00","tags":["x"]},
+            {"id":"2","url":"/2","date_published":"2026-01-01T00:00:00Z","date_modified":"2026-02-01T00:00:00Z"},
+            {"id":"3","date_modified":"2026-02-01T00:00:00Z"},{"id":"4","url":"/4"},{"id":"5","url":"/5","date_modified":"soon"}]}"#;
+        let expected = [
+            "feed 20260101090000 http://a.example/1",
+            "feed 20260201000000 /2",
+        ];
+        assert_eq!(told(feed), expected);
+        assert_eq!(told(&format!("\u{feff} {feed}")), expected);
+        assert!(told(&feed[..feed.len() - 1]).is_empty());
+    }
+
+    #[test]
     fn other_documents_tell_nothing() {
         for text in [
+            "{",
+            r#"{"version":"1","items":[{"url":"/","date_modified":"2026-02-01T00:00:00Z"}]}"#,
+            r#"{"version":"1","about":"jsonfeed.org","items":[{"url":"/","date_modified":"2026-02-01T00:00:00Z"}]}"#,
             "",
             "<",
             "<html><url><loc>x</loc></url></html>",

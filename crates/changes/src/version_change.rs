@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use crate::ChangeRecord;
 use crate::archive_time::ArchiveTime;
 use crate::error::BadLine;
-use crate::field::{Fields, push_escaped, push_number, push_optional};
+use crate::field::{Fields, push_escaped, push_number, push_optional, push_words};
+use crate::words::WordMeasures;
 
 /// How many elements of each kind were inserted, deleted and updated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -78,6 +79,8 @@ pub struct VersionChange {
     pub last_modified: Option<String>,
     /// Whether it could be read.
     pub outcome: ReadOutcome,
+    /// What its words say; none without a list of words.
+    pub words: Option<WordMeasures>,
 }
 
 impl ChangeRecord for VersionChange {
@@ -113,6 +116,7 @@ impl ChangeRecord for VersionChange {
         push_optional(line, self.etag.as_deref(), push_escaped);
         push_optional(line, self.last_modified.as_deref(), push_escaped);
         let _ = write!(line, "\t{}", self.outcome.word());
+        push_words(line, self.words);
     }
 
     fn parse(line: &str) -> Result<Self, BadLine> {
@@ -151,6 +155,7 @@ impl ChangeRecord for VersionChange {
                     .find(|known| known.word() == word);
                 known.ok_or(BadLine { column: "outcome" })?
             },
+            words: fields.words()?,
         };
         fields.end()?;
         Ok(version)

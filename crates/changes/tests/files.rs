@@ -7,7 +7,7 @@ use std::path::Path;
 use ecluse_changes::{
     Announcement, ArchiveTime, ChangeRecord, ChangesError, ElementCounts, PageChanges, PagePattern,
     PatternOf, PatternSums, ReadOutcome, RecordReader, RecordWriter, SignalKind, SitePattern,
-    VersionChange, read_records,
+    VersionChange, WordMeasures, read_records,
 };
 use ecluse_refresh::IntervalHistogram;
 use proptest::prelude::*;
@@ -38,6 +38,10 @@ fn page(surt: &str) -> PageChanges {
         signal: Some((SignalKind::Sitemap, time("20261101000000"))),
         simhash: Some(7),
         pattern: Some(PatternOf::Site),
+        words: Some(WordMeasures {
+            infrequency: 12.5,
+            share: 0.25,
+        }),
     }
 }
 
@@ -87,6 +91,7 @@ prop_compose! {
             etag: sent.0, last_modified: sent.1,
             signal: more.2.map(|time| (SignalKind::Feed, time)),
             pattern,
+            words: weights.0.map(|share| WordMeasures { infrequency: share, share }),
         }
     }
 }
@@ -119,8 +124,13 @@ fn the_line_of_a_page_is_that_of_the_format() {
     assert_eq!(
         line,
         "org,example)/\thttp://example.org/\t20260101000000\t20261118024509\t3\t1\t20261118024509\t1.5\t0\t0\t\
-         0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0\t0.25\t0.04\t-\t200\t\"a%20b\"\t-\tsitemap:20261101000000\t0000000000000007\tsite"
+         0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0\t0.25\t0.04\t-\t200\t\"a%20b\"\t-\tsitemap:20261101000000\t0000000000000007\tsite\t12.5\t0.25"
     );
+    // Lines of earlier programs end before the words.
+    let old = line.strip_suffix("\t12.5\t0.25").unwrap();
+    let read = PageChanges::parse(old).unwrap();
+    assert_eq!((read.pattern, read.words), (Some(PatternOf::Site), None));
+    assert!(PageChanges::parse(line.strip_suffix("\t0.25").unwrap()).is_err());
 }
 
 #[test]
@@ -139,6 +149,7 @@ fn versions_patterns_and_signals_come_back_as_they_were() {
         etag: None,
         last_modified: Some("Thu, 01 Jan 2026 00:00:00 GMT".into()),
         outcome: ReadOutcome::Read,
+        words: None,
     };
     let mut second = first.clone();
     second.before = Some((first.time, first.digest.clone()));

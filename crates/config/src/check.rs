@@ -2,16 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Component;
+use std::time::Duration;
 
 use crate::decode::Step;
 use crate::node::Value;
 use crate::pipeline::{Pipeline, StageTable, base_of, shipped_stages};
 use crate::problem::{Level, Problem, join, nearest, shown};
-use crate::settings::{AlertLimits, Location, ShellSettings};
+use crate::settings::{AlertLimits, EngineKind, Location, ShellSettings};
 use crate::units::Free;
 
 /// A stage's name is a directory, a unit and a metric label.
 const LONGEST_NAME: usize = 48;
+
+/// The shortest time after which a message goes to another worker.
+const MIN_ACK_WAIT: Duration = Duration::from_secs(1);
 
 /// More workers than this on one machine is a typing mistake.
 const MOST_WORKERS: u32 = 1_024;
@@ -43,6 +47,7 @@ impl Pipeline {
             problems: Vec::new(),
         };
         check_archive(self, &mut findings);
+        check_engine(self, &mut findings);
         check_access(self, &mut findings);
         check_names(self, &mut findings);
         check_shells(self, &mut findings);
@@ -52,6 +57,7 @@ impl Pipeline {
         check_batches(self, &mut findings);
         check_alerts(self, &mut findings);
         check_metrics(self, &mut findings);
+        check_hosts(self, &mut findings);
         findings.problems
     }
 }
@@ -512,6 +518,62 @@ fn check_alerts(pipeline: &Pipeline, findings: &mut Findings<'_>) {
     }
 }
 
+/// What must be said of an engine with servers.
+fn check_engine(pipeline: &Pipeline, findings: &mut Findings<'_>) {
+    let engine = &pipeline.engine;
+    match engine.kind {
+        EngineKind::Directories => return,
+        EngineKind::Jetstream => {}
+    }
+    let mut error = |key: &str, message: &str| {
+        findings.error(&["engine", key], format!("'engine.{key}': {message}"));
+    };
+    let servers = &engine.servers;
+    if servers.is_empty() {
+        error(
+            "servers",
+            "name at least one, such as \"nats://nats1.example.org:4222\"",
+        );
+    }
+    let is_address = |server: &String| {
+        let schemes = ["nats://", "tls://"];
+        schemes.iter().any(|scheme| server.starts_with(scheme))
+    };
+    if let Some(server) = servers.iter().find(|server| !is_address(server)) {
+        let message = format!("{} must begin with nats:// or tls://", shown(server));
+        error("servers", &message);
+    }
+    if !(1..=5).contains(&engine.replicas) {
+        error("replicas", "1 to 5; 3 survive the loss of one server");
+    }
+    if engine.ack_wait.0 < MIN_ACK_WAIT {
+        error("ack-wait", "at least 1s");
+    }
+    let endpoint = engine.endpoint.as_str();
+    if !(endpoint.starts_with("https://") || endpoint.starts_with("http://")) {
+        error(
+            "endpoint",
+            "the address of the S3 store, with https:// or http://",
+        );
+    }
+    if engine.bucket.is_empty() {
+        error("bucket", "name the bucket, which must be there");
+    }
+    let is_prefix_byte = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if engine.prefix.len() > 32 || !engine.prefix.bytes().all(is_prefix_byte) {
+        error("prefix", "at most 32 of A-Z a-z 0-9 - _");
+    }
+    for (key, path) in [
+        ("key-file", &engine.key_file),
+        ("secret-file", &engine.secret_file),
+        ("scratch", &engine.scratch),
+    ] {
+        if path.as_os_str().is_empty() {
+            error(key, "name a path");
+        }
+    }
+}
+
 fn check_metrics(pipeline: &Pipeline, findings: &mut Findings<'_>) {
     let metrics = &pipeline.metrics;
     if let Some(address) = metrics.listen.filter(|address| !address.ip().is_loopback()) {
@@ -530,4 +592,71 @@ fn check_metrics(pipeline: &Pipeline, findings: &mut Findings<'_>) {
             format!("'metrics.textfile': node_exporter reads *.prom only, not '{shown_path}'");
         findings.warning(&["metrics", "textfile"], message);
     }
+}
+
+/// Stages that share files of one machine: manifest, register, index, harvested and stored files. With servers between hosts
+/// there is no other host that has them.
+const OF_ONE_MACHINE: [&str; 13] = [
+    "plan", "crawl", "ingest", "transfer", "backup", "delete", "merge", "bigmerge", "clean",
+    "package", "deposit", "rank", "change",
+];
+
+fn check_hosts(pipeline: &Pipeline, findings: &mut Findings<'_>) {
+    let known = pipeline.stage_names();
+    let mut keeper: Option<(&str, &str)> = None;
+    for (host, stages) in &pipeline.hosts {
+        let path = shown(&join("hosts", host));
+        let mut error = |message: String| {
+            findings.error(&["hosts", host], format!("'{path}': {message}"));
+        };
+        if !is_host_name(host) {
+            error("names of hosts are a-z, 0-9, '.' and '-', at most 63 letters".to_owned());
+        }
+        for (index, stage) in stages.iter().enumerate() {
+            if !known.contains(&stage.as_str()) {
+                let advice = match nearest(stage, &known) {
+                    Some(near) => format!("did you mean '{near}'?"),
+                    None => "add it to chain.stages".to_owned(),
+                };
+                error(format!("there is no stage '{}'; {advice}", shown(stage)));
+            } else if stages[..index].contains(stage) {
+                error(format!("names '{stage}' twice"));
+            }
+            let needs_the_files = pipeline.engine.kind == EngineKind::Jetstream
+                && OF_ONE_MACHINE.contains(&base_of(stage));
+            match keeper {
+                Some((first, on)) if needs_the_files && on != host => error(format!(
+                    "{} works on files that {first} has on {on} (manifest, register, index, stored files); move it to '{}'",
+                    shown(stage),
+                    shown(&join("hosts", on))
+                )),
+                None if needs_the_files => keeper = Some((stage, host)),
+                Some(_) | None => {}
+            }
+        }
+    }
+    if pipeline.hosts.is_empty() {
+        return;
+    }
+    let hosts = pipeline.hosts.keys();
+    let placed: Vec<&str> = hosts
+        .filter_map(|host| pipeline.stages_on(host))
+        .flatten()
+        .map(base_of)
+        .collect();
+    for stage in &pipeline.chain.stages {
+        let is_program = shipped_stages().any(|shipped| shipped == stage);
+        if is_program && !placed.contains(&stage.as_str()) {
+            findings.warning(&["hosts"], format!("'hosts': {stage} runs on no host"));
+        }
+    }
+}
+
+fn is_host_name(name: &str) -> bool {
+    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-".contains(c);
+    let is_outer = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    name.len() <= 63
+        && name.starts_with(is_outer)
+        && name.ends_with(is_outer)
+        && name.chars().all(is_inner)
 }

@@ -20,6 +20,7 @@ impl Pipeline {
         page.line("version = 1", &self.origin(&["version"]));
         self.section(&mut page, "site", &self.site);
         self.section(&mut page, "archive", &self.archive);
+        self.section(&mut page, "engine", &self.engine);
         self.section(&mut page, "access", &self.access);
         self.section(&mut page, "defaults", &self.defaults);
         self.section(&mut page, "chain", &self.chain);
@@ -29,6 +30,7 @@ impl Pipeline {
         self.section(&mut page, "alert", &self.alert);
         self.section(&mut page, "log", &self.log);
         self.section(&mut page, "metrics", &self.metrics);
+        self.section(&mut page, "hosts", &self.hosts);
         page.text
     }
 

@@ -32,7 +32,7 @@ pub use crate::problem::{ConfigError, Level, Problem};
 pub use crate::readers::{AccessDownload, AccessPlace, AddressRange, CalendarAge, Embargo};
 pub use crate::settings::{
     AccessCalendar, AccessPolicy, AccessRule, AccessSettings, AlertLimits, AlertSettings, Archive,
-    Chain, Location, LogFormat, LogLevel, LogSettings, MetricsSettings, ParcelGroup, RetrySettings,
-    ShellSettings, Site,
+    Chain, EngineKind, EngineSettings, Location, LogFormat, LogLevel, LogSettings, MetricsSettings,
+    ParcelGroup, RetrySettings, ShellSettings, Site,
 };
 pub use crate::units::{Bytes, Free, Percent, Span, UnitError};

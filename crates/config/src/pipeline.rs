@@ -13,8 +13,8 @@ use crate::decode::decode;
 use crate::node::{self, Node, Report, Table, Value};
 use crate::problem::{ConfigError, Level, join};
 use crate::settings::{
-    AccessSettings, AlertSettings, Archive, Chain, LogSettings, MetricsSettings, ShellSettings,
-    Site,
+    AccessSettings, AlertSettings, Archive, Chain, EngineSettings, LogSettings, MetricsSettings,
+    ShellSettings, Site,
 };
 
 /// The shipped `pipeline.toml`, to be written out where there is none.
@@ -33,6 +33,8 @@ pub struct Pipeline {
     pub site: Site,
     /// Where the archive lies.
     pub archive: Archive,
+    /// Where parcels live.
+    pub engine: EngineSettings,
     /// How it is shown.
     pub access: AccessSettings,
     /// What holds for every stage unless its own table says otherwise.
@@ -47,6 +49,8 @@ pub struct Pipeline {
     pub log: LogSettings,
     /// Where figures are given out.
     pub metrics: MetricsSettings,
+    /// Which stages run on which host; empty: nothing is said of it.
+    pub hosts: BTreeMap<String, Vec<String>>,
     /// The file, as named in messages.
     pub(crate) file: String,
     /// The merged tree: every value with its line, or without when it is built in.
@@ -98,12 +102,14 @@ struct CommonTables {
     version: u32,
     site: Site,
     archive: Archive,
+    engine: EngineSettings,
     access: AccessSettings,
     defaults: ShellSettings,
     chain: Chain,
     alert: AlertSettings,
     log: LogSettings,
     metrics: MetricsSettings,
+    hosts: BTreeMap<String, Vec<String>>,
 }
 
 const VERSION: u32 = 1;
@@ -130,6 +136,7 @@ impl PartialEq for Pipeline {
         let Pipeline {
             site,
             archive,
+            engine,
             access,
             defaults,
             chain,
@@ -137,6 +144,7 @@ impl PartialEq for Pipeline {
             alert,
             log,
             metrics,
+            hosts,
             file: _,
             tree: _,
         } = self;
@@ -146,6 +154,7 @@ impl PartialEq for Pipeline {
         };
         *site == other.site
             && *archive == other.archive
+            && *engine == other.engine
             && *access == other.access
             && *defaults == other.defaults
             && *chain == other.chain
@@ -154,6 +163,7 @@ impl PartialEq for Pipeline {
             && *alert == other.alert
             && *log == other.log
             && *metrics == other.metrics
+            && *hosts == other.hosts
     }
 }
 
@@ -220,6 +230,17 @@ impl Pipeline {
             unreachable!("a file is a table");
         };
         let stages = file.remove("stage");
+        // The names of hosts are the file's to choose.
+        if let (Some(Value::Table(hosts)), Some(slot)) = (
+            file.get("hosts").map(|node| node.value.clone()),
+            table.get_mut("hosts"),
+        ) {
+            let line = file.remove("hosts").and_then(|node| node.line);
+            *slot = Node {
+                line,
+                value: Value::Table(hosts),
+            };
+        }
         let asked = match stages.as_ref().map(|node| &node.value) {
             Some(Value::Table(tables)) => tables.keys().cloned().collect(),
             _ => BTreeSet::new(),
@@ -262,6 +283,7 @@ impl Pipeline {
         Some(Pipeline {
             site: document.site,
             archive: document.archive,
+            engine: document.engine,
             access: document.access,
             defaults: document.defaults,
             chain: document.chain,
@@ -269,6 +291,7 @@ impl Pipeline {
             alert: document.alert,
             log: document.log,
             metrics: document.metrics,
+            hosts: document.hosts,
             file: report.file.clone(),
             tree,
         })
@@ -319,6 +342,23 @@ impl Pipeline {
             names.insert(after.map_or(names.len(), |at| at + 1), copy);
         }
         names
+    }
+
+    /// The stages that run on a host, in the order of the chain: those that `[hosts]` names, and the host's own copies, such as
+    /// `index@alpha` on alpha, unless they are named elsewhere. None when there is no such host.
+    pub fn stages_on(&self, host: &str) -> Option<Vec<&str>> {
+        let named = self.hosts.get(host)?;
+        let is_named = |stage: &str| {
+            let mut all = self.hosts.values().flatten();
+            all.any(|name| name == stage)
+        };
+        let runs_here = |stage: &&str| {
+            let is_own = stage
+                .split_once('@')
+                .is_some_and(|(_, machine)| machine == host);
+            named.iter().any(|name| name == stage) || (is_own && !is_named(stage))
+        };
+        Some(self.stage_names().into_iter().filter(runs_here).collect())
     }
 
     /// Reads a stage's own settings from its table; the keys every stage has are left out.

@@ -66,6 +66,54 @@ pub struct Location {
     pub leave_free: Option<Free>,
 }
 
+/// What carries the parcels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EngineKind {
+    /// Plain directories, on one machine or on a file system that several share.
+    Directories,
+    /// NATS JetStream dispatches, an S3 store holds parcels and receipts.
+    Jetstream,
+}
+
+/// Where parcels live. All keys but the first are for `jetstream`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct EngineSettings {
+    /// Which engine.
+    pub kind: EngineKind,
+    /// The NATS servers.
+    pub servers: Vec<String>,
+    /// A file with the credentials for them, as `nsc` writes it; empty for none.
+    pub credentials: PathBuf,
+    /// Certificate authorities of the NATS servers, in PEM; empty where they speak without TLS or are known to the machine.
+    pub servers_ca: PathBuf,
+    /// On how many servers each queue lies.
+    pub replicas: u32,
+    /// How long a parcel's message may be in one worker's hands without a sign from it.
+    pub ack_wait: Span,
+    /// The address of the store, with scheme.
+    pub endpoint: String,
+    /// The bucket, which must be there.
+    pub bucket: String,
+    /// What the keys of objects and the names of queues begin with.
+    pub prefix: String,
+    /// The region that requests are signed for.
+    pub region: String,
+    /// A file with the access key of the store.
+    pub key_file: PathBuf,
+    /// A file with the secret key.
+    pub secret_file: PathBuf,
+    /// Certificate authorities of the store, in PEM; empty for the machine's.
+    pub store_ca: PathBuf,
+    /// Where files of parcels in hand lie on this machine.
+    pub scratch: PathBuf,
+    /// How much may lie there.
+    pub scratch_limit: Bytes,
+    /// How often what waits in the store is held against the queues.
+    pub reconcile: Span,
+}
+
 /// What the shell around every stage needs to know.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]

@@ -298,7 +298,7 @@ retry.limit = "1 fortnight"
         complaints(text),
         [
             "pipeline.toml:2: 'version' is 2; this program reads version 1",
-            "pipeline.toml:3: unknown key 'wrokers'; known here: access, alert, archive, chain, defaults, log, metrics, site, stage, version",
+            "pipeline.toml:3: unknown key 'wrokers'; known here: access, alert, archive, chain, defaults, engine, hosts, log, metrics, site, stage, version",
             "pipeline.toml:5: unknown key 'defaults.high_mark'; did you mean 'high-mark'?",
             "pipeline.toml:6: 'defaults.workers': expected a whole number from 0 to 4294967295, found string \"two\"",
             "pipeline.toml:7: 'defaults.lease': the bare number 300 has no unit; write \"300s\", \"300m\" or \"300h\"",
@@ -662,4 +662,80 @@ proptest! {
         let bitten = format!("{}{with}{}", &SHIPPED[..at], &SHIPPED[end..]);
         judge(&bitten)?;
     }
+}
+
+#[test]
+fn hosts_have_stages_that_there_are_and_files_of_one_machine_have_one_host() {
+    let complaints = |hosts: &str, engine: &str| -> Vec<String> {
+        let text = format!("[hosts]\n{hosts}\n{engine}");
+        match Pipeline::parse(&text, "pipeline.toml") {
+            Ok(_) => Vec::new(),
+            Err(error) => error.problems().iter().map(ToString::to_string).collect(),
+        }
+    };
+    let jetstream = "[engine]\nkind = \"jetstream\"\nservers = [\"nats://192.0.2.1\"]\nendpoint = \"http://192.0.2.2\"\n\
+                     bucket = \"b\"\nkey-file = \"k\"\nsecret-file = \"s\"\n";
+    for (hosts, engine, expected) in [
+        (
+            "alpha = [\"ingest\", \"index\"]\nbeta = [\"index\"]",
+            jetstream,
+            "",
+        ),
+        (
+            "alpha = [\"ingest\"]\nbeta = [\"ingest\", \"merge\"]",
+            "",
+            "",
+        ),
+        (
+            "alpha = [\"ingest\"]\nbeta = [\"ingest\"]",
+            jetstream,
+            "pipeline.toml:3: 'hosts.beta': ingest works on files that ingest has on alpha (manifest, register, index, stored \
+             files); move it to 'hosts.alpha'",
+        ),
+        (
+            "alpha = [\"merge\"]\nbeta = [\"index\", \"transfer\"]",
+            jetstream,
+            "pipeline.toml:3: 'hosts.beta': transfer works on files that merge has on alpha (manifest, register, index, stored \
+             files); move it to 'hosts.alpha'",
+        ),
+        (
+            "alpha = [\"indx\"]",
+            "",
+            "pipeline.toml:2: 'hosts.alpha': there is no stage 'indx'; did you mean 'index'?",
+        ),
+        (
+            "alpha = [\"index\", \"index\"]",
+            "",
+            "pipeline.toml:2: 'hosts.alpha': names 'index' twice",
+        ),
+        (
+            "\"A b\" = [\"index\"]",
+            "",
+            "pipeline.toml:2: 'hosts.\"A b\"': names of hosts are a-z, 0-9, '.' and '-', at most 63 letters",
+        ),
+    ] {
+        let expected: Vec<&str> = Some(expected)
+            .into_iter()
+            .filter(|e| !e.is_empty())
+            .collect();
+        assert_eq!(complaints(hosts, engine), expected, "{hosts}");
+    }
+    assert_eq!(complaints("alpha = \"index\"", "").len(), 1);
+    assert_eq!(complaints("alpha = [1]", "").len(), 1);
+}
+
+#[test]
+fn a_host_has_what_is_named_and_its_own_copies() {
+    let text = "[stage.ingest]\nnext = [\"index@beta\", \"index@gamma\"]\n\
+                [hosts]\nalpha = [\"transfer\", \"ingest\", \"index@gamma\"]\nbeta = []\n";
+    let pipeline = Pipeline::parse(text, "pipeline.toml").unwrap();
+    let on = |host: &str| pipeline.stages_on(host);
+    assert_eq!(on("alpha").unwrap(), ["ingest", "index@gamma", "transfer"]);
+    assert_eq!(on("beta").unwrap(), ["index@beta"]);
+    assert_eq!(on("gamma"), None);
+    let warnings: Vec<String> = pipeline.check().iter().map(ToString::to_string).collect();
+    let lost = "pipeline.toml:3: warning: 'hosts': merge runs on no host".to_owned();
+    assert!(warnings.contains(&lost), "{warnings:?}");
+    let again = Pipeline::parse(&pipeline.effective(), "effective").unwrap();
+    assert_eq!(again, pipeline);
 }

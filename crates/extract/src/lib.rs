@@ -53,7 +53,7 @@ mod xml;
 
 use std::io::{self, Read};
 
-pub use url::Url;
+pub use url::{Position, Url};
 
 pub use crate::charset::CharsetSource;
 pub use crate::context::{Context, ExtractLimits};

@@ -7,9 +7,10 @@
 use std::borrow::Cow;
 
 use memchr::{memchr, memchr2, memmem};
-use url::Url;
+use url::{Position, Url};
 
-use crate::{quick, refresh};
+use crate::quick::{self, PlainLink};
+use crate::refresh;
 
 /// How a page names what a scan found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,11 +25,17 @@ pub enum ScannedKind {
     Redirect,
 }
 
-/// Gives every link of an HTML page to `sink` as an absolute `http` or `https` URL without fragment.
-pub fn scan_links(page: &[u8], url: &Url, sink: &mut dyn FnMut(ScannedKind, &str)) {
+/// Gives every link of an HTML page at an `http` or `https` URL to `sink`: as an absolute URL without fragment or, where it has the scheme, host
+/// and port of the page, as its path and query. All of it is ASCII without spaces and control characters.
+pub fn scan_links(page: &[u8], url: &Url, sink: &mut dyn FnMut(ScannedKind, &[u8])) {
+    let home = &url[..Position::BeforePath];
     let mut scan = Scan {
+        home,
+        directory: quick::directory(url)[home.len()..].to_owned(),
         base: Cow::Borrowed(url),
         has_base: false,
+        is_home: matches!(url.scheme(), "http" | "https"),
+        joined: Vec::new(),
         sink,
     };
     let mut at = 0;
@@ -53,9 +60,18 @@ pub fn resolve_link(base: &Url, value: &str) -> Option<String> {
 }
 
 struct Scan<'a, 's> {
+    /// Scheme, host and port of the page.
+    home: &'a str,
+    /// What links are resolved against.
     base: Cow<'a, Url>,
     has_base: bool,
-    sink: &'s mut dyn FnMut(ScannedKind, &str),
+    /// The base is on the host of the page too.
+    is_home: bool,
+    /// The path of the base up to its last slash.
+    directory: String,
+    /// A path of the directory and a link.
+    joined: Vec<u8>,
+    sink: &'s mut dyn FnMut(ScannedKind, &[u8]),
 }
 
 /// Which tags are looked at.
@@ -88,11 +104,28 @@ impl Scan<'_, '_> {
             Some(byte) if byte.is_ascii_alphabetic() => {}
             _ => return at,
         }
-        // Most tags are told by their first letter.
-        if !matches!(
-            rest[0] | 0x20,
-            b'a' | b'b' | b'e' | b'f' | b'i' | b'l' | b'm' | b's' | b't' | b'v'
-        ) {
+        // What most links look like.
+        if let Some(value) = rest.strip_prefix(b"a href=\"")
+            && let Some(end) = memchr2(b'"', b'>', value)
+            && value.get(end..end + 2) == Some(b"\">")
+        {
+            self.link(ScannedKind::Anchor, Some(&value[..end]));
+            return at + rest.len() - value.len() + end + 2;
+        }
+        // Most tags are told by their first two letters.
+        let second = rest.get(1).map_or(0, |byte| byte | 0x20);
+        let may_be = match rest[0] | 0x20 {
+            b'a' => !second.is_ascii_lowercase() || matches!(second, b'r' | b'u'),
+            b'b' => second == b'a',
+            b'e' => second == b'm',
+            b'f' => second == b'r',
+            b'i' => matches!(second, b'f' | b'm'),
+            b'l' | b'v' => second == b'i',
+            b'm' | b't' => second == b'e',
+            b's' => matches!(second, b'c' | b'o' | b't'),
+            _ => false,
+        };
+        if !may_be {
             return at;
         }
         let mut name = [0; NAME_BYTES + 1];
@@ -197,8 +230,7 @@ impl Scan<'_, '_> {
                 if let Some(target) = target {
                     let joined = self.base.join(&text_of(target));
                     if let Ok(base) = joined {
-                        self.base = Cow::Owned(base);
-                        self.has_base = true;
+                        self.set_base(base);
                     }
                 }
             }
@@ -212,15 +244,57 @@ impl Scan<'_, '_> {
         at
     }
 
+    fn set_base(&mut self, base: Url) {
+        self.has_base = true;
+        let origin = &base[..Position::BeforePath];
+        self.is_home = origin == self.home;
+        if self.is_home {
+            self.directory = quick::directory(&base)[origin.len()..].to_owned();
+        }
+        self.base = Cow::Owned(base);
+    }
+
     fn link(&mut self, kind: ScannedKind, target: Option<&[u8]>) {
         let Some(target) = target else { return };
         // Within the page, or not of the web.
         if matches!(target.first(), None | Some(b'#')) {
             return;
         }
+        if memchr(b'&', target).is_none() && self.plain(kind, target) {
+            return;
+        }
         let text = text_of(target);
-        if let Some(url) = resolve_link(&self.base, &text) {
-            (self.sink)(kind, &url);
+        let text = text.trim_matches(|c: char| c <= ' ');
+        if self.plain(kind, text.as_bytes()) {
+            return;
+        }
+        if let Some(url) = resolve_link(&self.base, text) {
+            self.absolute(kind, url.as_bytes());
+        }
+    }
+
+    /// Takes an ordinary link; tells whether it was one.
+    fn plain(&mut self, kind: ScannedKind, value: &[u8]) -> bool {
+        match quick::plain(value) {
+            Some(PlainLink::Absolute(url)) => self.absolute(kind, url),
+            Some(PlainLink::Path(path)) if self.is_home => (self.sink)(kind, path),
+            Some(PlainLink::Beside(up, path)) if self.is_home => {
+                let directory = quick::above(self.directory.as_bytes(), up);
+                self.joined.clear();
+                self.joined.extend_from_slice(directory);
+                self.joined.extend_from_slice(path);
+                (self.sink)(kind, &self.joined);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn absolute(&mut self, kind: ScannedKind, url: &[u8]) {
+        let path = url.strip_prefix(self.home.as_bytes());
+        match path.filter(|path| path.first() == Some(&b'/')) {
+            Some(path) => (self.sink)(kind, path),
+            None => (self.sink)(kind, url),
         }
     }
 }
@@ -300,7 +374,7 @@ mod tests {
         let url = Url::parse("https://lock.example/a/b").unwrap();
         let mut found = Vec::new();
         scan_links(page.as_bytes(), &url, &mut |kind, url| {
-            let url = url.replace("https://lock.example/", "/");
+            let url = std::str::from_utf8(url).unwrap();
             found.push(format!("{kind:?} {url}"));
         });
         found
@@ -348,6 +422,19 @@ mod tests {
                 &["Anchor /z/y"],
             ),
             (
+                "<base href='https://gate.example/z/'><a href=y><a href=/x><a href='https://lock.example/a/b?c'><a href=https://lock.example.org/>",
+                &[
+                    "Anchor https://gate.example/z/y",
+                    "Anchor https://gate.example/x",
+                    "Anchor /a/b?c",
+                    "Anchor https://lock.example.org/",
+                ],
+            ),
+            (
+                "<a href=' x/y.html '><a href='?z'><a href='./w/../v'>",
+                &["Anchor /a/x/y.html", "Anchor /a/b?z", "Anchor /a/v"],
+            ),
+            (
                 "<abbr href=no><address href=no><image src=no><linker href=no>",
                 &[],
             ),
@@ -362,6 +449,15 @@ mod tests {
         }
     }
 
+    /// Returns the URL of a link of a page of `https://lock.example`.
+    fn whole(link: &[u8]) -> String {
+        let link = std::str::from_utf8(link).unwrap();
+        match link.starts_with('/') {
+            true => format!("https://lock.example{link}"),
+            false => link.to_owned(),
+        }
+    }
+
     #[test]
     fn other_character_sets_are_taken_for_windows() {
         let url = Url::parse("https://lock.example/").unwrap();
@@ -369,7 +465,7 @@ mod tests {
         scan_links(b"<a href=/\xe9t\xe9>", &url, &mut |_, url| {
             found.push(url.to_owned());
         });
-        assert_eq!(found, ["https://lock.example/%C3%A9t%C3%A9"]);
+        assert_eq!(found, [b"/%C3%A9t%C3%A9"]);
     }
 
     proptest! {
@@ -387,8 +483,8 @@ mod tests {
                     expected.push(link.url);
                 }
             }).unwrap();
-            let mut found = Vec::new();
-            scan_links(page.as_bytes(), &url, &mut |_, url| found.push(url.to_owned()));
+            let mut found: Vec<String> = Vec::new();
+            scan_links(page.as_bytes(), &url, &mut |_, link| found.push(whole(link)));
             expected.retain(|link| *link != url.as_str());
             found.retain(|link| *link != url.as_str());
             expected.sort();
@@ -402,7 +498,11 @@ mod tests {
         fn no_bytes_make_it_fail(page in proptest::collection::vec(any::<u8>(), 0..200), tags in "(<(a|link|meta|base|script|!--)[ a-z=\"'<>/]{0,20}){0,6}") {
             let url = Url::parse("https://lock.example/").unwrap();
             let page = [page, tags.into_bytes()].concat();
-            scan_links(&page, &url, &mut |_, url| assert!(Url::parse(url).is_ok()));
+            scan_links(&page, &url, &mut |_, found| {
+                let found = whole(found);
+                assert!(found.bytes().all(|byte| byte.is_ascii_graphic()), "{found}");
+                assert!(Url::parse(&found).is_ok(), "{found}");
+            });
         }
     }
 }

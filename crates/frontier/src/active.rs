@@ -91,6 +91,13 @@ impl Active {
         Some((position, item))
     }
 
+    /// Takes a URL out, if it is in memory.
+    pub(crate) fn take(&mut self, position: Position) {
+        if let Some(item) = self.head.remove(&position) {
+            self.head_bytes -= item.len() + ENTRY_BYTES;
+        }
+    }
+
     /// The first position at which a URL may wait.
     pub(crate) fn first(&self) -> Option<Position> {
         let waiting = self.head.keys().next().copied();

@@ -49,7 +49,8 @@ impl Frontier {
         let item = item.ok_or_else(|| self.store.bad_record())?;
         self.store.delete(old)?;
         if after.is_zero() {
-            return self.insert_item(&flight.queue, flight.position.0, &item);
+            self.insert_item(&flight.queue, flight.position.0, &item)?;
+            return Ok(());
         }
         self.put_to_sleep(flight, self.now.after(after), item)
     }

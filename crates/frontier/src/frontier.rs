@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::active::Active;
 use crate::error::{FrontierError, Result};
 use crate::flights::{Flights, InFlight};
-use crate::item::{Added, Candidate, Item, Millis, Next};
+use crate::item::{Added, Candidate, Item, ItemId, Millis, Next, Precedence};
 use crate::key::{self, Id, Position, SHORT_ID_BYTES};
 use crate::lane::Lane;
 use crate::prerequisite::Prerequisite;
@@ -137,6 +137,15 @@ impl Frontier {
     /// # Errors
     /// When a string is longer than the settings allow, or the machine refuses.
     pub fn add(&mut self, candidate: &Candidate<'_>) -> Result<Added> {
+        let number = self.add_numbered(candidate)?;
+        Ok(number.map_or(Added::Seen, |_| Added::New))
+    }
+
+    /// Does the same, and returns the number of its stay, for [`Frontier::raise`]; none where it is not queued now.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn add_numbered(&mut self, candidate: &Candidate<'_>) -> Result<Option<ItemId>> {
         self.check_lengths(candidate)?;
         let hash = key::url_hash(candidate.key);
         let seen_key = key::seen(&hash);
@@ -144,7 +153,7 @@ impl Frontier {
         if let Some(bytes) = &known {
             let seen = Seen::decode(bytes).ok_or_else(|| self.store.bad_record())?;
             if !candidate.force || seen.state == SeenState::Queued {
-                return Ok(Added::Seen);
+                return Ok(None);
             }
         } else {
             self.totals.known += 1;
@@ -171,7 +180,44 @@ impl Frontier {
         StoredItem::encode_candidate(&hash, candidate, &mut item);
         let inserted = self.insert_item(&id, candidate.precedence.0, &item);
         self.buffer = item;
-        inserted.map(|()| Added::New)
+        inserted.map(Some)
+    }
+
+    /// Lets a URL that waits go before others of its queue: it gets a lower precedence than it has, and keeps its number. Returns whether
+    /// it waits there now; one that is in flight, sleeps, waits for a prerequisite, or is not there any more is left as it is.
+    ///
+    /// # Errors
+    /// When a file is damaged or the machine refuses.
+    pub fn raise(
+        &mut self,
+        queue: &str,
+        item: ItemId,
+        from: Precedence,
+        to: Precedence,
+    ) -> Result<bool> {
+        let id = key::id(queue);
+        let (old, new) = ((from.0, item.0), (to.0, item.0));
+        let is_flying = self
+            .flights
+            .of_queue(&id)
+            .any(|flight| flight.position == old);
+        let active = self.active.get(&id);
+        let is_awaited = active
+            .is_some_and(|active| active.awaits.is_some_and(|awaited| awaited.position == old));
+        if new >= old || is_flying || is_awaited {
+            return Ok(false);
+        }
+        let old_key = key::item(&id, old);
+        let Some(bytes) = self.store.get(&old_key)? else {
+            return Ok(false);
+        };
+        self.trim()?;
+        self.store.delete(old_key)?;
+        if let Some(active) = self.active.get_mut(&id) {
+            active.take(old);
+        }
+        self.put_item(&id, new, &bytes)?;
+        Ok(true)
     }
 
     fn check_lengths(&self, candidate: &Candidate<'_>) -> Result<()> {
@@ -228,8 +274,13 @@ impl Frontier {
     }
 
     /// Puts a URL into its queue and sees to it that the queue has a place.
-    pub(crate) fn insert_item(&mut self, id: &Id, precedence: u8, item: &[u8]) -> Result<()> {
-        let position = (precedence, self.number());
+    pub(crate) fn insert_item(&mut self, id: &Id, precedence: u8, item: &[u8]) -> Result<ItemId> {
+        let number = self.number();
+        self.put_item(id, (precedence, number), item)?;
+        Ok(ItemId(number))
+    }
+
+    fn put_item(&mut self, id: &Id, position: Position, item: &[u8]) -> Result<()> {
         self.store.put_fresh(key::item(id, position), item)?;
         let mut place = QueuePlace::Nowhere;
         self.change_queue(id, |queue| {

@@ -252,7 +252,7 @@ impl Frontier {
             } => {
                 self.totals.sleeping_items -= 1;
                 self.change_queue(&queue, |queue| queue.sleeping -= 1)?;
-                self.insert_item(&queue, precedence, &item)
+                self.insert_item(&queue, precedence, &item).map(|_| ())
             }
             Sleeper::Queue(queue) => {
                 self.totals.sleeping_queues -= 1;

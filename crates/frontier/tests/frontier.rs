@@ -142,6 +142,52 @@ fn queues_take_turns_and_sessions_give_everyone_a_place() {
 }
 
 #[test]
+fn a_url_that_waits_goes_forward_when_it_is_raised() {
+    let low = Precedence(Precedence::NORMAL.0 + 8);
+    let dir = tempfile::tempdir().unwrap();
+    let mut frontier = Frontier::open(dir.path(), eager()).unwrap();
+    let mut numbers = Vec::new();
+    for path in 0..5 {
+        let url = format!("http://a/{path}");
+        let candidate = Candidate {
+            precedence: low,
+            ..Candidate::new(&url, "a")
+        };
+        numbers.push(frontier.add_numbered(&candidate).unwrap().unwrap());
+        assert_eq!(frontier.add_numbered(&candidate).unwrap(), None);
+    }
+    // Not yet in memory; then one in flight and one that waits in memory; then one before a reopening.
+    let high = Precedence::NORMAL;
+    assert!(frontier.raise("a", numbers[3], low, high).unwrap());
+    assert!(!frontier.raise("a", numbers[3], low, high).unwrap());
+    let flying = try_fetch(&mut frontier, 1).unwrap();
+    assert_eq!(flying.url, "http://a/3");
+    assert!(
+        !frontier
+            .raise("a", numbers[3], high, Precedence::SEED)
+            .unwrap()
+    );
+    assert!(frontier.raise("a", numbers[4], low, high).unwrap());
+    assert!(!frontier.raise("a", numbers[0], low, low).unwrap());
+    assert!(!frontier.raise("b", numbers[0], low, high).unwrap());
+    frontier.finish(Millis(1), flying.id, &good()).unwrap();
+    assert!(frontier.raise("a", numbers[2], low, high).unwrap());
+    frontier.commit(b"").unwrap();
+    drop(frontier);
+    let mut frontier = Frontier::open(dir.path(), eager()).unwrap();
+    let mut order = Vec::new();
+    while let Some(item) = try_fetch(&mut frontier, 2) {
+        frontier.finish(Millis(2), item.id, &good()).unwrap();
+        order.push(item.url);
+    }
+    assert_eq!(
+        order,
+        ["http://a/2", "http://a/4", "http://a/0", "http://a/1"]
+    );
+    assert_eq!(frontier.counts().queued, 0);
+}
+
+#[test]
 fn a_url_is_handed_out_once_and_not_before_its_prerequisites() {
     let (_dir, mut frontier) = open(eager());
     let add_at = |frontier: &mut Frontier, url: &str, precedence| {

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use ecluse_frontier::{
-    Added, Budget, Candidate, Disposition, Finished, Frontier, Item, ItemId, Manners, Memory,
-    Millis, Next, NoteKind, Outcome, Overrides, Precedence, Prerequisite, Settings, UrlState,
+    Budget, Candidate, Disposition, Finished, Frontier, Item, ItemId, Manners, Memory, Millis,
+    Next, NoteKind, Outcome, Overrides, Precedence, Prerequisite, Settings, UrlState,
 };
 use proptest::prelude::*;
 
@@ -53,6 +53,12 @@ enum Act {
         precedence: u8,
         force: bool,
     },
+    /// A URL that may wait is to go before others.
+    Raise {
+        host: u8,
+        path: u8,
+        by: u8,
+    },
     Next {
         later: u16,
     },
@@ -83,6 +89,7 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         30 => (0..HOSTS, 0..40_u8, 0..4_u8, prop::bool::weighted(0.1))
             .prop_map(|(host, path, precedence, force)| Act::Add { host, path, precedence, force }),
+        10 => (0..HOSTS, 0..40_u8, 0..3_u8).prop_map(|(host, path, by)| Act::Raise { host, path, by }),
         20 => (0..200_u16).prop_map(|later| Act::Next { later }),
         20 => (any::<u8>(), 0..9_u8).prop_map(|(which, how)| Act::Finish { which, how }),
         6 => (any::<u8>(), 0..3_u8, any::<bool>()).prop_map(|(which, group, at_once)| Act::Learn { which, group, at_once }),
@@ -124,6 +131,8 @@ struct Model {
     queues: BTreeMap<u8, String>,
     retired: BTreeSet<u8>,
     notes: BTreeMap<(NoteKind, Vec<u8>), Vec<u8>>,
+    /// Number and precedence of each URL when it was added or raised.
+    numbers: BTreeMap<(u8, u8), (ItemId, u8)>,
     order: u64,
 }
 
@@ -224,6 +233,7 @@ impl Pair<'_> {
                 precedence,
                 force,
             } => self.add(host, path, precedence, force),
+            Act::Raise { host, path, by } => self.raise((host, path), by),
             Act::Next { later } => {
                 self.now += u64::from(later);
                 self.next();
@@ -318,15 +328,17 @@ impl Pair<'_> {
             force,
             ..Candidate::new(&url, &queue)
         };
-        let added = self.frontier().add(&candidate).unwrap();
+        let added = self.frontier().add_numbered(&candidate).unwrap();
         let known = self.model.urls.get(&(number, path));
-        let expected = match known {
-            None => Added::New,
-            Some(State::Finished { .. }) if force => Added::New,
-            Some(_) => Added::Seen,
+        let is_new = match known {
+            None => true,
+            Some(State::Finished { .. }) if force => true,
+            Some(_) => false,
         };
-        assert_eq!(added, expected);
-        if added == Added::New {
+        assert_eq!(added.is_some(), is_new);
+        if let Some(item) = added {
+            let at = (number, path);
+            self.model.numbers.insert(at, (item, precedence));
             self.model.order += 1;
             let order = self.model.order;
             let state = State::Queued {
@@ -337,6 +349,26 @@ impl Pair<'_> {
             self.model.urls.insert((number, path), state);
             self.model.queues.entry(number).or_insert(group);
         }
+    }
+
+    /// What waits at its first place goes forward; anything else is left as it is.
+    fn raise(&mut self, at: (u8, u8), by: u8) {
+        let Some((item, from)) = self.model.numbers.get(&at).copied() else {
+            return;
+        };
+        let to = from.saturating_sub(by);
+        let (old, new) = (Precedence(from), Precedence(to));
+        let is_raised = self.frontier().raise(&host(at.0), item, old, new);
+        if !is_raised.unwrap() {
+            return;
+        }
+        assert!(to < from && !self.flying.contains_key(&at));
+        let State::Queued { precedence, .. } = self.model.urls.get_mut(&at).unwrap() else {
+            panic!("{at:?} does not wait");
+        };
+        assert_eq!(*precedence, from);
+        *precedence = to;
+        self.model.numbers.insert(at, (item, to));
     }
 
     fn next(&mut self) {

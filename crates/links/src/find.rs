@@ -80,7 +80,7 @@ impl LinkFinder {
                     time: page.time,
                     digest: page.digest.to_owned(),
                     targets: targets
-                        .map(|target| (target.kind, target.url.to_owned()))
+                        .map(|target| (target.kind, target.url.into_owned()))
                         .collect(),
                 }));
             }

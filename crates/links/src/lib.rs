@@ -18,7 +18,7 @@ mod urls;
 pub use directory::{LINKS_FILE, LINKS_INDEX, LinksDirectory, RANKS_FILE, SITES_FILE, URLS_FILE};
 pub use error::{BadLinkLine, LinksError};
 pub use find::{FoundPage, LinkFinder};
-pub use line::{LINKS_HEADER, LinkKind, PageLinks, PageTarget, TARGETS};
+pub use line::{LINKS_HEADER, LinkKind, PageLinks, PageTarget, TARGETS, origin_of};
 pub use list::{LineReader, LineWriter};
 pub use online::OnlineImportance;
 pub use rank::{RANKS_HEADER, RankReader, RankRecord, RankWriter};

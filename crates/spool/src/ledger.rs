@@ -174,7 +174,7 @@ pub fn fold(tree: &WorkTree, stage: &str, age: Duration) -> Result<usize> {
 }
 
 /// Returns the next shard of a stage, from this one on, in which there are receipts.
-pub fn next_shard(tree: &WorkTree, stage: &str, from: u8) -> Result<Option<u8>> {
+pub(crate) fn next_shard(tree: &WorkTree, stage: &str, from: u8) -> Result<Option<u8>> {
     let receipts = tree.stage(stage).receipts();
     for shard in from..=u8::MAX {
         let dir = receipts.join(format!("{shard:02x}"));

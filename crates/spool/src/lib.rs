@@ -15,6 +15,7 @@ mod adopt;
 mod clock;
 mod commit;
 mod depths;
+mod engine;
 mod error;
 mod fitness;
 mod fs;
@@ -39,14 +40,15 @@ pub use adopt::Adopted;
 pub use clock::CLOCK_SKEW_LIMIT;
 pub use commit::{Finish, Work};
 pub use depths::{Blocked, Depths, Floor, Marks, Paused, Throughput, WorkerNote, WorkerView};
+pub use engine::{BellWire, Engine, FoldedShard, ReconcileExtent, Ring, WorkerTerms};
 pub use error::{Result, SpoolError};
 pub use fitness::second_process;
 pub use fs::{FileKind, Fs, Inside, InsideByPath, Lease, RealFs, Room, SeekRead, Sink, Stat};
-pub use ledger::{fold, fold_shard, next_shard};
+pub use ledger::{fold, fold_shard};
 pub use name::{BadName, Deferred, ParcelEntry, ParcelId, WorkerId, hex, safe_file_name};
 pub use new_parcel::{NewParcel, OutFile};
 pub use operator::{Gift, ParcelPlace, ParcelState};
-pub use outbox::{Outbox, Parcel};
+pub use outbox::{Outbox, Parcel, ParcelSource, work_id};
 pub use parcel::{
     FileEntry, HISTORY, MANIFEST, ParcelManifest, TROUBLE, Trouble, digest, maker_of,
 };
@@ -55,8 +57,8 @@ pub use receipt::{Fate, Filed, Input, Output, Receipt, find_in_sheet, parse_shee
 pub use rest::RestWatch;
 pub use scan::{Scan, Urgency};
 pub use setback::{Setback, Verdict, Why};
-pub use spool::{Spool, open};
+pub use spool::Spool;
 #[cfg(feature = "failpoints")]
 pub use tree::{AROUND, Around};
-pub use tree::{Host, Monotonic, RandomSource, StageDir, Wall, WorkTree};
+pub use tree::{Host, Monotonic, RandomSource, StageDir, Wall, WorkTree, time_text};
 pub use worker::{LeaseNote, Pulse, Signs, Waiting, Worker, WorkerLimits};

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use crate::error::{At, Result, SpoolError};
-use crate::fs::{Fs, SeekRead, Sink, if_there};
+use crate::fs::{Fs, RealFs, SeekRead, Sink, if_there};
 use crate::name::{ParcelEntry, ParcelId, hex, is_payload_name};
 use crate::parcel::{FileEntry, HISTORY, MANIFEST, ParcelManifest, given_mark};
 use crate::place::Placed;
@@ -41,6 +41,25 @@ impl NewParcel {
     ) -> Result<Self> {
         fs.mkdir(&dir).at("make", &dir)?;
         Ok(Self::at(fs, dir, manifest, signs))
+    }
+
+    /// Makes a parcel without files in a directory of an engine that keeps its parcels elsewhere.
+    ///
+    /// # Errors
+    /// When the directory is there or cannot be made.
+    pub fn draft(dir: PathBuf, id: &ParcelId, kind: &str, random: u64) -> Result<Self> {
+        let manifest = ParcelManifest::new(id.clone(), kind, given_mark(random));
+        Self::make(
+            &(Arc::new(RealFs) as Arc<dyn Fs>),
+            dir,
+            manifest,
+            &Signs::default(),
+        )
+    }
+
+    /// Returns where its files lie.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Goes on with a parcel whose directory is there.

@@ -12,6 +12,7 @@ use crate::depths::Paused;
 use crate::error::{At, Result, SpoolError};
 use crate::fs::{FileKind, gone, if_there};
 use crate::name::{Deferred, ParcelEntry, ParcelId, safe_file_name};
+use crate::new_parcel::NewParcel;
 use crate::outbox::is_at_fault;
 use crate::parcel::{HISTORY, ParcelManifest, Trouble};
 use crate::place::Placed;
@@ -82,6 +83,46 @@ pub struct Gift {
     pub collection: Option<String>,
     /// Do it over although a parcel of this name is finished: the next id, `X+2`.
     pub again: bool,
+}
+
+impl Gift {
+    /// Returns the kind of the parcel.
+    pub fn kind(&self) -> &str {
+        match self.kind.as_str() {
+            "" => "file",
+            kind => kind,
+        }
+    }
+
+    /// Returns the id of a parcel that is to become a file's, until its content is known.
+    pub fn id_of(file: &Path) -> ParcelId {
+        ParcelId::for_file(file.file_name().unwrap_or_default(), "")
+    }
+
+    /// Fills a new parcel with a copy of the file, and names it after that.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or the copy not be written.
+    pub fn fill(
+        &self,
+        parcel: &mut NewParcel,
+        file: &Path,
+        is_finished: &dyn Fn(&ParcelId) -> Result<bool>,
+    ) -> Result<()> {
+        let name = file.file_name().unwrap_or_default();
+        let source = std::fs::File::open(file).at("open", file)?;
+        parcel.copy(source, file, &safe_file_name(name))?;
+        parcel.name_after(name);
+        let manifest = parcel.manifest();
+        while self.again && is_finished(&manifest.id)? {
+            let next = manifest.id.again();
+            manifest.replaces = Some(std::mem::replace(&mut manifest.id, next));
+        }
+        manifest.harvest.clone_from(&self.harvest);
+        manifest.job.clone_from(&self.job);
+        manifest.collection.clone_from(&self.collection);
+        Ok(())
+    }
 }
 
 impl WorkTree {
@@ -255,24 +296,9 @@ impl WorkTree {
 
     /// Gives a copy of a file to a stage as a parcel.
     pub fn give(&self, stage: &str, file: &Path, gift: &Gift) -> Result<ParcelId> {
-        let name = file.file_name().unwrap_or_default();
-        let kind = match gift.kind.as_str() {
-            "" => "file",
-            kind => kind,
-        };
-        self.put(stage, &ParcelId::for_file(name, ""), kind, |parcel| {
-            let source = std::fs::File::open(file).at("open", file)?;
-            parcel.copy(source, file, &safe_file_name(name))?;
-            parcel.name_after(name);
-            let manifest = parcel.manifest();
-            while gift.again && self.receipt(stage, &manifest.id)?.is_some() {
-                let next = manifest.id.again();
-                manifest.replaces = Some(std::mem::replace(&mut manifest.id, next));
-            }
-            manifest.harvest.clone_from(&gift.harvest);
-            manifest.job.clone_from(&gift.job);
-            manifest.collection.clone_from(&gift.collection);
-            Ok(())
+        let is_finished = |id: &ParcelId| Ok(self.receipt(stage, id)?.is_some());
+        self.put(stage, &Gift::id_of(file), gift.kind(), |parcel| {
+            gift.fill(parcel, file, &is_finished)
         })
     }
 

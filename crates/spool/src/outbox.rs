@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use crate::depths::{WorkerNote, write_note};
 use crate::error::{At, Result, SpoolError};
-use crate::fs::{Fs, SeekRead, if_there};
+use crate::fs::{Fs, RealFs, SeekRead, if_there};
 use crate::name::ParcelId;
 use crate::new_parcel::{NewParcel, OutFile, check_payload_name};
-use crate::parcel::{FileEntry, HISTORY, ParcelManifest, birth_mark};
+use crate::parcel::{FileEntry, HISTORY, ParcelManifest, birth_mark, digest};
 use crate::receipt::{Receipt, find_in_sheet};
 use crate::worker::{Seen, Signs};
 
@@ -28,10 +28,50 @@ pub struct Parcel {
     pub(crate) attempt: u32,
     pub(crate) claimed: String,
     pub(crate) seen: Seen,
+    /// Where its files and receipts come from when they do not lie in its directory.
+    pub(crate) source: Option<Arc<dyn ParcelSource>>,
     pub(crate) signs: Signs,
 }
 
+/// Where the files and the receipts of a parcel come from that an engine claimed elsewhere.
+pub trait ParcelSource: Send + Sync {
+    /// Sees to it that a file of the parcel lies at `path`, whole and with the right digest.
+    ///
+    /// # Errors
+    /// [`SpoolError::Damaged`] when there is no such file any more, or another one.
+    fn fetch(&self, file: &FileEntry, path: &Path) -> Result<()>;
+
+    /// Returns the receipt of a stage that the parcel has passed; the last, where there are several.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn receipt_of(&self, stage: &str) -> Result<Option<Receipt>>;
+}
+
 impl Parcel {
+    /// Returns a parcel that another engine than the directories has claimed. Its files come to lie in `dir` when they are
+    /// opened.
+    pub fn claimed_elsewhere(
+        dir: PathBuf,
+        manifest: ParcelManifest,
+        attempt: u32,
+        claimed: String,
+        source: Arc<dyn ParcelSource>,
+        signs: &Signs,
+    ) -> Self {
+        Self {
+            fs: Arc::new(RealFs),
+            path: dir,
+            digest: digest(&manifest.to_bytes()),
+            manifest,
+            attempt,
+            claimed,
+            seen: Seen::default(),
+            source: Some(source),
+            signs: signs.clone(),
+        }
+    }
+
     /// Returns its name.
     pub fn id(&self) -> &ParcelId {
         &self.manifest.id
@@ -49,10 +89,13 @@ impl Parcel {
 
     /// Opens one of its files for reading.
     pub fn open(&self, name: &str) -> Result<Box<dyn SeekRead>> {
-        if self.manifest.file(name).is_none() {
+        let Some(file) = self.manifest.file(name) else {
             return Err(self.damaged(format!("it has no file {name:?}")));
-        }
+        };
         let path = self.path.join(name);
+        if let Some(source) = &self.source {
+            source.fetch(file, &path)?;
+        }
         match self.fs.open(&path) {
             Ok(source) => Ok(Box::new(Ticking::new(source, &self.signs))),
             Err(e) if is_at_fault(&e) => Err(self.damaged(format!("cannot open {name}: {e}"))),
@@ -73,6 +116,9 @@ impl Parcel {
     /// # Errors
     /// When its history cannot be read.
     pub fn receipt_of(&self, stage: &str) -> Result<Option<Receipt>> {
+        if let Some(source) = &self.source {
+            return source.receipt_of(stage);
+        }
         let dir = self.path.join(HISTORY);
         let listed = if_there(self.fs.list(&dir)).at("list", &dir)?;
         let names = listed.into_iter().flatten().map(|(name, _)| name);
@@ -127,6 +173,17 @@ impl io::Seek for Ticking {
     }
 }
 
+/// Returns the name of the work on these parcels.
+pub fn work_id(stage: &str, parcels: &[Parcel]) -> ParcelId {
+    match parcels {
+        [one] => one.id().clone(),
+        many => {
+            let members: Vec<ParcelId> = many.iter().map(|p| p.id().clone()).collect();
+            ParcelId::of_batch(stage, &members)
+        }
+    }
+}
+
 /// Missing, a symbolic link, not a file or far too large: the parcel's fault, not the machine's.
 pub(crate) fn is_at_fault(e: &io::Error) -> bool {
     matches!(
@@ -166,6 +223,55 @@ pub(crate) const ATTACHED: &str = ".attached";
 pub(crate) const NEW_MANIFEST: &str = ".parcel.json";
 
 impl Outbox {
+    /// Returns an empty outbox for one parcel, or for a batch, whose outputs lie below `out`.
+    pub(crate) fn for_work(
+        fs: &Arc<dyn Fs>,
+        out: &Path,
+        stage: &str,
+        parcels: &[Parcel],
+        next: &[String],
+        signs: &Signs,
+    ) -> Self {
+        let work = work_id(stage, parcels);
+        let born = match parcels {
+            [one] => one.manifest.born.clone(),
+            _ => work.to_string(),
+        };
+        let next = next.first().cloned();
+        let mut outbox = Self::new(Arc::clone(fs), out, stage, work, born, next);
+        outbox.signs = signs.clone();
+        if parcels.len() != 1 {
+            outbox.consume();
+        }
+        outbox
+    }
+
+    /// The same for an engine that keeps its parcels elsewhere: what is made lies below `out` until it is committed.
+    pub fn elsewhere(
+        out: &Path,
+        stage: &str,
+        parcels: &[Parcel],
+        next: &[String],
+        signs: &Signs,
+    ) -> Self {
+        let fs: Arc<dyn Fs> = Arc::new(RealFs);
+        Self::for_work(&fs, out, stage, parcels, next, signs)
+    }
+
+    /// Returns the new parcels: where each lies, what it is, and where it goes.
+    pub fn outputs(&self) -> impl Iterator<Item = (&Path, &ParcelManifest, &str)> {
+        let outputs = self.outputs.iter();
+        outputs.map(|(parcel, to)| (parcel.dir.as_path(), &parcel.manifest, to.as_str()))
+    }
+
+    /// Returns the files that the parcel takes along, and where each lies.
+    pub fn attached(&self) -> impl Iterator<Item = (PathBuf, &FileEntry)> {
+        let dir = self.dir.join(ATTACHED);
+        self.attached
+            .iter()
+            .map(move |file| (dir.join(&file.name), file))
+    }
+
     pub(crate) fn new(
         fs: Arc<dyn Fs>,
         out: &Path,

@@ -110,7 +110,7 @@ impl Receipt {
     }
 
     /// Names the parcels of a batch, which have a name of their own in `receipts/`.
-    pub(crate) fn members(&self) -> impl Iterator<Item = &ParcelId> {
+    pub fn members(&self) -> impl Iterator<Item = &ParcelId> {
         let inputs = self.inputs.iter().map(|input| &input.parcel);
         inputs.filter(|id| *id != &self.work)
     }

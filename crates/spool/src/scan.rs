@@ -51,6 +51,17 @@ impl Share {
     }
 }
 
+impl Scan {
+    /// Returns what another engine than the directories found, of so many that wait.
+    pub fn of(waiting: Vec<Waiting>, total: usize) -> Self {
+        Self {
+            waiting,
+            total,
+            ..Self::default()
+        }
+    }
+}
+
 impl Worker {
     /// Counts what waits and names as many as the limits say. No entry is looked at.
     pub fn scan(&mut self) -> Result<Scan> {

@@ -118,7 +118,9 @@ impl Worker {
         self.fs.rename(&new, &to).at("write", &to)?;
         let wait = match pause {
             Some(wait) => wait.min(self.limits.retry_longest),
-            None => self.wait_after(trouble.deferrals),
+            None => self
+                .limits
+                .wait_after(trouble.deferrals, (self.tree.dice)()),
         };
         let due = now + wait.as_secs().max(1);
         // The attempt is not the parcel's fault and does not count towards holding it as poison.
@@ -129,18 +131,6 @@ impl Worker {
         let to = self.stage.deferred().join(deferred.file_name());
         self.move_claimed(&parcel.path, &to)?;
         Ok(Setback::DeferredUntil(due))
-    }
-
-    /// Returns the wait after the n-th deferral: exponential, with a jitter of a quarter.
-    fn wait_after(&self, deferrals: u32) -> Duration {
-        let growth = self
-            .limits
-            .retry_factor
-            .powi(deferrals.saturating_sub(1).min(64) as i32);
-        let wait = (self.limits.retry_first.as_secs_f64() * growth)
-            .min(self.limits.retry_longest.as_secs_f64());
-        let jitter = ((self.tree.dice)() % 1000) as f64 / 1000.0 * 0.5 + 0.75;
-        Duration::from_secs_f64((wait * jitter).clamp(0.0, 1e9))
     }
 
     /// Gives a parcel back untouched; the attempt does not count.

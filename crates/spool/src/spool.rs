@@ -1,6 +1,6 @@
 //! The trait behind which a stage's parcels live; the directory engine is its first implementor.
 //!
-//! The shell of a stage speaks only to this trait. An engine on a broker and an object store can
+//! The shell of a stage speaks only to this trait, and to [`Engine`](crate::Engine) for what is no worker's. An engine on a broker and an object store can
 //! take the place of the directories without a change in any stage: the store is the truth, a
 //! message is a hint, and a receipt is written with "only if it is not there", as `link` does.
 
@@ -16,7 +16,6 @@ use crate::outbox::{Outbox, Parcel};
 use crate::reap::Recovered;
 use crate::scan::{Scan, Urgency};
 use crate::setback::{Setback, Verdict};
-use crate::tree::WorkTree;
 use crate::worker::{Pulse, Signs, Waiting, Worker, WorkerLimits};
 
 /// One worker's view of a stage's parcels.
@@ -67,17 +66,6 @@ pub trait Spool: Send {
     fn depths(&self) -> Result<Depths>;
     /// Ends in good order: everything claimed goes back.
     fn close(self: Box<Self>) -> Result<()>;
-}
-
-/// Opens one worker's view of a stage in a work tree.
-pub fn open(
-    tree: &WorkTree,
-    stage: &str,
-    next: &[String],
-    limits: WorkerLimits,
-    version: &str,
-) -> Result<Box<dyn Spool>> {
-    Ok(Box::new(Worker::open(tree, stage, next, limits, version)?))
 }
 
 impl Spool for Worker {

@@ -193,14 +193,19 @@ impl WorkTree {
 
     /// Returns the present time as RFC 3339.
     pub(crate) fn now_text(&self) -> String {
-        let millis = i64::try_from((self.wall)()).unwrap_or(i64::MAX);
-        jiff::Timestamp::from_millisecond(millis).map_or_else(|_| String::new(), |t| t.to_string())
+        time_text((self.wall)())
     }
 
     /// Returns where a parcel waits in a stage.
     pub(crate) fn ready_slot(&self, dir: &StageDir, entry: &ParcelEntry) -> PathBuf {
         dir.ready().join(entry.file_name())
     }
+}
+
+/// Returns a time, in milliseconds since 1970, as RFC 3339: for texts that people read.
+pub fn time_text(millis: u64) -> String {
+    let millis = i64::try_from(millis).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_millisecond(millis).map_or_else(|_| String::new(), |t| t.to_string())
 }
 
 /// Puts a file system around another, for the work directories under a path.

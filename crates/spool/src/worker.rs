@@ -40,6 +40,8 @@ pub struct WorkerLimits {
     pub settle: Duration,
     /// How many waiting parcels a scan names; all are counted.
     pub names: usize,
+    /// How many parcels are taken up together: a batch, or a group that shares a commit.
+    pub together: usize,
     /// Rubbish in `tmp/` older than this is removed; longer than anybody may take to build there.
     pub tmp_age: Duration,
 }
@@ -55,8 +57,21 @@ impl Default for WorkerLimits {
             lease: Duration::from_secs(300),
             settle: Duration::from_secs(10),
             names: 4096,
+            together: 64,
             tmp_age: Duration::from_secs(36 * 3600),
         }
+    }
+}
+
+impl WorkerLimits {
+    /// Returns the wait after the n-th deferral: exponential, with a jitter of a quarter.
+    pub fn wait_after(&self, deferrals: u32, random: u64) -> Duration {
+        let growth = self
+            .retry_factor
+            .powi(deferrals.saturating_sub(1).min(64) as i32);
+        let wait = (self.retry_first.as_secs_f64() * growth).min(self.retry_longest.as_secs_f64());
+        let jitter = (random % 1000) as f64 / 1000.0 * 0.5 + 0.75;
+        Duration::from_secs_f64((wait * jitter).clamp(0.0, 1e9))
     }
 }
 
@@ -230,11 +245,13 @@ impl Worker {
 
     /// Returns the path whose time another thread moves forward while this one works.
     pub fn pulse(&self) -> Pulse {
-        Pulse {
-            fs: Arc::clone(&self.fs),
-            path: self.home.join(".lease"),
-            worker: self.id.to_string(),
-        }
+        let fs = Arc::clone(&self.fs);
+        let path = self.home.join(".lease");
+        let worker = self.id.to_string();
+        Pulse::new(move || {
+            let touched = if_there(fs.touch(&path));
+            fenced(touched.at("touch", &path)?, &worker)
+        })
     }
 
     /// Tries to claim a waiting parcel. `None`: another was quicker, or it needs no more work.
@@ -279,6 +296,7 @@ impl Worker {
             attempt: entry.attempts,
             claimed: self.tree.now_text(),
             seen,
+            source: None,
             signs: self.signs.clone(),
         };
         match self.standing(&parcel.manifest)? {
@@ -363,29 +381,15 @@ impl Worker {
 
     /// Returns an empty outbox for one parcel, or for a batch.
     pub fn outbox(&self, parcels: &[Parcel]) -> Outbox {
-        let work = self.work_id(parcels);
-        let born = match parcels {
-            [one] => one.manifest.born.clone(),
-            _ => work.to_string(),
-        };
-        let next = self.next.first().cloned();
-        let (fs, out) = (Arc::clone(&self.fs), self.home.join("out"));
-        let mut outbox = Outbox::new(fs, &out, &self.stage.name, work, born, next);
-        outbox.signs = self.signs.clone();
-        if parcels.len() != 1 {
-            outbox.consume();
-        }
-        outbox
-    }
-
-    pub(crate) fn work_id(&self, parcels: &[Parcel]) -> ParcelId {
-        match parcels {
-            [one] => one.id().clone(),
-            many => {
-                let members: Vec<ParcelId> = many.iter().map(|p| p.id().clone()).collect();
-                ParcelId::of_batch(&self.stage.name, &members)
-            }
-        }
+        let out = self.home.join("out");
+        Outbox::for_work(
+            &self.fs,
+            &out,
+            &self.stage.name,
+            parcels,
+            &self.next,
+            &self.signs,
+        )
     }
 
     /// Fails when this worker's directory was taken over.
@@ -432,17 +436,17 @@ pub(crate) enum Standing {
 }
 
 /// Moves the heartbeat of a worker forward; used by a thread of its own.
-pub struct Pulse {
-    fs: Arc<dyn Fs>,
-    path: PathBuf,
-    worker: String,
-}
+pub struct Pulse(Box<dyn Fn() -> Result<()> + Send>);
 
 impl Pulse {
+    /// Returns a pulse that beats so.
+    pub fn new(beat: impl Fn() -> Result<()> + Send + 'static) -> Self {
+        Self(Box::new(beat))
+    }
+
     /// Says "I live" to other hosts.
     pub fn beat(&self) -> Result<()> {
-        let touched = if_there(self.fs.touch(&self.path));
-        fenced(touched.at("touch", &self.path)?, &self.worker)
+        (self.0)()
     }
 }
 
@@ -454,7 +458,7 @@ pub struct Waiting {
 }
 
 /// What a look into a parcel's directory told: true while the parcel is in the same hands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// Pages of its history; `None` when it has no history yet.
     pub(crate) pages: Option<usize>,

@@ -19,13 +19,15 @@ pub(crate) struct Wire {
 }
 
 /// Wires the bell of a stage to its directories. `None`: this machine has no bell to give.
-pub(crate) fn wire(dir: &StageDir, outside: &[PathBuf], bell: &Arc<Bell>) -> Option<Wire> {
+pub(crate) fn wire(dir: Option<&StageDir>, outside: &[PathBuf], bell: &Arc<Bell>) -> Option<Wire> {
     let ringer = Ringer {
         outside: outside.to_vec(),
         bell: Arc::clone(bell),
-        root: dir.root().to_owned(),
-        drop: dir.drop(),
-        ready: dir.ready(),
+        inside: dir.map(|dir| Inside {
+            root: dir.root().to_owned(),
+            drop: dir.drop(),
+            ready: dir.ready(),
+        }),
     };
     let watcher = RecommendedWatcher::new(
         move |event: notify::Result<Event>| ringer.hear(event),
@@ -38,9 +40,10 @@ pub(crate) fn wire(dir: &StageDir, outside: &[PathBuf], bell: &Arc<Bell>) -> Opt
             return None;
         }
     };
-    let paths = [dir.ready(), dir.drop(), dir.root().to_owned()];
+    let paths = dir.map(|dir| [dir.ready(), dir.drop(), dir.root().to_owned()]);
     let inside = paths
         .iter()
+        .flatten()
         .map(|path| (path.as_path(), RecursiveMode::NonRecursive));
     let missing: Vec<&PathBuf> = outside.iter().filter(|path| !path.is_dir()).collect();
     for (path, mode) in inside.chain(outside.iter().map(|path| nearest(path))) {
@@ -68,6 +71,11 @@ fn nearest(path: &Path) -> (&Path, RecursiveMode) {
 struct Ringer {
     bell: Arc<Bell>,
     outside: Vec<PathBuf>,
+    /// The work directory, where there is one.
+    inside: Option<Inside>,
+}
+
+struct Inside {
     root: PathBuf,
     drop: PathBuf,
     ready: PathBuf,
@@ -98,16 +106,21 @@ impl Ringer {
     }
 
     fn came(&self, paths: &[PathBuf]) {
+        let is_drop = |path: &Path| self.inside.as_ref().is_some_and(|dir| dir.drop == path);
+        let is_inside = |path: &Path| {
+            let inside = self.inside.as_ref();
+            inside.is_some_and(|dir| path.starts_with(&dir.root))
+        };
         for path in paths {
             match (path.parent(), path.file_name()) {
-                (Some(parent), Some(name)) if parent == self.drop => {
+                (Some(parent), Some(name)) if is_drop(parent) => {
                     self.bell.ring_closed(name.to_owned());
                 }
                 _ if self.is_outside(path) => self.bell.ring_outside(News {
                     path: path.clone(),
                     whole: true,
                 }),
-                _ if path.starts_with(&self.root) => self.bell.ring(),
+                _ if is_inside(path) => self.bell.ring(),
                 // Something else, beside a directory that is waited for.
                 _ => {}
             }
@@ -117,7 +130,9 @@ impl Ringer {
     fn wires_changed(&self, event: &Event) -> bool {
         let is_watched = |path: &PathBuf| {
             let leads_outside = |dir: &PathBuf| dir.starts_with(path);
-            *path == self.ready || *path == self.drop || self.outside.iter().any(leads_outside)
+            let inside = self.inside.as_ref();
+            let is_inside = inside.is_some_and(|dir| *path == dir.ready || *path == dir.drop);
+            is_inside || self.outside.iter().any(leads_outside)
         };
         match event.kind {
             EventKind::Create(_)
@@ -130,7 +145,8 @@ impl Ringer {
     /// A parcel, or something outside: a hard link is a whole file, and only created.
     fn begun(&self, paths: &[PathBuf]) {
         for path in paths {
-            if path.starts_with(&self.ready) {
+            let inside = self.inside.as_ref();
+            if inside.is_some_and(|dir| path.starts_with(&dir.ready)) {
                 self.bell.ring();
             } else if self.is_outside(path) {
                 self.bell.ring_outside(News {

@@ -1,9 +1,10 @@
 //! Where a stage is at home: what it may know beside its own settings.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ecluse_config::{Archive, Pipeline, ShellSettings, Site};
-use ecluse_spool::WorkTree;
+use ecluse_spool::{Engine, WorkTree};
 use ecluse_telemetry::Metrics;
 
 use crate::failure::Failure;
@@ -26,8 +27,8 @@ pub struct Home {
     pub back: Vec<String>,
     /// What the shell around it does.
     pub shell: ShellSettings,
-    /// The work directories.
-    pub tree: WorkTree,
+    /// Where the parcels live.
+    pub engine: Arc<dyn Engine>,
     /// The stage's figures.
     pub metrics: Metrics,
 }
@@ -43,7 +44,8 @@ impl Home {
             next: nexts(pipeline, stage),
             back: pipeline.back_of(stage).to_vec(),
             shell: pipeline.shell(stage),
-            tree: WorkTree::open(&root.join("work")),
+            // Whoever only checks settings touches nothing; the shell puts the engine in its place.
+            engine: Arc::new(WorkTree::open(&root.join("work"))),
             metrics: Metrics::new(stage),
         }
     }
@@ -96,9 +98,9 @@ impl Home {
         paths.map(|path| self.path(path)).collect()
     }
 
-    /// Returns where temporary files of this stage may be made: beside its parcels.
+    /// Returns where temporary files of this stage may be made: on this machine, beside its parcels.
     pub fn temporary(&self) -> PathBuf {
-        self.tree.stage(&self.stage).tmp()
+        self.engine.temporary(&self.stage)
     }
 
     /// Returns how many parcels wait for a stage.
@@ -106,6 +108,6 @@ impl Home {
     /// # Errors
     /// When its directory cannot be read.
     pub fn waiting(&self, stage: &str) -> Result<usize, Failure> {
-        Ok(self.tree.depths(stage)?.ready)
+        Ok(self.engine.depths(stage)?.ready)
     }
 }

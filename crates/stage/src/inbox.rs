@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use ecluse_spool::{ParcelId, SpoolError, WorkTree};
+use ecluse_spool::{Engine, ParcelId, SpoolError};
 
 use crate::failure::Failure;
 
 /// The way into a stage's own `ready/`.
 pub struct Inbox<'a> {
-    tree: &'a WorkTree,
+    engine: &'a dyn Engine,
     stage: &'a str,
     news: Vec<News>,
     deaf: bool,
@@ -27,9 +27,9 @@ pub struct News {
 }
 
 impl<'a> Inbox<'a> {
-    pub(crate) fn new(tree: &'a WorkTree, stage: &'a str, news: Vec<News>, deaf: bool) -> Self {
+    pub(crate) fn new(engine: &'a dyn Engine, stage: &'a str, news: Vec<News>, deaf: bool) -> Self {
         Self {
-            tree,
+            engine,
             stage,
             news,
             deaf,
@@ -61,17 +61,17 @@ impl<'a> Inbox<'a> {
     ) -> Result<(), Failure> {
         if self.known.is_none() {
             let mut known = HashSet::new();
-            self.tree.each_place(self.stage, &mut |place| {
-                known.insert(place.parcel);
+            self.engine.each_name(self.stage, &mut |parcel| {
+                known.insert(parcel);
             })?;
             self.known = Some(known);
         }
         let is_known = self.known.as_ref().is_some_and(|known| known.contains(id));
-        if is_known || self.tree.receipt(self.stage, id)?.is_some() {
+        if is_known || self.engine.receipt(self.stage, id)?.is_some() {
             return Ok(());
         }
         let put = self
-            .tree
+            .engine
             .put(self.stage, id, kind, |parcel| parcel.write(name, bytes));
         match put {
             // Another host found it too.

@@ -7,6 +7,7 @@
 mod bell;
 mod check;
 mod control;
+mod engine;
 mod entry;
 mod exit;
 mod failure;
@@ -24,10 +25,11 @@ pub use check::SettingsCheck;
 pub use control::Control;
 pub use ecluse_config::Site;
 pub use ecluse_spool::{
-    FileEntry, NewParcel, OutFile, Outbox, Parcel, ParcelId, ParcelManifest, ParcelState, Paused,
-    RestWatch, digest, hex,
+    FileEntry, NewParcel, OutFile, Outbox, Parcel, ParcelId, ParcelManifest, ParcelPlace,
+    ParcelState, Paused, RestWatch, digest, hex,
 };
 pub use ecluse_telemetry::{CrawlFigures, Metrics};
+pub use engine::{engine_problems, open_engine};
 pub use entry::StageEntry;
 pub use exit::Exit;
 pub use failure::{Blame, Failure};

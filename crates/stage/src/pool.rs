@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ecluse_config::{Free, Pipeline, ShellSettings};
-use ecluse_spool::{Floor, Marks, Signs, WorkTree, Worker, WorkerId, WorkerLimits};
+use ecluse_spool::{BellWire, Engine, Floor, Marks, Signs, WorkerId, WorkerLimits, WorkerTerms};
 use ecluse_telemetry::Metrics;
 
 use crate::bell;
@@ -38,20 +38,11 @@ pub struct StageContext {
     pub once: bool,
     /// How many workers, when the command line says so.
     pub workers: Option<u32>,
-    /// The name this host goes by, when it is not its own.
-    pub host: Option<String>,
+    /// Where the parcels live.
+    pub engine: Arc<dyn Engine>,
 }
 
 impl StageContext {
-    /// Opens the work tree.
-    pub fn tree(&self) -> WorkTree {
-        let mut tree = WorkTree::open(&self.root.join("work"));
-        if let Some(host) = &self.host {
-            tree.host.name.clone_from(host);
-        }
-        tree
-    }
-
     /// Returns how many workers the pool has.
     pub(crate) fn size(&self, settings: &ShellSettings) -> u32 {
         self.workers.unwrap_or(settings.workers).max(1)
@@ -143,19 +134,21 @@ pub struct WorkerPool {
     hurry: Arc<AtomicBool>,
     seen: Mutex<Vec<(WorkerId, u64)>>,
     wire: Mutex<Option<bell::Wire>>,
+    /// Rings the bell for an engine without directories.
+    _ring: Option<BellWire>,
     has_bell: Arc<AtomicBool>,
 }
 
 /// Refuses a file system on which parcels would be lost. One on which nothing can be tried now is full, or read-only, and
 /// shows that soon enough.
-fn must_be_fit(tree: &WorkTree, stage: &str) -> Result<(), Failure> {
-    let faults = tree.fitness(stage).unwrap_or_default();
+fn must_be_fit(engine: &dyn Engine, stage: &str) -> Result<(), Failure> {
+    let faults = engine.faults(stage).unwrap_or_default();
     if faults.is_empty() {
         return Ok(());
     }
     Err(Failure::config(format!(
         "the file system of {} cannot carry it: {}; see docs/file-systems.md",
-        tree.work().display(),
+        engine.place(),
         faults.join("; ")
     )))
 }
@@ -167,15 +160,18 @@ impl WorkerPool {
             &stage.control.pipeline(),
             &stage.root,
         ))?;
-        let tree = stage.tree();
+        let engine = Arc::clone(&stage.engine);
         // No parcel is at fault yet: a work directory that is refused is the machine's.
-        let dir = tree.init(stage.name).map_err(Failure::halt)?;
+        engine.init(stage.name).map_err(Failure::halt)?;
         for next in stage.control.pipeline().next_of(stage.name) {
-            tree.init(next).map_err(Failure::halt)?;
+            engine.init(next).map_err(Failure::halt)?;
         }
-        must_be_fit(&tree, stage.name)?;
+        must_be_fit(&*engine, stage.name)?;
         let bell = Arc::new(Bell::default());
-        let wire = bell::wire(&dir, &watched::<Kind>(&stage), &bell);
+        let rung = Arc::clone(&bell);
+        let ring = engine.wire(stage.name, Arc::new(move || rung.ring()));
+        let dir = engine.directories().map(|tree| tree.stage(stage.name));
+        let wire = bell::wire(dir.as_ref(), &watched::<Kind>(&stage), &bell);
         let sized = stage.control.settings_number();
         let settings = stage.control.pipeline().shell(stage.name);
         let started = Self {
@@ -192,6 +188,7 @@ impl WorkerPool {
             seen: Mutex::default(),
             has_bell: Arc::new(AtomicBool::new(wire.is_some())),
             wire: Mutex::new(wire),
+            _ring: ring,
             stage,
         };
         for number in 0..started.stage.size(&settings) {
@@ -219,7 +216,7 @@ impl WorkerPool {
     fn hire(&self, number: u32, born: Option<Birth>) -> io::Result<JoinHandle<()>> {
         let context = WorkerContext {
             stage: self.stage.clone(),
-            tree: self.stage.tree(),
+            engine: Arc::clone(&self.stage.engine),
             bell: Arc::clone(&self.bell),
             has_bell: Arc::clone(&self.has_bell),
             tally: Arc::clone(&self.tally),
@@ -304,14 +301,18 @@ impl WorkerPool {
         if !self.bell.take_wires_changed() {
             return;
         }
-        let dir = self.stage.tree().stage(self.name);
-        if !(dir.ready().is_dir() && dir.drop().is_dir()) {
+        let engine = &self.stage.engine;
+        let dir = engine.directories().map(|tree| tree.stage(self.name));
+        if dir
+            .as_ref()
+            .is_some_and(|dir| !(dir.ready().is_dir() && dir.drop().is_dir()))
+        {
             // Until a worker has made them again there is nothing to hang it on.
             self.has_bell.store(false, Ordering::SeqCst);
             return self.bell.wires_changed();
         }
         let watched = (self.watched)(&self.stage);
-        let wire = bell::wire(&dir, &watched, &self.bell);
+        let wire = bell::wire(dir.as_ref(), &watched, &self.bell);
         self.has_bell.store(wire.is_some(), Ordering::SeqCst);
         *lock(&self.wire) = wire;
         // Something may have come while nothing was wired.
@@ -389,19 +390,15 @@ impl WorkerPool {
         );
         let pipeline = self.stage.control.pipeline();
         let limits = limits_of(&pipeline.shell(self.name));
-        let tree = self.stage.tree();
-        let mut settler = Worker::open(
-            &tree,
-            self.name,
-            &nexts(&pipeline, self.name),
-            limits,
-            VERSION,
-        )?;
         let members = lock(&self.members).clone();
-        for member in members {
-            settler.evict(&member.id)?;
-        }
-        Ok(settler.close()?)
+        let members: Vec<WorkerId> = members.into_iter().map(|member| member.id).collect();
+        let terms = WorkerTerms {
+            stage: self.name,
+            next: &nexts(&pipeline, self.name),
+            limits: &limits,
+            version: VERSION,
+        };
+        Ok(self.stage.engine.evict(&terms, &members)?)
     }
 }
 
@@ -425,7 +422,7 @@ fn lock<Value>(mutex: &Mutex<Value>) -> MutexGuard<'_, Value> {
 /// What one worker's thread starts with.
 pub(crate) struct WorkerContext {
     pub(crate) stage: StageContext,
-    pub(crate) tree: WorkTree,
+    pub(crate) engine: Arc<dyn Engine>,
     pub(crate) bell: Arc<Bell>,
     pub(crate) has_bell: Arc<AtomicBool>,
     pub(crate) tally: Arc<StageTally>,
@@ -437,7 +434,7 @@ pub(crate) struct WorkerContext {
 /// Returns the surroundings of a stage.
 pub(crate) fn home(stage: &StageContext, pipeline: &Pipeline) -> Home {
     Home {
-        tree: stage.tree(),
+        engine: Arc::clone(&stage.engine),
         metrics: stage.metrics.clone(),
         ..Home::of(pipeline, stage.name, &stage.root)
     }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use ecluse_config::{LogFormat, Pipeline};
-use ecluse_spool::WorkTree;
 use ecluse_telemetry as telemetry;
 
 use crate::control::Control;
@@ -232,10 +231,11 @@ fn exit_help() -> String {
 }
 
 fn dry_run(entry: &StageEntry, root: &std::path::Path, pipeline: &Pipeline) -> ExitCode {
-    let tree = WorkTree::open(&root.join("work")).only_looking();
-    let depths = match tree.depths(entry.name) {
+    let depths = match crate::engine::looking_engine(pipeline, root)
+        .and_then(|engine| Ok(engine.depths(entry.name)?))
+    {
         Ok(depths) => depths,
-        Err(error) => return complain(Exit::Machine, &error.to_string()),
+        Err(failure) => return complain(failure.exit(), &failure.reason),
     };
     let next = pipeline.next_of(entry.name);
     let to = if next.is_empty() {

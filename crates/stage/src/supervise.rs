@@ -6,13 +6,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ecluse_config::Pipeline;
-use ecluse_spool::{Depths, ParcelPlace, ParcelState, WorkTree};
+use ecluse_spool::{Depths, Engine, ParcelPlace, ParcelState};
 use ecluse_telemetry as telemetry;
 use ecluse_telemetry::{Exposition, Registry};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::control::Control;
+use crate::engine::open_engine;
 use crate::exit::Exit;
 use crate::failure::{Blame, Failure};
 use crate::open_files::must_have_files;
@@ -112,7 +113,10 @@ pub fn supervise(
         control.wait_at_most(limit / 8);
     }
     let mut pools: Vec<WorkerPool> = Vec::new();
-    let mut tree = None;
+    if starts.is_empty() {
+        return Err(Failure::config("no stage to run"));
+    }
+    let engine = open_engine(&pipeline, &plan.root, host.as_deref())?;
     for entry in starts {
         let stage = StageContext {
             name: entry.name,
@@ -121,9 +125,8 @@ pub fn supervise(
             metrics: registry.stage(entry.name),
             once: plan.once,
             workers,
-            host: host.clone(),
+            engine: Arc::clone(&engine),
         };
-        tree.get_or_insert_with(|| stage.tree());
         match (entry.start)(stage) {
             Ok(pool) => pools.push(pool),
             Err(failure) => {
@@ -133,16 +136,13 @@ pub fn supervise(
             }
         }
     }
-    let Some(tree) = tree else {
-        return Err(Failure::config("no stage to run"));
-    };
     health.well("start");
     tell_systemd(&[sd_notify::NotifyState::Ready]);
     let mut watch = Watch {
         plan: &mut plan,
         control,
         starts,
-        tree: &tree,
+        engine: &*engine,
         registry: &registry,
         health: &health,
         signals,
@@ -164,7 +164,7 @@ pub fn supervise(
         .max()
         .unwrap_or_default();
     watch.drain(&pools, Instant::now() + grace);
-    let ended = ended(&pools, &tree, plan.once);
+    let ended = ended(&pools, &*engine, plan.once);
     stop_all(pools, Instant::now());
     publish(&registry, &control.pipeline(), starts);
     Ok(ended)
@@ -174,7 +174,7 @@ struct Watch<'a> {
     plan: &'a mut RunPlan,
     control: &'a Arc<Control>,
     starts: &'a [crate::StageEntry],
-    tree: &'a WorkTree,
+    engine: &'a dyn Engine,
     registry: &'a Registry,
     health: &'a telemetry::Health,
     signals: Signals,
@@ -316,7 +316,7 @@ impl Watch<'_> {
         self.counted = Some(Instant::now());
         let mut sum = Depths::default();
         for pool in pools {
-            let Ok(depths) = self.tree.depths(pool.name) else {
+            let Ok(depths) = self.engine.depths(pool.name) else {
                 continue;
             };
             let metrics = self.registry.stage(pool.name);
@@ -362,7 +362,7 @@ impl Watch<'_> {
                 pool.hurry(false);
                 continue;
             }
-            let Ok(depths) = self.tree.depths(pool.name) else {
+            let Ok(depths) = self.engine.depths(pool.name) else {
                 return false;
             };
             if pool.intake == Intake::Batch {
@@ -402,7 +402,7 @@ fn movement(pools: &[WorkerPool]) -> u64 {
         .fold(0, |sum, pool| sum.wrapping_add(pool.movement()))
 }
 
-fn ended(pools: &[WorkerPool], tree: &WorkTree, once: bool) -> RunEnd {
+fn ended(pools: &[WorkerPool], engine: &dyn Engine, once: bool) -> RunEnd {
     let mut ended = RunEnd::default();
     for pool in pools {
         let tally = &pool.tally;
@@ -419,9 +419,9 @@ fn ended(pools: &[WorkerPool], tree: &WorkTree, once: bool) -> RunEnd {
         if once && let Some(why) = tally.blocked() {
             ended.blocked.get_or_insert(format!("{}: {why}", pool.name));
         }
-        if once && let Ok(depths) = tree.depths(pool.name) {
+        if once && let Ok(depths) = engine.depths(pool.name) {
             ended.deferred += depths.deferred as u64;
-            let waits_for = || deferred_for(tree, pool.name);
+            let waits_for = || deferred_for(engine, pool.name);
             ended.deferred_for = ended.deferred_for.or_else(waits_for);
         }
     }
@@ -429,16 +429,16 @@ fn ended(pools: &[WorkerPool], tree: &WorkTree, once: bool) -> RunEnd {
 }
 
 /// Says what the parcel of a stage that is tried next waits for.
-pub fn deferred_for(tree: &WorkTree, stage: &str) -> Option<String> {
+pub fn deferred_for(engine: &dyn Engine, stage: &str) -> Option<String> {
     let mut next: Option<ParcelPlace> = None;
-    let looked = tree.each_place(stage, &mut |place| {
+    let looked = engine.each_place(stage, &mut |place| {
         let is_next = next.as_ref().is_none_or(|next| place.due < next.due);
         if place.state == ParcelState::Deferred && is_next {
             next = Some(place);
         }
     });
     looked.ok()?;
-    let trouble = tree.trouble(&next?)?;
+    let trouble = engine.trouble(&next?)?;
     Some(format!("{stage}: {}", trouble.reason))
 }
 

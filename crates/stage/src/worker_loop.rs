@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use ecluse_config::{Pipeline, ShellSettings};
 use ecluse_spool::{
-    Blocked, Finish, Marks, Outbox, Parcel, ParcelId, Pulse, Setback, Spool, SpoolError, Waiting,
-    Work, WorkerNote,
+    Blocked, Finish, Marks, Outbox, Parcel, ParcelId, Pulse, ReconcileExtent, Setback, Spool,
+    SpoolError, Waiting, Work, WorkerLimits, WorkerNote, WorkerTerms,
 };
 use ecluse_telemetry::ResultKind;
 
@@ -68,6 +68,7 @@ pub(crate) struct WorkerLoop<Kind: Stage> {
     settling: bool,
     upkeep_at: Instant,
     housekeeping_at: Instant,
+    reconcile_at: Instant,
     /// The shard of `receipts/` that is folded next.
     fold_next: u8,
     pressure_at: Instant,
@@ -149,9 +150,13 @@ impl<Kind: Stage> WorkerLoop<Kind> {
             .and_then(|own| open::<Kind>(own, &context, &pipeline))
             .and_then(|stage| {
                 let next = nexts(&pipeline, context.stage.name);
-                let limits = limits_of(&settings);
-                let worker =
-                    ecluse_spool::open(&context.tree, context.stage.name, &next, limits, VERSION)?;
+                let limits = limits_for::<Kind>(&settings);
+                let worker = context.engine.open_worker(&WorkerTerms {
+                    stage: context.stage.name,
+                    next: &next,
+                    limits: &limits,
+                    version: VERSION,
+                })?;
                 Ok((stage, worker))
             });
         let (stage, worker) = match opened {
@@ -199,6 +204,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
             settling: false,
             upkeep_at: now,
             housekeeping_at: now,
+            reconcile_at: now,
             fold_next: 0,
             pressure_at: now,
             blocked: None,
@@ -271,8 +277,24 @@ impl<Kind: Stage> WorkerLoop<Kind> {
     /// What is done at the start and at every scan: settle the dead, wake the deferred, adopt.
     fn upkeep(&mut self) -> Result<(), StepError> {
         self.recover()?;
+        self.reconcile()?;
         self.look()?;
         self.upkeep_at = Instant::now() + self.scan_every();
+        Ok(())
+    }
+
+    /// Has the engine find what no worker would be told of, now and then. One worker is enough.
+    fn reconcile(&mut self) -> Result<(), StepError> {
+        if self.context.number != 0 || Instant::now() < self.reconcile_at {
+            return Ok(());
+        }
+        let (engine, stage) = (&self.context.engine, self.context.stage.name);
+        let told = engine.reconcile(stage, ReconcileExtent::Missing)?;
+        if told > 0 {
+            tracing::warn!(told, "parcels were told of again");
+        }
+        let every = self.context.stage.control.pipeline().engine.reconcile.0;
+        self.reconcile_at = Instant::now() + every;
         Ok(())
     }
 
@@ -282,17 +304,17 @@ impl<Kind: Stage> WorkerLoop<Kind> {
         if self.context.number != 0 || Instant::now() < self.housekeeping_at {
             return Ok(());
         }
-        let (tree, stage) = (&self.context.tree, self.context.stage.name);
+        let (engine, stage) = (&self.context.engine, self.context.stage.name);
         let mut swept = 0;
         if self.fold_next == 0 {
-            swept = tree.sweep(stage, limits_of(&self.settings).tmp_age)?;
+            swept = engine.sweep(stage, limits_of(&self.settings).tmp_age)?;
         }
         let age = self.settings.keep_receipts.0;
         let signs = self.worker.signs();
-        let folded = match ecluse_spool::next_shard(tree, stage, self.fold_next)? {
-            Some(shard) => {
-                self.fold_next = shard;
-                ecluse_spool::fold_shard(tree, stage, shard, age, signs)?
+        let folded = match engine.fold(stage, self.fold_next, age, signs)? {
+            Some(folded) => {
+                self.fold_next = folded.shard;
+                folded.receipts
             }
             None => {
                 self.fold_next = u8::MAX;
@@ -380,7 +402,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
         let context = &self.context;
         let news = context.bell.take_outside();
         let deaf = !context.has_bell.load(Ordering::SeqCst);
-        let mut inbox = Inbox::new(&context.tree, context.stage.name, news, deaf);
+        let mut inbox = Inbox::new(&*context.engine, context.stage.name, news, deaf);
         let collected = self.stage.collect(&mut inbox);
         let settling = collected.map_err(StepError::Stage)?;
         let told = &context.tally.settling;
@@ -556,7 +578,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
             wait = wait.min(self.settings.settle.0.max(Duration::from_millis(20)));
         }
         if let Some(due) = self.next_due {
-            let now = self.context.tree.now_seconds(self.context.stage.name);
+            let now = self.context.engine.now_seconds(self.context.stage.name);
             wait =
                 wait.min(Duration::from_secs(due.saturating_sub(now)) + Duration::from_millis(50));
         }
@@ -581,7 +603,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
         self.settings = control.pipeline().shell(self.context.stage.name);
         self.marks = marks_of(&self.settings, Kind::MAKES_ROOM);
         tell_wait::<Kind>(&self.context, &self.settings);
-        self.worker.set_limits(limits_of(&self.settings));
+        self.worker.set_limits(limits_for::<Kind>(&self.settings));
         let next = nexts(&control.pipeline(), self.context.stage.name);
         self.worker.set_next(&next);
         self.reopen();
@@ -608,7 +630,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
         if self.refusal.is_some() && state != "halted" && state != "refusing" {
             return;
         }
-        let since = self.context.tree.now_seconds(self.context.stage.name);
+        let since = self.context.engine.now_seconds(self.context.stage.name);
         self.noted = WorkerNote {
             state: state.to_owned(),
             why: why.to_owned(),
@@ -651,6 +673,18 @@ fn open<Kind: Stage>(
             panic_text(&*panic)
         )))
     })
+}
+
+/// Returns how patient a worker is, and how much it takes up together.
+fn limits_for<Kind: Stage>(settings: &ShellSettings) -> WorkerLimits {
+    let together = match Kind::INTAKE {
+        Intake::One => settings.group.parcels,
+        Intake::Batch => settings.batch.parcels,
+    };
+    WorkerLimits {
+        together: together as usize,
+        ..limits_of(settings)
+    }
 }
 
 /// Tells how old what waits may grow before it is worked on.

@@ -10,6 +10,7 @@
 
 mod disk;
 mod given;
+mod objects;
 mod trace;
 
 use std::fmt;
@@ -17,6 +18,7 @@ use std::io;
 use std::path::Path;
 
 pub use given::{Given, GivenLog};
+pub use objects::lay_out;
 
 /// The stages in order; the last one only takes.
 pub const STAGES: [&str; 4] = ["relay", "split", "tally", "shelf"];

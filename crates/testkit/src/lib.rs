@@ -5,6 +5,7 @@
 pub mod checker;
 pub mod contract;
 pub mod dns;
+pub mod engine;
 pub mod lists;
 pub mod machine;
 pub mod mmdb;
@@ -12,6 +13,7 @@ pub mod name_servers;
 mod relay;
 pub mod repository;
 pub mod root;
+pub mod servers;
 mod split;
 mod tally;
 pub mod web;

@@ -46,11 +46,13 @@ fn stage(value: &Value, name: &str) -> Value {
     stages.iter().find(|s| s["name"] == name).unwrap().clone()
 }
 
+/// A root for which a disk is never too full: what is shown does not hang on the machine.
 fn root() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     std::fs::write(
         root.path().join("pipeline.toml"),
-        "version = 1\n[chain]\nstages = [\"relay\", \"split\", \"tally\", \"end\"]\n[defaults]\nmin-free = \"1 MB\"\nsettle = \"10ms\"\n",
+        "version = 1\n[chain]\nstages = [\"relay\", \"split\", \"tally\", \"end\"]\n[defaults]\nmin-free = \"1 MB\"\nsettle = \"10ms\"\n\
+         [alert]\nfree = { warn = \"1 MB\", crit = \"1 MB\" }\n",
     )
     .unwrap();
     root

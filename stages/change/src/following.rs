@@ -196,6 +196,7 @@ impl Following<'_> {
             etag: None,
             last_modified: None,
             outcome: ReadOutcome::Read,
+            words: None,
         };
         let read = match self.documents.read(capture, time, true) {
             Ok(read) => read,
@@ -212,6 +213,7 @@ impl Following<'_> {
         for told in &read.told {
             tell(told)?;
         }
+        version.words = read.words;
         version.etag = read.etag;
         version.last_modified = read.last_modified;
         let Some(blocks) = read.blocks else {
@@ -265,7 +267,7 @@ fn is_document(capture: &IndexedCapture) -> bool {
         b"304" => capture.is_revisit,
         _ => false,
     };
-    is_web && is_found && (capture.is_revisit || form_of(&capture.mime).is_some())
+    is_web && is_found && (capture.is_revisit || form_of(&capture.mime, &capture.url).is_some())
 }
 
 /// Says whether reading it again would tell nothing new.

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use ecluse_access::{ArchiveError, DocumentReader, OpenGeneration};
 use ecluse_cdx::{LineShape, LineSource, MergeError, MergeOptions, ReadError, merge_pieces};
-use ecluse_changes::{HistorySettings, WeightNorm};
+use ecluse_changes::{HistorySettings, WeightNorm, WordList};
 use ecluse_config::{Bytes, Span};
 use ecluse_generation::{
     BuilderLock, IndexDirectory, IndexError, IndexGeneration, IndexMember, LastGeneration, SCHEMA,
@@ -70,6 +70,8 @@ pub struct Settings {
     pub memory: Bytes,
     /// What the address of an advertisement holds.
     pub advertisements: Vec<String>,
+    /// A file of the words of the language and how often the web has each; empty for none.
+    pub words: PathBuf,
 }
 
 /// How the changes of blocks are summed up.
@@ -116,6 +118,19 @@ impl Settings {
         usize::try_from(self.memory.0).unwrap_or(usize::MAX)
     }
 
+    /// Reads the list of words, if there is one.
+    pub(crate) fn word_list(&self, root: &Path) -> io::Result<Option<WordList>> {
+        if self.words.as_os_str().is_empty() {
+            return Ok(None);
+        }
+        let path = root.join(&self.words);
+        let told = |why: String| io::Error::other(format!("{}: {why}", path.display()));
+        let text = std::fs::read_to_string(&path).map_err(|error| told(error.to_string()))?;
+        let list = WordList::parse(&text);
+        let list = list.map_err(|(line, bad)| told(format!("in line {line}, {bad}")))?;
+        Ok(Some(list))
+    }
+
     fn following<'a>(&'a self, documents: Documents<'a>) -> Following<'a> {
         Following {
             documents,
@@ -142,6 +157,9 @@ impl Stage for ChangeStage {
                 "stage.change.prior",
                 "must not be 0: no page without a change could be planned with",
             );
+        }
+        if let Err(error) = settings.word_list(&home.root) {
+            check.error("stage.change.words", format!("cannot read {error}"));
         }
         if settings.advertisements.iter().any(String::is_empty) {
             check.error(
@@ -281,11 +299,15 @@ impl ChangeStage {
         let reader = DocumentReader::new(&self.home.index(), MAIN, &self.home.root, limit);
         let name = collection.unwrap_or(MAIN);
         let index = current(&reader, name)?;
+        let words = self.settings.word_list(&self.home.root);
+        let words = words.map_err(|error| Failure::config(format!("cannot read {error}")))?;
         let documents = Documents {
             reader: &reader,
             collection: name,
             generation: index.as_ref(),
             advertisements: &self.settings.advertisements,
+            words: words.as_ref(),
+            limit_bytes: limit,
         };
         let last = last.map(|last| changes.generation(last.number));
         let temporary = self.home.temporary();

@@ -44,11 +44,17 @@ pub fn rebuild_changes(
     let Some(lock) = directory.try_lock()? else {
         return Ok(None);
     };
+    let words = settings.word_list(root).map_err(|source| BuildError::Io {
+        step: "read the list of words",
+        source,
+    })?;
     let documents = Documents {
         reader: &reader,
         collection: name,
         generation: Some(&generation),
         advertisements: &settings.advertisements,
+        words: words.as_ref(),
+        limit_bytes: settings.document.0,
     };
     let number = directory.put_aside(&lock, aside)?;
     let building_directory = directory.begin(&lock, number)?;

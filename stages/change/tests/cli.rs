@@ -4,6 +4,7 @@
 mod common;
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 use ecluse_changes::{
@@ -11,6 +12,8 @@ use ecluse_changes::{
     SitePattern, VersionChange,
 };
 use ecluse_testkit::contract::Contract;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 
 use common::*;
 
@@ -148,6 +151,99 @@ fn what_servers_sitemaps_and_feeds_declare_is_taken() {
     let signals: Vec<Announcement> = records(&current(&root));
     let urls: Vec<&str> = signals.iter().map(|told| told.url.as_str()).collect();
     assert_eq!(urls, ["http://example.org/a", "http://example.org/unseen"]);
+}
+
+#[test]
+fn a_packed_sitemap_and_a_json_feed_are_read() {
+    let root = root("");
+    let sitemap =
+        "<urlset><url><loc>http://example.org/a</loc><lastmod>2026-01-04</lastmod></url></urlset>";
+    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+    packed.write_all(sitemap.as_bytes()).unwrap();
+    let packed = packed.finish().unwrap();
+    let feed = r#"{"version":"https://jsonfeed.org/version/1.1","items":[{"url":"/b","date_modified":"2026-01-04T01:00:00Z"}]}"#;
+    let time = "20260105120000";
+    let captures = [
+        Fetched {
+            mime: "application/x-gzip",
+            body: packed.clone(),
+            ..page("sitemap.XML.gz", time, "")
+        },
+        // What it is packed in does not tell what is packed.
+        Fetched {
+            mime: "application/gzip",
+            body: packed.clone(),
+            ..page("backup.tar.gz", time, "")
+        },
+        // Half of it, and of another type: what is before the damage counts.
+        Fetched {
+            mime: "text/xml",
+            body: packed[..packed.len() - 6].to_vec(),
+            ..page("map", time, "")
+        },
+        Fetched {
+            mime: "application/feed+json",
+            ..page("feed.json", time, feed)
+        },
+    ];
+    let lines = store(&root, "a.warc", &captures);
+    publish(&root, None, &lines, &["a.warc"]);
+    tell(&root, "one", None, &lines);
+    run(&root, 0);
+    let signals: Vec<Announcement> = records(&current(&root));
+    let told: Vec<(&str, SignalKind)> = signals
+        .iter()
+        .map(|told| (told.url.as_str(), told.kind))
+        .collect();
+    let expected = [
+        ("http://example.org/a", SignalKind::Sitemap),
+        ("http://example.org/b", SignalKind::Feed),
+    ];
+    assert_eq!(told, expected);
+    let pages: Vec<PageChanges> = records(&current(&root));
+    let keys: Vec<&str> = pages.iter().map(|page| page.surt.as_str()).collect();
+    assert_eq!(keys.len(), 3, "{keys:?}");
+    // Its text is that of the sitemap.
+    assert!(pages.iter().all(|page| page.text_weight.is_some()));
+}
+
+#[test]
+fn words_of_a_list_are_counted() {
+    let root = root("words = \"words.tsv\"");
+    let captures = [
+        page("", "20260105120000", OLD),
+        page("", "20260107120000", NEW),
+        Fetched {
+            mime: "application/pdf",
+            ..page("c.pdf", "20260105000000", "%PDF")
+        },
+    ];
+    let lines = store(&root, "a.warc", &captures);
+    publish(&root, None, &lines, &["a.warc"]);
+    tell(&root, "one", None, &lines);
+    // Without the list it does not begin, and says so; what came waits.
+    let said = run(&root, 78);
+    assert!(said.contains("words.tsv"), "{said}");
+    fs::write(root.path().join("words.tsv"), "the\t1000\ngate\tmany\n").unwrap();
+    let said = run(&root, 78);
+    assert!(said.contains("line 2"), "{said}");
+    fs::write(
+        root.path().join("words.tsv"),
+        "the\t1000\ngate\t4\nclosed\t2\n",
+    )
+    .unwrap();
+    run(&root, 0);
+    let versions: Vec<VersionChange> = records(&current(&root));
+    let [first, second, pdf] = &versions[..] else {
+        panic!("{versions:?}")
+    };
+    let words = |version: &VersionChange| version.words.unwrap();
+    assert!((words(first).infrequency - (0.001 + 0.25)).abs() < 1e-6);
+    assert!((words(second).infrequency - (0.001 + 0.25 + 0.5)).abs() < 1e-6);
+    assert!((words(second).share - 13.0 / NEW.len() as f64).abs() < 1e-6);
+    assert_eq!(pdf.words, None);
+    let pages: Vec<PageChanges> = records(&current(&root));
+    assert_eq!((pages[0].words, pages[1].words), (second.words, None));
 }
 
 #[test]

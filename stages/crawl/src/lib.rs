@@ -107,7 +107,7 @@ impl Stage for Crawl {
             job.order.priority,
         );
         let is_in_the_way = || way.is_in_the_way();
-        let stage_paused = || Ok(self.home.tree.paused(&self.home.stage)?);
+        let stage_paused = || Ok(self.home.engine.paused(&self.home.stage)?);
         let around = Surroundings {
             harvested: self.home.path(self.home.archive.crawled()),
             digests: self.home.path(&self.settings.digests),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use ecluse_extract::{Hop, Link};
-use ecluse_frontier::{Added, Candidate, Frontier, Item, Precedence};
+use ecluse_frontier::{Candidate, Frontier, Item, ItemId, Precedence};
 use ecluse_scope::{Order, Scope, ScopeVerdict, Seed, queue_of};
 use ecluse_stage::Failure;
 use url::Url;
@@ -14,7 +14,7 @@ use crate::guesses::Guesses;
 use crate::in_force::InForce;
 use crate::job::Job;
 use crate::notes;
-use crate::online::OnlineCash;
+use crate::online::{OnlineCash, WaitingPlace};
 
 /// URLs that were queued lately and need no second look.
 const RECENT: usize = 50_000;
@@ -158,11 +158,13 @@ impl LinkFilter {
             Hop::Embed | Hop::Inferred => Precedence::REQUISITE,
             Hop::Navigation | Hop::Speculative | Hop::Manifest => Precedence::NORMAL,
         };
+        let mut paid = None;
         let precedence = match linking.part {
             Some(part) if precedence == Precedence::NORMAL => {
                 let key = notes::key_of(&in_force.order.same_url.key(&url));
                 let queue = queue_of(in_force.order.manners.queue_by, &url);
                 let received = self.online.receive(frontier, &key, &queue, part);
+                paid = Some(key);
                 received.map_err(blame)?
             }
             _ => precedence,
@@ -180,7 +182,13 @@ impl LinkFilter {
         let added = self.queue(in_force, frontier, &url, &found);
         self.hops = hops;
         self.note_recent(&link.url);
-        Ok(added.map_err(blame)? == Added::New)
+        let added = added.map_err(blame)?;
+        if let (Some(key), Some(item)) = (paid, added) {
+            let place = WaitingPlace { precedence, item };
+            let noted = self.online.waits_at(frontier, &key, place);
+            noted.map_err(blame)?;
+        }
+        Ok(added.is_some())
     }
 
     /// Says why a URL that waits is dropped: it is a guess of a kind that has led nowhere since, or it was queued under other
@@ -218,7 +226,8 @@ impl LinkFilter {
         Ok(is_rejected.then(|| format!("scope:{}", decision.rule)))
     }
 
-    /// Queues a URL without asking the scope: a seed, a prerequisite, or what the scope has let through.
+    /// Queues a URL without asking the scope: a seed, a prerequisite, or what the scope has let through. Returns the number of its stay;
+    /// none where it is known.
     ///
     /// # Errors
     /// When the frontier fails.
@@ -228,13 +237,13 @@ impl LinkFilter {
         frontier: &mut Frontier,
         url: &Url,
         found: &FoundBy<'_>,
-    ) -> ecluse_frontier::Result<Added> {
+    ) -> ecluse_frontier::Result<Option<ItemId>> {
         self.key.clear();
         in_force.order.same_url.append_key(url, &mut self.key);
         let queue = queue_of(in_force.order.manners.queue_by, url);
         let host = url.host_str().unwrap_or_default();
         let group = in_force.grouping.group_of(&queue, host, None);
-        let added = frontier.add(&Candidate {
+        let added = frontier.add_numbered(&Candidate {
             url: url.as_str(),
             key: &self.key,
             queue: &queue,
@@ -248,7 +257,7 @@ impl LinkFilter {
         });
         match added {
             // Whatever the scope's limit is, the frontier takes no longer ones.
-            Err(ecluse_frontier::FrontierError::TooLong { .. }) => Ok(Added::Seen),
+            Err(ecluse_frontier::FrontierError::TooLong { .. }) => Ok(None),
             other => other,
         }
     }

@@ -4,48 +4,64 @@
 //! that gives to all known pages alike. So pages that much leads to come to have much, and are fetched first. What a page has is a note of the
 //! frontier, made durable with it; what the virtual page has is in the checkpoint. Links to what does not belong to the job give their part to the virtual page.
 
-use ecluse_frontier::{Frontier, FrontierError, Precedence};
+use ecluse_frontier::{Frontier, FrontierError, ItemId, Precedence};
 use serde::{Deserialize, Serialize};
 
 use crate::notes;
 
 /// The share of its cash that a page gives to those it links to.
 const DAMPING: f64 = 0.85;
-/// So many steps of a factor of two are told apart.
-const LEVELS: u8 = 16;
+/// So many steps of a factor of two are told apart, so many of them above what a seed brings.
+const LEVELS: u8 = 64;
+const ABOVE: u8 = 8;
 
 /// What is not the cash of any page.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub(crate) struct OnlineCash {
-    /// All cash there is.
-    all: f64,
     /// What the virtual page has given to each page so far.
     given: f64,
     /// Pages that have, or had, cash.
     pages: u64,
 }
 
-/// What a page has: its own, and how much of what the virtual page gave it has taken.
+/// What a page has: its own, and how much of what the virtual page gave it has taken; and where it waits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct PageCash {
     cash: f64,
     taken: f64,
+    place: Option<WaitingPlace>,
+}
+
+/// Where a page waits in its queue.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct WaitingPlace {
+    pub(crate) precedence: Precedence,
+    pub(crate) item: ItemId,
 }
 
 impl PageCash {
-    fn encode(self) -> [u8; 16] {
-        let mut value = [0; 16];
-        value[..8].copy_from_slice(&self.cash.to_be_bytes());
-        value[8..].copy_from_slice(&self.taken.to_be_bytes());
+    fn encode(self) -> Vec<u8> {
+        let mut value = [self.cash.to_be_bytes(), self.taken.to_be_bytes()].concat();
+        if let Some(WaitingPlace { precedence, item }) = self.place {
+            value.push(precedence.0);
+            value.extend_from_slice(&item.0.to_be_bytes());
+        }
         value
     }
 
     fn decode(value: &[u8]) -> Option<Self> {
         let number = |bytes: &[u8]| Some(f64::from_be_bytes(bytes.try_into().ok()?));
+        let place = |(precedence, item): (&u8, &[u8])| {
+            Some(WaitingPlace {
+                precedence: Precedence(*precedence),
+                item: ItemId(u64::from_be_bytes(item.try_into().ok()?)),
+            })
+        };
         Some(Self {
             cash: number(value.get(..8)?)?,
             taken: number(value.get(8..16)?)?,
+            place: value[16..].split_first().and_then(place),
         })
     }
 }
@@ -58,11 +74,10 @@ impl OnlineCash {
         key: &[u8; 16],
         queue: &str,
     ) -> Result<(), FrontierError> {
-        self.all += 1.0;
         self.receive(frontier, key, queue, 1.0).map(|_| ())
     }
 
-    /// A page is given cash; returns how soon it should be fetched among the links of its queue.
+    /// A page is given cash; returns how soon it should be fetched among the links of its queue. One that waits already goes forward.
     pub(crate) fn receive(
         &mut self,
         frontier: &mut Frontier,
@@ -74,9 +89,34 @@ impl OnlineCash {
         let known = known.as_deref().and_then(PageCash::decode);
         self.pages += u64::from(known.is_none());
         let had = known.map_or(0.0, |known| self.cash_of(known));
-        self.put(frontier, key, had + part)?;
+        let precedence = Precedence(Precedence::NORMAL.0 + Self::level(had + part));
+        let mut place = known.and_then(|known| known.place);
+        if let Some(waiting) = place
+            && precedence.0 < waiting.precedence.0
+        {
+            let item = waiting.item;
+            let is_there = frontier.raise(queue, item, waiting.precedence, precedence)?;
+            // In flight, it is not asked for again.
+            place = is_there.then_some(WaitingPlace { precedence, item });
+        }
+        self.put(frontier, key, had + part, place)?;
         self.change_queue(frontier, queue, part)?;
-        Ok(Precedence(Precedence::NORMAL.0 + self.level(had + part)))
+        Ok(precedence)
+    }
+
+    /// A page that was given cash waits there now.
+    pub(crate) fn waits_at(
+        &self,
+        frontier: &mut Frontier,
+        key: &[u8; 16],
+        place: WaitingPlace,
+    ) -> Result<(), FrontierError> {
+        let known = frontier.noted(notes::CASH, key)?;
+        let Some(known) = known.as_deref().and_then(PageCash::decode) else {
+            return Ok(());
+        };
+        let place = Some(place);
+        frontier.note(notes::CASH, key, &PageCash { place, ..known }.encode())
     }
 
     /// A page is fetched: returns what each of so many links gets. What is not given to them goes to all.
@@ -92,7 +132,7 @@ impl OnlineCash {
             return Ok(0.0);
         };
         let cash = self.cash_of(known);
-        self.put(frontier, key, 0.0)?;
+        self.put(frontier, key, 0.0, None)?;
         self.change_queue(frontier, queue, -known.cash)?;
         match links {
             0 => {
@@ -115,10 +155,17 @@ impl OnlineCash {
         page.cash + (self.given - page.taken)
     }
 
-    fn put(&self, frontier: &mut Frontier, key: &[u8; 16], cash: f64) -> Result<(), FrontierError> {
+    fn put(
+        &self,
+        frontier: &mut Frontier,
+        key: &[u8; 16],
+        cash: f64,
+        place: Option<WaitingPlace>,
+    ) -> Result<(), FrontierError> {
         let page = PageCash {
             cash,
             taken: self.given,
+            place,
         };
         frontier.note(notes::CASH, key, &page.encode())
     }
@@ -136,15 +183,14 @@ impl OnlineCash {
         let had = known.and_then(number).unwrap_or(0.0);
         let has = (had + more).max(0.0);
         frontier.note(notes::QUEUE_CASH, &key, &has.to_be_bytes())?;
-        frontier.prefer_queue(queue, self.level(has))
+        frontier.prefer_queue(queue, Self::level(has))
     }
 
-    /// 0 for the most cash, by factors of two around the mean.
-    fn level(&self, cash: f64) -> u8 {
-        let mean = self.all / self.pages.max(1) as f64;
-        let above = (cash / mean.max(1e-300)).max(1e-9).log2();
-        let middle = f64::from(LEVELS / 2);
-        (middle - above).round().clamp(0.0, f64::from(LEVELS - 1)) as u8
+    /// 0 for the most cash, by factors of two. It does not depend on how many pages there are: of two with the same cash the one that was found
+    /// later is not more urgent.
+    fn level(cash: f64) -> u8 {
+        let level = f64::from(ABOVE) - cash.max(1e-300).log2();
+        level.round().clamp(0.0, f64::from(LEVELS - 1)) as u8
     }
 
     /// What a page has had of all that was given, when its visits are summed up: for tests.

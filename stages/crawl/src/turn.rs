@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use ecluse_scope::Priority;
-use ecluse_stage::{Home, ParcelState};
+use ecluse_stage::{Home, ParcelPlace, ParcelState};
 
 use crate::job::priority_of;
 
@@ -96,15 +96,14 @@ impl<'a> Way<'a> {
         let (mut waits, mut another) = (false, false);
         let seen = self
             .home
-            .tree
+            .engine
             .each_place(self.stage, &mut |place| match place.state {
                 ParcelState::Ready => {
-                    let theirs = self.known.of(place.parcel.as_str(), &place.path);
+                    let theirs = self.priority_of(&place);
                     waits = waits || theirs > self.priority;
                 }
                 ParcelState::Working if place.parcel.as_str() != self.name => {
-                    let priority = self.known.of(place.parcel.as_str(), &place.path);
-                    let theirs = (priority, place.parcel.as_str());
+                    let theirs = (self.priority_of(&place), place.parcel.as_str());
                     another = another || theirs < (self.priority, self.name.as_str());
                 }
                 _ => {}
@@ -114,6 +113,15 @@ impl<'a> Way<'a> {
         }
         let waited = self.waited.replace(waits);
         waits && waited && !another
+    }
+
+    /// How urgent the order of a parcel is; one that cannot be looked at is as urgent as any.
+    fn priority_of(&self, place: &ParcelPlace) -> Priority {
+        let path = self.home.engine.look_at(place);
+        path.map_or_else(
+            |_| Priority::default(),
+            |path| self.known.of(place.parcel.as_str(), &path),
+        )
     }
 }
 

@@ -218,7 +218,7 @@ impl Deposit {
         if self.refused >= CONTRACT {
             let why = format!("{CONTRACT} packages in a row were not taken: {words}");
             let stage = &self.home.stage;
-            if let Err(error) = self.home.tree.pause(stage, "ecluse-deposit", &why) {
+            if let Err(error) = self.home.engine.pause(stage, "ecluse-deposit", &why) {
                 tracing::error!(%error, "cannot pause");
             }
         }

@@ -177,7 +177,7 @@ impl Stage for Deposit {
             return Ok(());
         }
         if self.refused >= CONTRACT {
-            let paused = self.home.tree.paused(&self.home.stage)?;
+            let paused = self.home.engine.paused(&self.home.stage)?;
             if paused.is_some() {
                 return Err(Failure::give_back());
             }

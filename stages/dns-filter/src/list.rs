@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 
-use ecluse_names::NameLine;
+use ecluse_names::{MOST_NAMES, NameLine};
 use ecluse_stage::{Failure, Parcel};
 
 /// The file with the names.
@@ -37,6 +37,12 @@ pub(crate) fn read_names(parcel: &Parcel) -> Result<Vec<ListedName>, Failure> {
     let mut last_key = String::new();
     let mut line = Vec::new();
     for number in 1_u64.. {
+        if names.len() > MOST_NAMES as usize {
+            return Err(Failure::hold(format!(
+                "{NAMES} of {} has more than {MOST_NAMES} names: cut it into several parcels, as preload does",
+                parcel.id()
+            )));
+        }
         line.clear();
         if reader
             .by_ref()

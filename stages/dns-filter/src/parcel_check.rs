@@ -335,7 +335,7 @@ impl<'a> Watch<'a> {
             self.looked = Instant::now();
             self.outbox.say(&self.tally.text(what, None));
             // Whoever pauses the stage wants quiet now; the parcel goes back, and on from here later.
-            let paused = self.home.tree.paused(&self.home.stage);
+            let paused = self.home.engine.paused(&self.home.stage);
             self.is_stopped |= matches!(paused, Ok(Some(_)));
         }
         if self.log.is_due(LOG_EVERY) {

@@ -170,7 +170,7 @@ pub(crate) fn sweep(home: &Home) -> Result<(), ecluse_stage::Failure> {
         let Some(parcel) = name.to_str().and_then(|name| ParcelId::new(name).ok()) else {
             continue;
         };
-        if home.tree.receipt(&home.stage, &parcel)?.is_some() {
+        if home.engine.receipt(&home.stage, &parcel)?.is_some() {
             remove(&entry.path())?;
         }
     }
@@ -178,7 +178,7 @@ pub(crate) fn sweep(home: &Home) -> Result<(), ecluse_stage::Failure> {
 }
 
 fn directory(home: &Home) -> PathBuf {
-    home.tree.stage(&home.stage).root().join(DIRECTORY)
+    home.engine.stage_directory(&home.stage).join(DIRECTORY)
 }
 
 #[expect(

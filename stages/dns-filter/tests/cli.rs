@@ -54,6 +54,21 @@ fn it_keeps_the_contract() {
 }
 
 #[test]
+fn a_list_that_does_not_fit_in_memory_is_held() {
+    let (one, other) = pair(&[]);
+    let root = root(&[one.address(), other.address()], QUICK);
+    let line = String::from_utf8(list(&["n0000000.fr"])).unwrap();
+    let lines: String = (0..=1_000_000)
+        .map(|number| line.replace("0000000", &format!("{number:07}")))
+        .collect();
+    root.put_files("dns-filter", "names", &[("names.tsv", lines.as_bytes())]);
+    let (code, said) = root.run(DNS_FILTER, &["--once"]);
+    assert_eq!(code, 65, "{said}");
+    let why = root.why("dns-filter", "names");
+    assert!(why.contains("more than 1000000 names"), "{why}");
+}
+
+#[test]
 fn every_name_gets_its_class_with_www_and_without() {
     let (one, other) = pair(&[
         ("a.fr", v4(1)),
@@ -193,7 +208,7 @@ fn names_without_an_answer_are_asked_again_later_and_kept_in_the_end() {
         ("never.fr", Named::Fails),
         ("mute.fr", Named::Fails),
     ]);
-    let more = "timeout = \"150ms\"\ntries = 2\nlater = 1\nretry = { first = \"1s\", factor = 1.0, max = \"1s\", limit = \"1h\" }";
+    let more = "timeout = \"150ms\"\ntries = 2\nlater = 1\nretry = { first = \"3s\", factor = 1.0, max = \"3s\", limit = \"1h\" }";
     let root = root(&[one.address(), other.address()], more);
     let names = ["a.fr", "slow.fr", "never.fr", "mute.fr"];
     root.put_files("dns-filter", "names", &[("names.tsv", &list(&names))]);
@@ -335,7 +350,7 @@ fn without_a_resolver_the_parcel_waits_and_goes_on_where_it_was() {
     let place = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = place.local_addr().unwrap();
     drop(place);
-    let more = "timeout = \"150ms\"\nlater = 0\nretry = { first = \"1s\", factor = 1.0, max = \"1s\", limit = \"1h\" }";
+    let more = "timeout = \"150ms\"\nlater = 0\nretry = { first = \"3s\", factor = 1.0, max = \"3s\", limit = \"1h\" }";
     let root = root(&[address], more);
     root.put_files("dns-filter", "names", &[("names.tsv", &list(&["a.fr"]))]);
     let (code, said) = root.run(DNS_FILTER, &["--once"]);

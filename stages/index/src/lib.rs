@@ -324,7 +324,7 @@ impl<Source: Seek> Seek for Stoppable<'_, Source> {
 
 #[cfg(test)]
 mod tests {
-    use ecluse_spool::{Signs, WorkTree, WorkerLimits};
+    use ecluse_spool::{Signs, WorkTree, Worker, WorkerLimits};
 
     use super::*;
 
@@ -356,7 +356,7 @@ mod tests {
     fn the_search_for_a_good_member_can_be_stopped() {
         let dir = tempfile::tempdir().unwrap();
         let tree = WorkTree::open(dir.path());
-        let worker = ecluse_spool::open(&tree, "index", &[], WorkerLimits::default(), "0").unwrap();
+        let worker = Worker::open(&tree, "index", &[], WorkerLimits::default(), "0").unwrap();
         let outbox = worker.outbox(&[]);
         let magic_numbers = [0x1F, 0x8B, 0x08].repeat(100_000);
         let mut source = LastByteRead {

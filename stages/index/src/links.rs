@@ -6,10 +6,13 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 use ecluse_cdx::{Capture, MergeError, Sorter};
-use ecluse_extract::{ScannedKind, Url, resolve_link, scan_links};
-use ecluse_links::{LINKS_HEADER, LinkKind, TARGETS};
+use ecluse_extract::{Position, ScannedKind, Url, resolve_link, scan_links};
+use ecluse_links::{LINKS_HEADER, LinkKind, TARGETS, origin_of};
 use ecluse_warc::{HttpHead, Record, RecordKind};
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use twox_hash::XxHash3_64;
 
 use crate::evidence::without_chunks;
 use crate::settings::Settings;
@@ -21,13 +24,20 @@ const URL_BYTES: usize = 4096;
 /// The links of a capture take no more of a line.
 const LINE_BYTES: usize = 4 << 20;
 
+/// A page with more links than this leaves no large table behind.
+const LARGE_PAGE: usize = 4096;
+
 /// Gathers what captures link to.
 pub(crate) struct LinkGatherer {
     sorter: Sorter,
-    /// What the capture at hand links to: kind and URL one after the other.
-    text: String,
-    /// Where each of them is.
-    found: Vec<(usize, usize)>,
+    /// The columns of the links of the capture at hand, each with its tab.
+    text: Vec<u8>,
+    /// Their hashes: what is there is not taken again.
+    known: HashTable<u64>,
+    /// Scheme, host and port of the capture at hand: links to the same host are written without them.
+    home: String,
+    /// Path and query of the capture at hand.
+    own: String,
     what: Capturing,
     line: Vec<u8>,
     page: Vec<u8>,
@@ -48,8 +58,10 @@ impl LinkGatherer {
     pub(crate) fn new(settings: &Settings, temporary: PathBuf) -> Self {
         Self {
             sorter: Sorter::new(settings.sort_options(temporary)),
-            text: String::new(),
-            found: Vec::new(),
+            text: Vec::new(),
+            known: HashTable::new(),
+            home: String::new(),
+            own: String::new(),
             what: Capturing::Nothing,
             line: Vec::new(),
             page: Vec::new(),
@@ -59,7 +71,10 @@ impl LinkGatherer {
     /// Looks at a record of which nothing was read yet.
     pub(crate) fn look<Source: Read>(&mut self, record: &Record<'_, Source>) {
         self.text.clear();
-        self.found.clear();
+        match self.known.len() > LARGE_PAGE {
+            true => self.known = HashTable::new(),
+            false => self.known.clear(),
+        }
         self.what = match record.kind() {
             RecordKind::Response => Capturing::Response,
             RecordKind::Revisit => Capturing::Revisit,
@@ -81,18 +96,23 @@ impl LinkGatherer {
             return;
         };
         let Ok(url) = Url::parse(&uri) else { return };
+        self.home.clear();
+        self.home.push_str(&url[..Position::BeforePath]);
+        self.own.clear();
+        self.own
+            .push_str(&url[Position::BeforePath..Position::AfterQuery]);
         if is_redirect {
             if let Some(target) = head.text("Location")
                 && let Some(target) = resolve_link(&url, &target)
             {
-                self.take(LinkKind::Redirect, &target);
+                self.take_whole(LinkKind::Redirect, &target);
             }
             return;
         }
         if let Some(canonical) = head.text("Link").as_deref().and_then(canonical_of)
             && let Some(target) = resolve_link(&url, canonical)
         {
-            self.take(LinkKind::Canonical, &target);
+            self.take_whole(LinkKind::Canonical, &target);
         }
         self.scan(block, head, &url);
     }
@@ -119,26 +139,32 @@ impl LinkGatherer {
             self.line.extend_from_slice(column.as_bytes());
             self.line.push(b'\t');
         }
-        if self.what == Capturing::Revisit {
-            self.line.push(b'=');
-            return self.sorter.push(&self.line);
-        }
-        // In one order and each once, so that the same links are the same bytes.
-        let text = &self.text;
-        self.found
-            .sort_unstable_by(|left, right| text[left.0..left.1].cmp(&text[right.0..right.1]));
-        self.found
-            .dedup_by(|left, right| text[left.0..left.1] == text[right.0..right.1]);
-        for (begin, end) in &self.found {
-            let target = &text[*begin..*end];
-            if &target[2..] == url {
-                continue;
+        let links: &[u8] = match self.what {
+            Capturing::Revisit => b"=",
+            _ if self.text.is_empty() => {
+                self.line.pop();
+                &[]
             }
-            self.line.extend_from_slice(target.as_bytes());
-            self.line.push(b'\t');
+            _ if origin_of(url) != self.home => {
+                self.write_whole();
+                &[]
+            }
+            _ => &self.text[..self.text.len() - 1],
+        };
+        self.sorter.push_parts(&[&self.line, links])
+    }
+
+    /// Appends the links to the line with scheme, host and port: those of the capture are not as its URL has them.
+    fn write_whole(&mut self) {
+        for column in self.text.split_inclusive(|byte| *byte == b'\t') {
+            let (kind, target) = column.split_at(2);
+            self.line.extend_from_slice(kind);
+            if target.starts_with(b"/") {
+                self.line.extend_from_slice(self.home.as_bytes());
+            }
+            self.line.extend_from_slice(target);
         }
         self.line.pop();
-        self.sorter.push(&self.line)
     }
 
     /// Writes all lines, packed; returns how many there are.
@@ -147,13 +173,10 @@ impl LinkGatherer {
             bytes_written: 0,
             source,
         };
-        // Fast rather than small: it lives for a day.
-        let mut packed = zstd::Encoder::new(out, 1).map_err(failed)?;
-        packed.include_checksum(true).map_err(failed)?;
+        let mut packed = Frames::new(out).map_err(failed)?;
         let header = format!("{LINKS_HEADER}\n");
         packed.write_all(header.as_bytes()).map_err(failed)?;
         let stats = self.sorter.finish(&mut packed)?;
-        packed.finish().map_err(failed)?;
         Ok(stats.lines_written)
     }
 
@@ -197,16 +220,66 @@ impl LinkGatherer {
         self.page = page;
     }
 
-    fn take(&mut self, kind: LinkKind, target: &str) {
-        let is_full = self.found.len() >= TARGETS || self.text.len() >= LINE_BYTES;
-        if is_full || target.len() > URL_BYTES || breaks_line(target) {
+    /// Takes an absolute URL out of a header.
+    fn take_whole(&mut self, kind: LinkKind, url: &str) {
+        let path = url.strip_prefix(&*self.home);
+        let path = path.filter(|path| path.starts_with('/'));
+        let target = path.unwrap_or(url).to_owned();
+        self.take(kind, target.as_bytes());
+    }
+
+    /// Takes an absolute URL, or a path on the host of the capture. One that it has, or its own, is left out.
+    fn take(&mut self, kind: LinkKind, target: &[u8]) {
+        let is_full = self.known.len() >= TARGETS || self.text.len() >= LINE_BYTES;
+        if is_full || target.len() > URL_BYTES || target == self.own.as_bytes() {
             return;
         }
-        let begin = self.text.len();
-        self.text.push(kind.letter());
-        self.text.push(' ');
-        self.text.push_str(target);
-        self.found.push((begin, self.text.len()));
+        let hash = XxHash3_64::oneshot_with_seed(u64::from(u32::from(kind.letter())), target);
+        let known = self
+            .known
+            .entry(hash, |known| *known == hash, |known| *known);
+        if let Entry::Vacant(free) = known {
+            free.insert(hash);
+            self.text.reserve(target.len() + 3);
+            self.text.extend_from_slice(&[kind.letter() as u8, b' ']);
+            self.text.extend_from_slice(target);
+            self.text.push(b'\t');
+        }
+    }
+}
+
+/// Packs each write as a frame of its own. The sorter writes large pieces, and a piece that lies in memory as one is packed faster than a stream. Fast
+/// rather than small: it lives for a day.
+struct Frames<'a, Sink> {
+    out: &'a mut Sink,
+    packer: zstd::bulk::Compressor<'static>,
+    packed: Vec<u8>,
+}
+
+impl<'a, Sink: Write> Frames<'a, Sink> {
+    fn new(out: &'a mut Sink) -> io::Result<Self> {
+        let mut packer = zstd::bulk::Compressor::new(1)?;
+        packer.include_checksum(true)?;
+        Ok(Self {
+            out,
+            packer,
+            packed: Vec::new(),
+        })
+    }
+}
+
+impl<Sink: Write> Write for Frames<'_, Sink> {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        self.packed.clear();
+        self.packed
+            .reserve(zstd::zstd_safe::compress_bound(piece.len()));
+        self.packer.compress_to_buffer(piece, &mut self.packed)?;
+        self.out.write_all(&self.packed)?;
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 

@@ -660,17 +660,25 @@ fn what_captures_link_to_is_written_beside_their_lines() {
             "Content-Type: text/html\r\n",
         ),
         answer("http://b.fr/i.png", "200 OK", "Content-Type: image/png\r\n"),
+        // As its URL has the host, its links would have another one.
+        page(
+            "http://A.fr:80/",
+            "<a href=/q><a href=http://c.fr/>",
+            "",
+            plain,
+        ),
         revisit,
         answer("urn:x", "200 OK", "Content-Type: text/html\r\n"),
     ]);
     let expected = [
         "# ecluse links 1",
-        "fr,b)/ | 20260102030405 | sha1:BBBB | http://b.fr/ | r http://b.fr/there",
+        "fr,a)/ | 20260102030405 | sha1:AAAA | http://A.fr:80/ | a http://a.fr/q | a http://c.fr/",
+        "fr,b)/ | 20260102030405 | sha1:BBBB | http://b.fr/ | r /there",
         "fr,b)/gone | 20260102030405 | sha1:BBBB | http://b.fr/gone",
         "fr,b)/i.png | 20260102030405 | sha1:BBBB | http://b.fr/i.png",
         "fr,c)/ | 20260102030405 | sha1:AAAA | http://c.fr/ | =",
-        "fr,exemple)/ | 20260102030405 | sha1:AAAA | http://www.exemple.fr/ | a http://www.exemple.fr/b | c https://exemple.fr/ | e http://www.exemple.fr/i.png",
-        "fr,exemple)/z | 20260102030405 | sha1:AAAA | http://exemple.fr/z | a https://autre.co.uk/?a&b | c http://exemple.fr/l",
+        "fr,exemple)/ | 20260102030405 | sha1:AAAA | http://www.exemple.fr/ | a /b | e /i.png | c https://exemple.fr/",
+        "fr,exemple)/z | 20260102030405 | sha1:AAAA | http://exemple.fr/z | c /l | a https://autre.co.uk/?a&b",
     ];
     assert_eq!(links_of(&file, "").unwrap(), expected);
     // With next to no memory the same lines come from the disk.

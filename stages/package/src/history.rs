@@ -1,7 +1,7 @@
 //! What the receipts tell of a file on its way through the chain.
 
 use ecluse_manifest::Damage;
-use ecluse_spool::{ParcelId, Receipt, WorkTree};
+use ecluse_spool::{Engine, ParcelId, Receipt};
 use ecluse_stage::Failure;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -56,21 +56,21 @@ impl Deed {
 
 /// The stages of this archive that have receipts of files: those of the chain, each machine's own.
 pub(crate) struct FileReceipts<'a> {
-    tree: &'a WorkTree,
+    engine: &'a dyn Engine,
     stages: Vec<(String, Deed)>,
 }
 
 impl<'a> FileReceipts<'a> {
-    pub(crate) fn of(tree: &'a WorkTree) -> Result<Self, Failure> {
+    pub(crate) fn of(engine: &'a dyn Engine) -> Result<Self, Failure> {
         let mut stages = Vec::new();
-        for name in tree.stages()? {
+        for name in engine.stages()? {
             let base = name.split('@').next().unwrap_or(&name);
             let deed = Deed::ALL.iter().find(|(stage, _)| *stage == base);
             if let Some((_, deed)) = deed {
                 stages.push((name.clone(), *deed));
             }
         }
-        Ok(Self { tree, stages })
+        Ok(Self { engine, stages })
     }
 
     /// Returns the steps of the file that went through the chain as this parcel.
@@ -80,7 +80,7 @@ impl<'a> FileReceipts<'a> {
             return Ok(history);
         };
         for (stage, deed) in &self.stages {
-            let Some(filed) = self.tree.receipt(stage, &id)? else {
+            let Some(filed) = self.engine.receipt(stage, &id)? else {
                 continue;
             };
             let receipt = filed.receipt;

@@ -29,6 +29,7 @@ mod rows;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ecluse_bag::{InfoField, SOFTWARE};
@@ -353,8 +354,8 @@ impl Package {
             outbox.tick();
             !outbox.stop_asked()
         };
-        let tree = self.home.tree.clone();
-        let receipts = FileReceipts::of(&tree)?;
+        let engine = Arc::clone(&self.home.engine);
+        let receipts = FileReceipts::of(&*engine)?;
         let (mut files, mut histories) = (Vec::new(), Vec::new());
         for (number, file) in job.files.iter().enumerate() {
             if !going() {

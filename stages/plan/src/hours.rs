@@ -8,6 +8,7 @@ const BACK: usize = 14 * 24;
 /// A change that nobody weighed weighs this much.
 const USUAL_WEIGHT: f64 = 0.5;
 const HOUR: i64 = 3600;
+const WEEK: i64 = 7 * 24 * HOUR;
 
 /// What a page brings by the hours of weekdays and weekends.
 #[derive(Debug, Clone, PartialEq)]
@@ -100,6 +101,24 @@ impl PageHours {
         found
     }
 
+    /// Returns what a visit now is expected to find, less what waiting would add to it.
+    ///
+    /// Visits that come again and again after a time a, each at a cost c, gain (b(a) − c)/a. Those after a+k gain as much when
+    /// c = b(a) − a/k·(b(a+k) − b(a)): the least of these costs over all k is the most that a visit now may cost. k is a number of
+    /// runs, up to a week of them. Where nothing is to come, it is the belief; where more is to come than has come, it is below zero.
+    pub(crate) fn ripeness(&self, now: i64, age: i64, run: i64) -> f64 {
+        let found = self.belief(now, age);
+        let ahead = (WEEK / run.max(60)).clamp(1, WEEK / HOUR);
+        let (mut later, mut least) = (found, found);
+        for at in 0..ahead {
+            let (chance, gain) = self.period(now + at * run, run);
+            later = gain + (1.0 - chance) * later;
+            let times = age.max(1) as f64 / ((at + 1) * run) as f64;
+            least = least.min(found - times * (later - found));
+        }
+        least
+    }
+
     /// Returns what periods of a length bring: `past` of them before now, and those after.
     pub(crate) fn periods(&self, now: i64, length: i64, past: usize, ahead: usize) -> PagePeriods {
         let mut periods = PagePeriods {
@@ -187,6 +206,26 @@ mod tests {
         assert_eq!(periods.gain, [0.8, 0.8, 0.8]);
         assert_eq!(periods.chance, [1.0, 1.0, 1.0]);
         assert!(hours.smoothed().gain(at("20261118110000")) > 0.0);
+    }
+
+    #[test]
+    fn what_waiting_adds_is_taken_off() {
+        let hours = PageHours::own(&mornings()).unwrap();
+        let at = |digits: &str| time(digits).seconds();
+        let ripe = |digits, age| hours.ripeness(at(digits), age, 4 * HOUR);
+        // It came at ten, and nothing more comes before it is lost.
+        assert_eq!(ripe("20261118100000", 24 * HOUR), 0.8);
+        // Nothing is there yet, and it comes within the next run.
+        assert!(ripe("20261118080000", 4 * HOUR) < 0.0);
+        // Where the hour does not matter, it is what the best times between visits have at a price: (1−(1+x)e^−x)/λ.
+        for (rate, days) in [(0.2, 2.0), (0.2, 10.0), (3.0, 0.5)] {
+            let even = PageHours::even(rate, Some(rate));
+            let age = (days * 86_400.0) as i64;
+            let found = even.ripeness(at("20261118080000"), age, HOUR / 60);
+            let x: f64 = rate * days;
+            let expected = rate * (1.0 - (1.0 + x) * (-x).exp());
+            assert!((found - expected).abs() < 0.02 * rate, "{found} {expected}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use ecluse_register::Countries;
 use serde::{Deserialize, Serialize};
 
 use crate::news::LINKING;
@@ -51,7 +52,7 @@ pub struct PerimeterSettings {
 /// The perimeter, ready to be asked.
 pub struct Perimeter {
     settings: PerimeterSettings,
-    countries: Option<maxminddb::Reader<Vec<u8>>>,
+    countries: Option<Countries>,
 }
 
 /// What the criteria come to for one domain.
@@ -148,12 +149,7 @@ impl Perimeter {
         let mut countries = None;
         if !settings.country_file.as_os_str().is_empty() {
             let path = root.join(&settings.country_file);
-            let bytes = std::fs::read(&path);
-            let bytes =
-                bytes.map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-            let reader = maxminddb::Reader::from_source(bytes);
-            let reader = reader.map_err(|error| format!("{}: {error}", path.display()))?;
-            countries = Some(reader);
+            countries = Some(Countries::open(&path)?);
         }
         Ok(Self {
             settings: settings.clone(),
@@ -214,7 +210,7 @@ impl Perimeter {
             let Ok(address) = text.parse::<IpAddr>() else {
                 continue;
             };
-            let country = country_of(countries, address).unwrap_or_else(|| "?".to_owned());
+            let country = countries.of(address).unwrap_or_else(|| "?".to_owned());
             is_met |= self.settings.countries.contains(&country);
             evidence.push(format!("{address} in {country}"));
         }
@@ -287,22 +283,4 @@ fn or_unknown(text: String) -> String {
     } else {
         text
     }
-}
-
-/// Files of several makers have the country in one of two places.
-fn country_of(reader: &maxminddb::Reader<Vec<u8>>, address: IpAddr) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Entry {
-        country: Option<Country>,
-        country_code: Option<String>,
-    }
-    #[derive(Deserialize)]
-    struct Country {
-        iso_code: Option<String>,
-    }
-    let entry: Entry = reader.lookup(address).ok()?.decode().ok()??;
-    entry
-        .country
-        .and_then(|country| country.iso_code)
-        .or(entry.country_code)
 }

@@ -57,7 +57,7 @@ pub enum VisitPolicy {
     Sites,
     /// By importance, what the hour brings, and time since.
     ImportancePattern,
-    /// By what a visit is expected to find now.
+    /// By what a visit is expected to find now, less what waiting would add.
     Belief,
     /// By what a visit now gains over one later.
     Lagrange,

@@ -26,7 +26,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use ecluse_config::Bytes;
-use ecluse_names::{ForcedRules, NameLine};
+use ecluse_names::{ForcedRules, MOST_NAMES, NameLine};
 use ecluse_register::{Register, RegisterReader};
 use ecluse_stage::{
     Exit, Failure, Home, Inbox, Intake, NewParcel, OutFile, Outbox, Parcel, ParcelId,
@@ -105,6 +105,12 @@ impl Stage for Preload {
     fn check(settings: &Settings, home: &Home, check: &mut SettingsCheck<'_>) {
         check.directory("stage.preload.sources", &settings.sources);
         check.directory("stage.preload.reports", &settings.reports);
+        if settings.list.get() > MOST_NAMES {
+            check.error(
+                "stage.preload.list",
+                format!("a list has at most {MOST_NAMES} names: dns-filter holds those of a parcel in memory"),
+            );
+        }
         if let Err(fault) = ForcedRules::read(&home.path(&settings.forced)) {
             check.error("stage.preload.forced", fault);
         }

@@ -201,6 +201,15 @@ fn the_librarians_word_wins() {
 }
 
 #[test]
+fn lists_that_nobody_would_take_are_refused() {
+    let (code, said) = root("list = 1000001").run(PRELOAD, &["--check"]);
+    assert_eq!(code, 78, "{said}");
+    assert!(said.contains("stage.preload.list"), "{said}");
+    let (code, said) = root("list = 1000000").run(PRELOAD, &["--check"]);
+    assert_eq!(code, 0, "{said}");
+}
+
+#[test]
 fn names_are_held_against_the_register() {
     let root = root("");
     let register = Register::at(&root.path().join("register")).unwrap();

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
+use crate::evidence::{PageText, SiteCriteria};
 use crate::settings::RelevanceSettings;
 
 /// What the settings and the librarians' seeds say of a URL.
@@ -50,7 +51,21 @@ impl Criteria {
 
     /// Tells whether any URL can be more relevant than another.
     pub(crate) fn is_empty(&self) -> bool {
-        self.urls.is_empty() && self.domains.is_empty() && self.tlds.is_empty()
+        let is_listed = !self.urls.is_empty() || !self.domains.is_empty() || !self.tlds.is_empty();
+        !is_listed && !self.asks_sites()
+    }
+
+    /// Tells whether what is known of sites counts.
+    pub(crate) fn asks_sites(&self) -> bool {
+        self.settings.asks_sites()
+    }
+
+    /// Returns what a page is worth by what others know of it and of its site.
+    pub(crate) fn of_evidence(&self, text: PageText, site: SiteCriteria) -> f32 {
+        let by_site = if site.is_in_language { 1.0 } else { 0.0 };
+        let language = text.words.map_or(by_site, |words| words.share);
+        let address = if site.is_in_country { 1.0 } else { 0.0 };
+        (self.settings.language * language + self.settings.address * address) as f32
     }
 
     /// Tells whether a URL is a seed: its relevance is the maximum, whatever its links say.

@@ -21,6 +21,15 @@ pub enum RankError {
     /// Lines could not be merged or sorted.
     #[error(transparent)]
     Merge(#[from] MergeError),
+    /// What is known of changes cannot be read.
+    #[error(transparent)]
+    Changes(#[from] ecluse_changes::ChangesError),
+    /// The register cannot be read.
+    #[error(transparent)]
+    Register(#[from] ecluse_register::RegisterError),
+    /// The file of countries cannot be read.
+    #[error("{0}")]
+    Countries(String),
     /// The file system refused.
     #[error("cannot {step} {}: {source}", path.display())]
     Io {

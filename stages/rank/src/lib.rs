@@ -1,15 +1,17 @@
 //! Makes the importance of pages and sites from their links.
 //!
-//! * **Reads** a batch of parcels of kind `links`, each with sorted `.links.zst` lists, and the current generation of `links/`.
+//! * **Reads** a batch of parcels of kind `links`, each with sorted `.links.zst` lists, and the current generation of `links/`; of `changes/` what texts weigh, and of the
+//!   register, where the perimeter asks for it, languages and addresses.
 //! * **Writes** the next generation: the links of every page, as its latest capture has them; numbers of URLs; slices of links; ranks,
 //!   interests and relevances of every URL, and of sites. The members are consumed.
 //! * **Never** needs the graph in memory, changes a generation that is there, or leaves readers with half of one.
 //! * **Defers** while another has the directory. **Holds** a parcel without links, or with a line that makes no sense or is out of order.
-//! * **Again**: the same links give the same bytes. Killed at any slice of any sweep, the same batch goes on from there. A parcel that a
+//! * **Again**: the same links, with the same known of changes and sites, give the same bytes. Killed at any slice of any sweep, the same batch goes on from there. A parcel that a
 //!   kept generation holds is not merged again.
 
 mod criteria;
 mod error;
+mod evidence;
 mod graph;
 mod lines;
 mod making;
@@ -21,6 +23,7 @@ mod pairs;
 mod settings;
 mod state;
 mod sweep;
+mod texts;
 mod vector;
 mod workspace;
 
@@ -42,6 +45,7 @@ use crate::making::{Made, Making};
 use crate::workspace::Workspace;
 
 pub use crate::error::RankError;
+pub use crate::evidence::RankSources;
 pub use crate::graph::{GraphFiles, GraphWriter};
 pub use crate::number::LinkPiece;
 pub use crate::pairs::PairSorter;
@@ -59,7 +63,7 @@ const LINKS: &str = ".links.zst";
 pub struct Rank {
     settings: Settings,
     links: PathBuf,
-    seeds: Option<PathBuf>,
+    sources: RankSources,
 }
 
 impl Stage for Rank {
@@ -79,10 +83,10 @@ impl Stage for Rank {
         if let Some((key, message)) = settings.faults().into_iter().next() {
             return Err(Failure::config(format!("'{key}': {message}")));
         }
-        let seeds = Some(&settings.perimeter.seeds).filter(|path| !path.as_os_str().is_empty());
+        let (changes, register) = (home.changes(), home.register());
         Ok(Self {
             links: home.links(),
-            seeds: seeds.map(|path| home.path(path)),
+            sources: RankSources::of(&settings.perimeter, &home.root, &changes, &register),
             settings,
         })
     }
@@ -128,7 +132,7 @@ impl Stage for Rank {
 pub fn rebuild(
     settings: &Settings,
     links: &Path,
-    seeds: Option<&Path>,
+    sources: &RankSources,
     pieces: &[LinkPiece<'_>],
     aside: &str,
 ) -> Result<(u64, u32), RankError> {
@@ -138,11 +142,11 @@ pub fn rebuild(
     let lock = generations.try_lock()?.ok_or(RankError::Busy)?;
     let number = generations.numbers()?.pop().unwrap_or(0) + 1;
     let workspace = Workspace::open(links, &format!("rebuild-{number}-{aside}"))?;
-    let criteria = Criteria::read(&settings.perimeter, seeds);
-    let criteria = criteria.map_err(RankError::io("read", seeds.unwrap_or(links)))?;
+    let criteria = criteria_of(settings, sources, links)?;
     let making = Making {
         settings,
         criteria: &criteria,
+        sources,
         workspace: &workspace,
         pieces,
         last_ranks: None,
@@ -163,6 +167,16 @@ pub fn rebuild(
     )?;
     workspace.clear()?;
     Ok((number, made.size.urls))
+}
+
+fn criteria_of(
+    settings: &Settings,
+    sources: &RankSources,
+    links: &Path,
+) -> Result<Criteria, RankError> {
+    let seeds = sources.seeds.as_deref();
+    let criteria = Criteria::read(&settings.perimeter, seeds);
+    criteria.map_err(RankError::io("read", seeds.unwrap_or(links)))
 }
 
 #[expect(
@@ -196,9 +210,7 @@ impl Rank {
         // Work on the same parcels after the same generation goes on; any other begins anew.
         let work = format!("{number}-{}", ParcelId::of_batch("links", &ids));
         let workspace = Workspace::open(&self.links, &work)?;
-        let criteria = Criteria::read(&self.settings.perimeter, self.seeds.as_deref());
-        let seeds = self.seeds.as_deref().unwrap_or(&self.links);
-        let criteria = criteria.map_err(RankError::io("read", seeds))?;
+        let criteria = criteria_of(&self.settings, &self.sources, &self.links)?;
         let last_directory = last
             .as_ref()
             .map(|last| generations.generation(last.number));
@@ -216,6 +228,7 @@ impl Rank {
         let making = Making {
             settings: &self.settings,
             criteria: &criteria,
+            sources: &self.sources,
             workspace: &workspace,
             pieces: &pieces,
             last_ranks: last_directory.map(|last| last.join(RANKS_FILE)),

@@ -8,6 +8,7 @@ use ecluse_links::{RANKS_FILE, SITES_FILE};
 
 use crate::criteria::Criteria;
 use crate::error::RankError;
+use crate::evidence::RankSources;
 use crate::graph::{GraphFiles, GraphWriter};
 use crate::number::{GraphSize, LinkPiece, number};
 use crate::outcome::{Measured, Outcome};
@@ -21,6 +22,7 @@ use crate::workspace::Workspace;
 pub(crate) struct Making<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) criteria: &'a Criteria,
+    pub(crate) sources: &'a RankSources,
     pub(crate) workspace: &'a Workspace,
     pub(crate) pieces: &'a [LinkPiece<'a>],
     /// The ranks of the last generation.
@@ -51,6 +53,7 @@ impl Making<'_> {
                 let size = number(
                     self.pieces,
                     self.last_ranks.as_deref(),
+                    self.sources,
                     self.criteria,
                     self.settings,
                     self.workspace,

@@ -4,6 +4,7 @@
 //! sorted by target together with the pages themselves: a URL's number is its place there. A page is known by how many came before it until it has its number.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -13,10 +14,13 @@ use ecluse_cdx::{
 };
 use ecluse_links::{LINKS_HEADER, PageLinks, RankReader, UrlsWriter, url_code, url_of_code};
 
-use crate::criteria::{Criteria, key_of};
+use crate::criteria::{Criteria, host_of, key_of};
 use crate::error::RankError;
+use crate::evidence::{RankSources, SiteCriteria, SiteEvidence};
 use crate::lines::LineSink;
+use crate::outcome::site_of;
 use crate::settings::Settings;
+use crate::texts::MeasuredTexts;
 use crate::vector::{NumberReader, NumberWriter};
 use crate::workspace::Workspace;
 
@@ -60,6 +64,7 @@ impl GraphSize {
 pub(crate) fn number(
     pieces: &[LinkPiece<'_>],
     last_ranks: Option<&Path>,
+    sources: &RankSources,
     criteria: &Criteria,
     settings: &Settings,
     workspace: &Workspace,
@@ -109,6 +114,10 @@ pub(crate) fn number(
         warm_interest: NumberWriter::create(&workspace.file("warm-interest.f32"))?,
         last: last_ranks.map(LastRanks::open).transpose()?,
         criteria,
+        texts: MeasuredTexts::open(sources, workspace)?,
+        sites: SiteEvidence::open(sources, &settings.perimeter)?,
+        host: String::new(),
+        site: SiteCriteria::default(),
         key: String::new(),
         url: String::new(),
         is_page: false,
@@ -225,15 +234,17 @@ impl PageMerger<'_> {
         self.targets.clear();
         for target in page.targets() {
             if self.settings.counts(target.kind)
-                && let Some(key) = key_of(target.url)
+                && let Some(key) = key_of(&target.url)
                 && key != page.surt
             {
-                let known = self
-                    .targets
-                    .entry(key)
-                    .or_insert_with(|| target.url.to_owned());
-                if target.url < known.as_str() {
-                    target.url.clone_into(known);
+                match self.targets.entry(key) {
+                    Entry::Vacant(free) => {
+                        free.insert(target.url.into_owned());
+                    }
+                    Entry::Occupied(mut known) if *target.url < **known.get() => {
+                        known.insert(target.url.into_owned());
+                    }
+                    Entry::Occupied(_) => {}
                 }
             }
         }
@@ -414,6 +425,11 @@ struct Numbering<'a> {
     warm_interest: NumberWriter,
     last: Option<LastRanks>,
     criteria: &'a Criteria,
+    texts: MeasuredTexts,
+    sites: SiteEvidence<'a>,
+    /// The last host and what is known of its site: most URLs have that of the one before.
+    host: String,
+    site: SiteCriteria,
     key: String,
     url: String,
     is_page: bool,
@@ -473,7 +489,13 @@ impl Numbering<'_> {
         self.out_weight.float(weight(outdegree))?;
         self.incoming.count(self.indegree)?;
         self.in_weight.float(weight(self.indegree))?;
-        self.criterion.float(self.criteria.of(&self.key))?;
+        let text = self.texts.take(&self.key)?;
+        if self.criteria.asks_sites() && host_of(&self.key) != self.host {
+            host_of(&self.key).clone_into(&mut self.host);
+            self.site = self.sites.of(&site_of(&self.key))?;
+        }
+        let worth = self.criteria.of(&self.key) + self.criteria.of_evidence(text, self.site);
+        self.criterion.float(worth)?;
         let (rank, interest) = match &mut self.last {
             Some(last) => last.of(&self.key)?,
             None => (0.0, 0.0),
@@ -504,6 +526,7 @@ impl Numbering<'_> {
         ] {
             numbers.finish()?;
         }
+        self.texts.finish()?;
         Ok(urls)
     }
 }

@@ -432,7 +432,7 @@ fn larger_graph(urls: u32, stays: bool) -> Vec<(u32, u32)> {
     links.into_iter().collect()
 }
 
-/// Within 1e-6, all together, of the definition in 64 bits; the same is asked of webgraph-algo in `benches/peers/webgraph`.
+/// Within 1e-6, all together, of the definition in 64 bits; `tests/webgraph.rs` compares larger ones with webgraph-algo.
 #[test]
 fn larger_graphs_are_within_a_millionth() {
     for stays in [false, true] {

@@ -5,6 +5,7 @@ use std::io::{BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 
 use ecluse_cdx::{CaptureTime, Duplicates, SortOptions, Sorter};
+use ecluse_changes::WordMeasures;
 use ecluse_links::{
     LINKS_FILE, LINKS_HEADER, LineReader, PageLinks, RANKS_FILE, RankRecord, RankWriter,
     SITES_FILE, SiteRecord, SiteWriter, SlicePart, URLS_FILE, Urls, read_slice,
@@ -13,10 +14,12 @@ use ecluse_names::Registered;
 
 use crate::criteria::{Criteria, host_of};
 use crate::error::RankError;
+use crate::evidence::PageText;
 use crate::graph::GraphFiles;
 use crate::lines::LineSink;
 use crate::settings::Settings;
 use crate::sweep::Swept;
+use crate::texts::TextReader;
 use crate::vector::{NumberReader, NumberWriter};
 use crate::workspace::Workspace;
 
@@ -206,6 +209,7 @@ struct UrlNumber {
     foreign_in: u32,
     foreign_out: u32,
     fetched: Option<CaptureTime>,
+    text: PageText,
 }
 
 /// Reads what is known of URLs, in their order.
@@ -217,6 +221,7 @@ struct UrlNumbers {
     links_out: NumberReader,
     foreign_in: NumberReader,
     foreign_out: NumberReader,
+    texts: TextReader,
     pages: LineReader,
     page: Option<(String, CaptureTime)>,
 }
@@ -243,6 +248,7 @@ impl UrlNumbers {
             links_out: NumberReader::open(&workspace.file("out.u32"))?,
             foreign_in: NumberReader::open(foreign_in)?,
             foreign_out: NumberReader::open(foreign_out)?,
+            texts: TextReader::open(workspace)?,
             pages: LineReader::new(BufReader::new(file), &path, LINKS_HEADER)?,
             page: None,
         };
@@ -274,6 +280,7 @@ impl UrlNumbers {
             foreign_in: self.foreign_in.count()?,
             foreign_out: self.foreign_out.count()?,
             fetched,
+            text: self.texts.next()?,
         })
     }
 
@@ -331,6 +338,10 @@ struct SiteSum {
     relevance: f32,
     links_in: u64,
     links_out: u64,
+    /// Documents whose text was measured, and their weights together.
+    texts: (u64, f64),
+    /// Those whose words were, and their infrequencies and shares together.
+    words: (u64, WordMeasures),
 }
 
 impl SiteSum {
@@ -345,17 +356,40 @@ impl SiteSum {
         self.interest += other.interest;
         self.links_in += other.links_in;
         self.links_out += other.links_out;
+        self.texts.0 += other.texts.0;
+        self.texts.1 += other.texts.1;
+        self.words.0 += other.words.0;
+        self.words.1.infrequency += other.words.1.infrequency;
+        self.words.1.share += other.words.1.share;
+    }
+
+    /// The mean text weight of its documents.
+    fn text_weight(&self) -> Option<f32> {
+        let (texts, weights) = self.texts;
+        (texts > 0).then(|| (weights / texts as f64) as f32)
+    }
+
+    /// The infrequency of its words, which is that of its documents together, and their mean share.
+    fn word_measures(&self) -> Option<(f32, f32)> {
+        let (texts, sums) = self.words;
+        let share = sums.share / texts.max(1) as f64;
+        (texts > 0).then_some((sums.infrequency as f32, share as f32))
     }
 
     fn line(&self, key: &str) -> String {
         let (rank, interest) = (self.rank.to_bits(), self.interest.to_bits());
         format!(
-            "{key}\t{}\t{}\t{rank}\t{interest}\t{}\t{}\t{}",
+            "{key}\t{}\t{}\t{rank}\t{interest}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}",
             self.pages,
             self.fetched,
             self.relevance.to_bits(),
             self.links_in,
-            self.links_out
+            self.links_out,
+            self.texts.0,
+            self.texts.1.to_bits(),
+            self.words.0,
+            self.words.1.infrequency.to_bits(),
+            self.words.1.share.to_bits(),
         )
     }
 
@@ -371,6 +405,14 @@ impl SiteSum {
             relevance: f32::from_bits(u32::try_from(next()?).ok()?),
             links_in: next()?,
             links_out: next()?,
+            texts: (next()?, f64::from_bits(next()?)),
+            words: (
+                next()?,
+                WordMeasures {
+                    infrequency: f64::from_bits(next()?),
+                    share: f64::from_bits(next()?),
+                },
+            ),
         };
         Some((key, sum))
     }
@@ -417,6 +459,14 @@ impl SiteSums {
             relevance: numbers.relevance,
             links_in: u64::from(numbers.foreign_in),
             links_out: u64::from(numbers.foreign_out),
+            texts: (
+                u64::from(numbers.text.weight.is_some()),
+                numbers.text.weight.unwrap_or(0.0),
+            ),
+            words: (
+                u64::from(numbers.text.words.is_some()),
+                numbers.text.words.unwrap_or_default(),
+            ),
         });
         Ok(())
     }
@@ -454,6 +504,9 @@ impl SiteSums {
                 relevance: sum.relevance,
                 links_in: sum.links_in,
                 links_out: sum.links_out,
+                text_weight: sum.text_weight(),
+                infrequency: sum.word_measures().map(|(infrequency, _)| infrequency),
+                word_share: sum.word_measures().map(|(_, share)| share),
             };
             out.write(&record).map_err(failed)
         };

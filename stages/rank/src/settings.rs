@@ -53,10 +53,27 @@ pub struct RelevanceSettings {
     pub tld: f64,
     /// What any other is worth.
     pub foreign: f64,
+    /// Languages, by two letters, that count.
+    pub languages: Vec<String>,
+    /// What a page in such a language is worth: its share of words of the list of change, or else that of its site's language.
+    pub language: f64,
+    /// Countries, by two letters, in which an address counts.
+    pub countries: Vec<String>,
+    /// A file that knows in which country an address is; empty for none.
+    pub country_file: PathBuf,
+    /// What a site with such an address is worth.
+    pub address: f64,
     /// Over which links relevance goes.
     pub direction: RelevanceDirection,
     /// What is left of it after one link.
     pub decay: f64,
+}
+
+impl RelevanceSettings {
+    /// Tells whether what is known of sites counts.
+    pub(crate) fn asks_sites(&self) -> bool {
+        self.language != 0.0 || self.address != 0.0
+    }
 }
 
 /// Over which links relevance goes.
@@ -135,6 +152,10 @@ impl Settings {
         if !(0.0..1.0).contains(&self.perimeter.decay) {
             let message = "the decay is at least 0 and below 1".to_owned();
             faults.push(("stage.rank.perimeter.decay", message));
+        }
+        if self.perimeter.address != 0.0 && self.perimeter.country_file.as_os_str().is_empty() {
+            let message = "is needed to tell where an address is".to_owned();
+            faults.push(("stage.rank.perimeter.country-file", message));
         }
         faults
     }

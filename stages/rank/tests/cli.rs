@@ -6,9 +6,13 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
+use ecluse_changes::{ArchiveTime, PageChanges, RecordWriter, WordMeasures};
 use ecluse_links::{LINKS_HEADER, LinksDirectory};
+use ecluse_refresh::IntervalHistogram;
+use ecluse_register::{Register, RegisterDay, RegisterRecord};
 use ecluse_testkit::contract::Contract;
 use ecluse_testkit::root::{Root, contents};
+use serde_json::json;
 
 const RANK: &str = env!("CARGO_BIN_EXE_ecluse-rank");
 
@@ -292,6 +296,117 @@ fn relevance_goes_over_links_and_seeds_are_as_relevant_as_anything() {
         [1.5, 0.375, 1.5, 1.375]
     );
     assert_eq!(told("", ""), [0.0; 4]);
+}
+
+/// A page of which change knows how much is text, and what its words say.
+fn measured(surt: &str, text_weight: f64, words: Option<WordMeasures>) -> PageChanges {
+    let time = ArchiveTime::parse("20260101000000").unwrap();
+    PageChanges {
+        surt: surt.to_owned(),
+        url: "https://a.fr/".to_owned(),
+        first: time,
+        last: time,
+        looks: 1,
+        changes: 0,
+        last_change: None,
+        quiet_days: 0.0,
+        declared_days: 0.0,
+        declared_changes: 0,
+        intervals: IntervalHistogram::default(),
+        rate: 1.0,
+        change_weight: None,
+        text_weight: Some(text_weight),
+        status: Some(200),
+        etag: None,
+        last_modified: None,
+        signal: None,
+        simhash: None,
+        pattern: None,
+        words,
+    }
+}
+
+/// The register says that b.com is French and stands in France, and that c.com is neither.
+fn register(root: &Root) {
+    let record = |domain: &str, language: &str, address: &str| {
+        let mut record = RegisterRecord::new(domain, RegisterDay::new(2026, 1, 1).unwrap());
+        let evidence = json!({"language": {"value": language, "day": "20260101"}});
+        record.more.insert("evidence".to_owned(), evidence);
+        record.more.insert("addresses".to_owned(), json!([address]));
+        Ok(record)
+    };
+    let register = Register::at(&root.path().join("register")).unwrap();
+    let records = [
+        record("b.com", "fr", "192.0.2.7"),
+        record("c.com", "en", "203.0.113.1"),
+    ];
+    let made = register.update(Vec::new(), records.into_iter(), 2, &|| false);
+    assert_eq!(made.unwrap().records, 2);
+    let countries = ecluse_testkit::mmdb::country("FR", [192, 0, 2]);
+    std::fs::write(root.path().join("countries.mmdb"), countries).unwrap();
+}
+
+#[test]
+fn texts_languages_and_addresses_count_for_pages_and_sites() {
+    let more = "[stage.rank.perimeter]\nlanguages = [\"fr\"]\nlanguage = 2.0\ncountries = [\"FR\"]\naddress = 8.0\n\
+                country-file = \"countries.mmdb\"\ndecay = 0.0";
+    let root = root(more);
+    register(&root);
+    let generation = root.path().join("changes/generations/1");
+    std::fs::create_dir_all(&generation).unwrap();
+    let current = root.path().join("changes/current");
+    std::os::unix::fs::symlink("generations/1", current).unwrap();
+    let words = |infrequency, share| Some(WordMeasures { infrequency, share });
+    let mut pages = RecordWriter::<PageChanges>::create(&generation).unwrap();
+    for page in [
+        measured("com,b)/", 0.5, None),
+        measured("com,c)/", 0.25, words(3.0, 0.5)),
+        measured("com,c)/unknown", 0.9, None),
+        measured("com,c)/x", 0.75, words(4.5, 0.25)),
+    ] {
+        pages.write(&page).unwrap();
+    }
+    pages.finish().unwrap();
+    let lines = [
+        "com,b)/\t20260101000000\t-\thttps://b.com/\ta https://b.com:81/x\ta https://d.com/",
+        "com,c)/\t20260101000000\t-\thttps://c.com/\ta https://www.c.com/x\ta https://b-2.com/",
+    ];
+    put(&root, "x", &lines);
+    run(&root);
+    let links = LinksDirectory::at(&root.path().join("links")).unwrap();
+    let mut reader = links.ranks().unwrap().unwrap();
+    let mut found = BTreeMap::new();
+    while let Some(record) = reader.next_record().unwrap() {
+        found.insert(record.url.to_owned(), record.relevance);
+    }
+    for (url, relevance) in [
+        // By its site; also on another port, which comes after the next site.
+        ("https://b.com/", 10.0),
+        ("https://b.com:81/x", 10.0),
+        ("https://b-2.com/", 0.0),
+        // By its own words, which go before what its site is said to be.
+        ("https://c.com/", 1.0),
+        ("https://d.com/", 0.0),
+    ] {
+        assert_eq!(found[url], relevance, "{url} in {found:?}");
+    }
+    let mut sites = links.sites().unwrap().unwrap();
+    let mut told = Vec::new();
+    while let Some(site) = sites.next_record().unwrap() {
+        let words = (site.infrequency, site.word_share);
+        told.push((site.domain.to_owned(), site.text_weight, words));
+    }
+    let none = (None, None);
+    assert_eq!(
+        told,
+        [
+            ("b.com".to_owned(), Some(0.5), none),
+            ("b-2.com".to_owned(), None, none),
+            // The infrequency of a site is that of its pages together, the others are means.
+            ("c.com".to_owned(), Some(0.5), (Some(7.5), Some(0.375))),
+            ("d.com".to_owned(), None, none),
+        ]
+    );
 }
 
 /// Links of so many pages on a few hosts.

@@ -5,14 +5,44 @@ use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use ecluse_failpoint as failpoint;
-
 use crate::dice::Dice;
 
 /// So many hits are plenty.
 const ENOUGH: u64 = 25;
 
-/// Failpoints that not every stage comes by, with those that do. The others are everybody's.
+/// Where processes may die.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Failpoints {
+    /// All of them.
+    pub(crate) all: &'static [&'static str],
+    /// Those that not every stage comes by, with the stages that do. The others are everybody's.
+    only: &'static [(&'static str, &'static [&'static str])],
+    /// Those that are reached only after a death at another.
+    after: &'static [(&'static str, &'static str)],
+}
+
+/// Those of the directories.
+pub(crate) const DIRECTORIES: Failpoints = Failpoints {
+    all: ecluse_failpoint::ALL,
+    only: ONLY,
+    after: AFTER,
+};
+
+/// Those of the engine beyond one machine.
+pub(crate) const JETSTREAM: Failpoints = Failpoints {
+    all: &ecluse_engine::STEPS,
+    only: &[
+        ("sheet-put", &["split", "tally"]),
+        ("member-filed", &["tally"]),
+        ("mark-put", &["relay"]),
+        ("set-aside", &["relay"]),
+        ("let-go-on", &["relay"]),
+        ("mark-removed", &["relay"]),
+        ("put-back", &["relay"]),
+    ],
+    after: &[("settled", "claimed")],
+};
+
 const ONLY: &[(&str, &[&str])] = &[
     ("output-handed-over", &["split", "tally"]),
     ("file-attached", &["relay"]),
@@ -34,7 +64,6 @@ const ONLY: &[(&str, &[&str])] = &[
     ("settle-poisoned", &["relay"]),
 ];
 
-/// Failpoints that are reached only after a death at another.
 const AFTER: &[(&str, &str)] = &[
     ("reap-stolen", "reap-taken"),
     ("settle-receipt", "committed"),
@@ -45,6 +74,7 @@ const AFTER: &[(&str, &str)] = &[
 /// Counts the hits and chooses where to die next.
 pub(crate) struct Aim {
     dir: PathBuf,
+    at: Failpoints,
     logs: HashMap<usize, Log>,
     kills: HashMap<String, u64>,
     stops: u64,
@@ -59,9 +89,10 @@ struct Log {
 
 impl Aim {
     /// Counts what processes write to their logs in `dir` before they die.
-    pub(crate) fn new(dir: &Path) -> Self {
+    pub(crate) fn new(dir: &Path, at: Failpoints) -> Self {
         Self {
             dir: dir.to_owned(),
+            at,
             logs: HashMap::new(),
             kills: HashMap::new(),
             stops: 0,
@@ -104,13 +135,14 @@ impl Aim {
 
     /// Returns how often the failpoint that was hit least was hit.
     pub(crate) fn fewest(&self) -> u64 {
-        let hits = failpoint::ALL.iter().map(|name| self.hits(name));
+        let hits = self.at.all.iter().map(|name| self.hits(name));
         hits.min().unwrap_or(0)
     }
 
     /// Returns the failpoints with fewer hits than `limit`.
     pub(crate) fn seldom(&self, limit: u64) -> Vec<(&'static str, u64)> {
-        failpoint::ALL
+        self.at
+            .all
             .iter()
             .map(|name| (*name, self.hits(name)))
             .filter(|(_, hits)| *hits < limit)
@@ -169,7 +201,7 @@ impl Aim {
     /// Returns the failpoint itself, or the one where a process must die before anybody comes by it.
     fn reachable(&self, place: usize, name: &'static str) -> &'static str {
         let last = self.logs.get(&place).map_or("", |log| log.last.as_str());
-        match AFTER.iter().find(|(after, _)| *after == name) {
+        match self.at.after.iter().find(|(after, _)| *after == name) {
             Some((_, before)) if *before != last => before,
             _ => name,
         }
@@ -180,7 +212,7 @@ impl Aim {
         let last = self.logs.get(&place).map_or("", |log| log.last.as_str());
         let follows =
             |(after, before): &&(&str, &str)| *before == last && self.hits(after) < ENOUGH;
-        if let Some((after, _)) = AFTER.iter().find(follows) {
+        if let Some((after, _)) = self.at.after.iter().find(follows) {
             return vec![(after, 1.0)];
         }
         let mut least = self.least(stage);
@@ -197,7 +229,7 @@ impl Aim {
             // The lesser of two draws: those hit least come up most.
             let at = dice.below(least.len()).min(dice.below(least.len()));
             let name = least[at];
-            let before = AFTER.iter().find(|(after, _)| *after == name);
+            let before = self.at.after.iter().find(|(after, _)| *after == name);
             focus.push(match before {
                 Some((_, before)) => (*before, 1.0),
                 None if self.hits(name) < ENOUGH => (name, 1.0),
@@ -209,11 +241,13 @@ impl Aim {
 
     /// Returns the failpoints a stage comes by, those hit least first; all for no stage.
     fn least(&self, stage: &str) -> Vec<&'static str> {
-        let mut names: Vec<&str> = failpoint::ALL
+        let mut names: Vec<&str> = self
+            .at
+            .all
             .iter()
             .copied()
             .filter(|name| {
-                let only = ONLY.iter().find(|(only, _)| only == name);
+                let only = self.at.only.iter().find(|(only, _)| only == name);
                 stage.is_empty() || only.is_none_or(|(_, stages)| stages.contains(&stage))
             })
             .collect();

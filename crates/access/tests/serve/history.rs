@@ -131,6 +131,7 @@ fn the_calendar_shows_captures_at_which_enough_has_changed() {
         etag: None,
         last_modified: None,
         outcome: ReadOutcome::Read,
+        words: None,
     })
     .collect();
     let settings = HistorySettings {

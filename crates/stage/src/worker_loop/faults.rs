@@ -211,11 +211,11 @@ impl<Kind: Stage> WorkerLoop<Kind> {
 
     /// Puts back what is in hand and writes a little.
     fn try_machine(&mut self) -> Result<(), StepError> {
-        let (tree, stage) = (&self.context.tree, self.context.stage.name);
+        let (engine, stage) = (&self.context.engine, self.context.stage.name);
         self.worker.reset()?;
         // Directories that somebody took away are made again.
-        tree.init(stage)?;
-        Ok(tree.probe(stage)?)
+        engine.init(stage)?;
+        Ok(engine.probe(stage)?)
     }
 
     /// Rests for so long. The bell does not shorten it: the parcels given back have just rung it.

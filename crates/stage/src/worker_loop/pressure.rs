@@ -39,8 +39,8 @@ impl<Kind: Stage> WorkerLoop<Kind> {
 
     fn pressure(&self, nexts: &[String]) -> Result<Option<Blocked>, StepError> {
         let was = self.blocked.as_ref();
-        let tree = &self.context.tree;
-        Ok(tree.pressure(self.context.stage.name, nexts, &self.marks, was)?)
+        let engine = &self.context.engine;
+        Ok(engine.pressure(self.context.stage.name, nexts, &self.marks, was)?)
     }
 
     /// Blocked by its nexts only when each of them is over its mark.

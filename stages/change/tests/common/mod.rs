@@ -33,7 +33,7 @@ pub(crate) struct Fetched {
     pub(crate) status: u16,
     pub(crate) mime: &'static str,
     pub(crate) headers: String,
-    pub(crate) body: String,
+    pub(crate) body: Vec<u8>,
     /// It refers to another capture with this body, and has none itself.
     pub(crate) is_revisit: bool,
 }
@@ -57,9 +57,9 @@ pub(crate) fn revisit(path: &str, time: &str, body: &str) -> Fetched {
     }
 }
 
-fn digest(body: &str) -> String {
-    let sum = body.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+fn digest(body: &[u8]) -> String {
+    let sum = body.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
     format!("sha1:{sum:016X}")
 }
@@ -81,9 +81,11 @@ pub(crate) fn store(root: &Root, file: &str, captures: &[Fetched]) -> Vec<String
             is_revisit,
         } = capture;
         let url = format!("http://example.org/{path}");
-        let body_sent = if *is_revisit { "" } else { body };
-        let block =
-            format!("HTTP/1.1 {status} x\r\nContent-Type: {mime}\r\n{headers}\r\n{body_sent}");
+        let head = format!("HTTP/1.1 {status} x\r\nContent-Type: {mime}\r\n{headers}\r\n");
+        let mut block = head.into_bytes();
+        if !is_revisit {
+            block.extend_from_slice(body);
+        }
         let date = format!(
             "{}-{}-{}T{}:{}:{}Z",
             &time[..4],
@@ -100,14 +102,15 @@ pub(crate) fn store(root: &Root, file: &str, captures: &[Fetched]) -> Vec<String
             }
             false => "",
         };
-        let record = format!(
+        let head = format!(
             "WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Record-ID: <urn:uuid:00000000-0000-0000-0000-{offset:012}>\r\n\
              WARC-Date: {date}\r\nWARC-Target-URI: {url}\r\nWARC-Payload-Digest: {}\r\n{profile}\
-             Content-Type: application/http; msgtype=response\r\nContent-Length: {}\r\n\r\n{block}\r\n\r\n",
+             Content-Type: application/http; msgtype=response\r\nContent-Length: {}\r\n\r\n",
             digest(body),
             block.len()
         );
-        out.write_all(record.as_bytes()).unwrap();
+        let record = [head.as_bytes(), &block, b"\r\n\r\n"].concat();
+        out.write_all(&record).unwrap();
         let mime = if *is_revisit { "warc/revisit" } else { mime };
         lines.push(format!(
             "org,example)/{path} {time} {{\"url\": \"{url}\", \"mime\": \"{mime}\", \"status\": \"{status}\", \"digest\": \"{}\", \

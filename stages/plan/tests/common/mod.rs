@@ -202,6 +202,7 @@ pub(crate) fn page(surt: &str, last: &str, rate: f64) -> PageChanges {
         signal: None,
         simhash: None,
         pattern: None,
+        words: None,
     }
 }
 

@@ -1,0 +1,363 @@
+//! The work queues: one JetStream stream for each stage, one message for each parcel that waits there.
+//!
+//! A message is a hint. It names a ticket and may carry it, to save a read; what counts is the ticket in the store. A
+//! message has the subject of its parcel and a stream takes one of each, so telling twice does no harm, and the number of
+//! messages is the number of parcels that somebody will be told of.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::pull;
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer};
+use async_nats::jetstream::message::Acker;
+use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream};
+use async_nats::jetstream::{self, Context};
+use async_nats::{Client, ConnectOptions};
+use ecluse_config::EngineSettings;
+use ecluse_spool::{Result, SpoolError, digest};
+use futures_util::StreamExt;
+use serde::{Deserialize, Serialize};
+
+use crate::OpenError;
+use crate::ticket::Ticket;
+
+/// The one consumer of each queue, which all workers of its stage share.
+const CONSUMER: &str = "workers";
+/// A ticket larger than this is read from the store.
+const CARRIED: usize = 16 << 10;
+/// So many messages may be in hands at once.
+const IN_HANDS: i64 = 200_000;
+/// How long the servers may take for a connection, and for an answer.
+const CONNECT: Duration = Duration::from_secs(5);
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// The queues of all stages.
+pub(crate) struct Queue {
+    pub(crate) client: Client,
+    context: Context,
+    prefix: String,
+    replicas: usize,
+    ack_wait: Duration,
+    stages: Mutex<HashMap<String, StageQueue>>,
+    /// The servers, for messages.
+    pub(crate) address: String,
+}
+
+#[derive(Clone)]
+struct StageQueue {
+    stream: Stream,
+    consumer: PullConsumer,
+}
+
+/// What a message says.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Hint {
+    /// The name of the ticket.
+    pub(crate) name: String,
+    /// The tag of the ticket that it carries.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) etag: String,
+    /// The ticket, when it is small.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ticket: Option<Ticket>,
+}
+
+impl Hint {
+    /// Returns a hint that only names a ticket.
+    pub(crate) fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            etag: String::new(),
+            ticket: None,
+        }
+    }
+
+    /// Returns a hint that carries a ticket.
+    pub(crate) fn of(ticket: &Ticket, etag: &str) -> Self {
+        Self {
+            name: ticket.name(),
+            etag: etag.to_owned(),
+            ticket: Some(ticket.clone()),
+        }
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let bytes = serde_json::to_vec(self).expect("a hint holds only strings and numbers");
+        if bytes.len() <= CARRIED {
+            return bytes;
+        }
+        serde_json::to_vec(&Self::named(&self.name)).expect("a name is a string")
+    }
+}
+
+/// How many messages a stage has.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct QueueDepth {
+    /// In the stream: waiting or in hands.
+    pub(crate) messages: u64,
+    /// In somebody's hands.
+    pub(crate) in_hands: u64,
+}
+
+impl Queue {
+    pub(crate) async fn open(
+        settings: &EngineSettings,
+        root: &Path,
+    ) -> std::result::Result<Self, OpenError> {
+        let mut options = ConnectOptions::new()
+            .name("ecluse")
+            .connection_timeout(CONNECT)
+            .request_timeout(Some(ANSWER));
+        if !settings.credentials.as_os_str().is_empty() {
+            let path = root.join(&settings.credentials);
+            options = options.credentials_file(&path).await.map_err(|error| {
+                OpenError::new("credentials", format!("{}: {error}", path.display()))
+            })?;
+        }
+        if !settings.servers_ca.as_os_str().is_empty() {
+            options = options.add_root_certificates(root.join(&settings.servers_ca));
+        }
+        if settings
+            .servers
+            .iter()
+            .any(|server| server.starts_with("tls://"))
+        {
+            options = options.require_tls(true);
+        }
+        let address = settings.servers.join(",");
+        let client = options.connect(address.clone()).await.map_err(|error| {
+            OpenError::new("servers", format!("cannot reach {address}: {error}"))
+        })?;
+        let mut context = jetstream::new(client.clone());
+        context.set_timeout(ANSWER);
+        Ok(Self {
+            client,
+            context,
+            prefix: match settings.prefix.as_str() {
+                "" => "ecluse".to_owned(),
+                prefix => prefix.to_owned(),
+            },
+            replicas: settings.replicas as usize,
+            ack_wait: settings.ack_wait.0,
+            stages: Mutex::default(),
+            address,
+        })
+    }
+
+    /// Returns how long a message may be in hands without a sign.
+    pub(crate) fn ack_wait(&self) -> Duration {
+        self.ack_wait
+    }
+
+    /// Says what the servers lack: JetStream, or as many of them as there shall be copies.
+    pub(crate) async fn fault(&self) -> Option<(&'static str, String)> {
+        let account = self.context.query_account().await;
+        if let Err(error) = account {
+            return Some((
+                "servers",
+                format!(
+                    "{} has no JetStream for us: {error}; start the servers with jetstream {{ }}",
+                    self.address
+                ),
+            ));
+        }
+        let name = format!("{}_check", self.prefix);
+        let made = self
+            .context
+            .get_or_create_stream(self.config_of("check"))
+            .await;
+        let fault = made.err().map(|error| {
+            (
+                "replicas",
+                format!("{} cannot keep a queue on {} servers: {error}; start as many in a cluster, or set fewer", self.address, self.replicas),
+            )
+        });
+        let _ = self.context.delete_stream(name).await;
+        fault
+    }
+
+    fn config_of(&self, stage: &str) -> Config {
+        Config {
+            name: format!("{}_{stage}", self.prefix),
+            subjects: vec![format!("{}.{stage}.*", self.prefix)],
+            retention: RetentionPolicy::WorkQueue,
+            storage: StorageType::File,
+            discard: DiscardPolicy::New,
+            max_messages_per_subject: 1,
+            discard_new_per_subject: true,
+            num_replicas: self.replicas,
+            description: Some("parcels that wait; a copy of what the store knows".to_owned()),
+            ..Config::default()
+        }
+    }
+
+    fn subject(&self, stage: &str, name: &str) -> String {
+        format!("{}.{stage}.{}", self.prefix, &digest(name.as_bytes())[..24])
+    }
+
+    /// Returns what all messages to a stage are sent to.
+    pub(crate) fn subjects(&self, stage: &str) -> String {
+        format!("{}.{stage}.*", self.prefix)
+    }
+
+    /// Returns the queue of a stage; makes it where there is none.
+    async fn of(&self, stage: &str) -> Result<StageQueue> {
+        let known = self.lock().get(stage).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let stream = self
+            .context
+            .get_or_create_stream(self.config_of(stage))
+            .await
+            .map_err(|error| self.broken("make the queue of", stage, error))?;
+        let consumer = stream
+            .get_or_create_consumer(
+                CONSUMER,
+                pull::Config {
+                    durable_name: Some(CONSUMER.to_owned()),
+                    ack_policy: AckPolicy::Explicit,
+                    ack_wait: self.ack_wait,
+                    max_ack_pending: IN_HANDS,
+                    max_deliver: -1,
+                    ..pull::Config::default()
+                },
+            )
+            .await
+            .map_err(|error| self.broken("make the queue of", stage, error))?;
+        let queue = StageQueue { stream, consumer };
+        self.lock().insert(stage.to_owned(), queue.clone());
+        Ok(queue)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, StageQueue>> {
+        self.stages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets what is known of a queue: the servers may have lost it.
+    fn broken(&self, step: &'static str, stage: &str, error: impl std::fmt::Display) -> SpoolError {
+        self.lock().remove(stage);
+        SpoolError::Io {
+            step,
+            path: PathBuf::from(format!("{}/{stage}", self.address)),
+            source: io::Error::other(error.to_string()),
+        }
+    }
+
+    /// Makes the queue of a stage, or finds it made.
+    pub(crate) async fn init(&self, stage: &str) -> Result<()> {
+        self.of(stage).await.map(drop)
+    }
+
+    /// Tells whoever works for a stage of a parcel; `false` when they are told of it already.
+    pub(crate) async fn tell(&self, stage: &str, hint: &Hint) -> Result<bool> {
+        let mut tried = false;
+        loop {
+            self.of(stage).await?;
+            let subject = self.subject(stage, &hint.name);
+            let told = match self.context.publish(subject, hint.to_bytes().into()).await {
+                Ok(told) => told.await,
+                Err(error) => Err(error),
+            };
+            match told {
+                Ok(_) => return Ok(true),
+                Err(error) if is_told(&error) => return Ok(false),
+                // The servers may have lost the queue: it is made again, once.
+                Err(_) if !tried => {
+                    self.lock().remove(stage);
+                    tried = true;
+                }
+                Err(error) => return Err(self.broken("tell", stage, error)),
+            }
+        }
+    }
+
+    /// Takes as many messages as there are, no more than so many.
+    pub(crate) async fn fetch(&self, stage: &str, most: usize) -> Result<Vec<(Hint, Acker)>> {
+        let queue = self.of(stage).await?;
+        let mut fetched = Vec::new();
+        let mut messages = queue
+            .consumer
+            .fetch()
+            .max_messages(most)
+            .messages()
+            .await
+            .map_err(|error| self.broken("ask", stage, error))?;
+        while let Some(message) = messages.next().await {
+            let message = match message {
+                Ok(message) => message,
+                Err(error) => {
+                    tracing::warn!(%error, stage, "a queue did not say all");
+                    self.lock().remove(stage);
+                    break;
+                }
+            };
+            let (message, acker) = message.split();
+            match serde_json::from_slice::<Hint>(&message.payload) {
+                Ok(hint) => fetched.push((hint, acker)),
+                Err(error) => {
+                    tracing::warn!(%error, stage, "a message that says nothing is dropped");
+                    let _ = acker.ack().await;
+                }
+            }
+        }
+        Ok(fetched)
+    }
+
+    /// Counts the messages of a stage.
+    pub(crate) async fn depth(&self, stage: &str) -> Result<QueueDepth> {
+        match self.count(stage).await {
+            // The servers may have lost the queue: it is made again, once.
+            Err(_) => self.count(stage).await,
+            counted => counted,
+        }
+    }
+
+    async fn count(&self, stage: &str) -> Result<QueueDepth> {
+        let queue = self.of(stage).await?;
+        let stream = queue.stream.get_info().await;
+        let stream = stream.map_err(|error| self.broken("ask", stage, error))?;
+        let consumer = queue.consumer.get_info().await;
+        let consumer = consumer.map_err(|error| self.broken("ask", stage, error))?;
+        Ok(QueueDepth {
+            messages: stream.state.messages,
+            in_hands: consumer.num_ack_pending as u64,
+        })
+    }
+
+    /// Says who leads the queue of a stage, and which of its servers lag or are gone; nothing where there is one server.
+    pub(crate) async fn standing(&self, stage: &str) -> Result<Option<String>> {
+        let queue = self.of(stage).await?;
+        let info = queue.stream.get_info().await;
+        let info = info.map_err(|error| self.broken("ask", stage, error))?;
+        Ok(info.cluster.map(|cluster| {
+            let leader = cluster.leader.unwrap_or_else(|| "nobody".to_owned());
+            let mut text = format!("led by {leader}");
+            for replica in &cluster.replicas {
+                let state = match (replica.offline, replica.current) {
+                    (true, _) => "cut off",
+                    (false, true) => "current",
+                    (false, false) => "behind",
+                };
+                text.push_str(&format!(", {} {state}", replica.name));
+            }
+            text
+        }))
+    }
+}
+
+/// Tells whether a message was refused because there is one of that parcel.
+fn is_told(error: &async_nats::jetstream::context::PublishError) -> bool {
+    use std::error::Error;
+    let mut cause: Option<&dyn Error> = Some(error);
+    while let Some(error) = cause {
+        if error.to_string().contains("maximum messages per subject") {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}

@@ -1,0 +1,385 @@
+//! The S3 store: objects put only where none is, or only over the one that was read.
+//!
+//! A request whose answer was lost may have been carried out, and is sent again by the client underneath. So whoever is told
+//! that a place is taken looks whether it is by his own bytes: every object that is put on a condition says who put it.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ecluse_config::EngineSettings;
+use ecluse_spool::{FileEntry, Fs, RealFs, Result, Signs, SpoolError, hex};
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::aws::{AmazonS3, AmazonS3Builder, Checksum};
+use object_store::path::Path as Key;
+use object_store::{
+    BackoffConfig, Certificate, ClientOptions, Error, ObjectMeta, ObjectStore, ObjectStoreExt,
+    PutMode, PutOptions, PutPayload, RetryConfig, UpdateVersion,
+};
+use sha2::{Digest, Sha256};
+
+use crate::OpenError;
+
+/// What is sent, and held in memory, at a time.
+const PART_BYTES: u64 = 8 << 20;
+/// A request that failed on its way is sent again so often, within so long.
+const RETRIES: usize = 4;
+const RETRY_FOR: Duration = Duration::from_secs(45);
+/// How long a connection may take, and a piece of an answer.
+const CONNECT: Duration = Duration::from_secs(10);
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// The bucket.
+pub(crate) struct Store {
+    bucket: AmazonS3,
+    prefix: String,
+    /// Its address, for messages.
+    pub(crate) address: String,
+}
+
+/// An object that was read.
+#[derive(Debug, Clone)]
+pub(crate) struct Fetched {
+    pub(crate) bytes: Bytes,
+    pub(crate) etag: String,
+    /// When it was written, by the store's clock.
+    pub(crate) written_ms: i64,
+}
+
+/// An object in a list.
+#[derive(Debug, Clone)]
+pub(crate) struct Listed {
+    /// What follows the prefix that was asked for.
+    pub(crate) name: String,
+    pub(crate) written_ms: i64,
+}
+
+/// What came of putting an object on a condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Put {
+    /// It lies there, with this tag.
+    There(String),
+    /// Something else lies there, or what was read has changed.
+    Taken,
+}
+
+impl Store {
+    pub(crate) fn open(
+        settings: &EngineSettings,
+        root: &Path,
+    ) -> std::result::Result<Self, OpenError> {
+        // The HTTP client asks for the process's own choice; whoever made one before is right too.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let is_plain = settings.endpoint.starts_with("http://");
+        let mut options = ClientOptions::new()
+            .with_allow_http(is_plain)
+            .with_timeout_disabled()
+            .with_read_timeout(ANSWER)
+            .with_connect_timeout(CONNECT);
+        let has_ca = !settings.store_ca.as_os_str().is_empty();
+        if has_ca {
+            let path = root.join(&settings.store_ca);
+            let fault =
+                |why: String| OpenError::new("store-ca", format!("{}: {why}", path.display()));
+            let pem = std::fs::read(&path).map_err(|error| fault(error.to_string()))?;
+            let authorities =
+                Certificate::from_pem_bundle(&pem).map_err(|error| fault(error.to_string()))?;
+            if authorities.is_empty() {
+                return Err(fault("it holds no certificate".into()));
+            }
+            for authority in authorities {
+                options = options.with_root_certificate(authority);
+            }
+        }
+        if is_plain || has_ca {
+            options = options.with_no_system_certificates(true);
+        }
+        let bucket = AmazonS3Builder::new()
+            .with_endpoint(&settings.endpoint)
+            .with_virtual_hosted_style_request(false)
+            .with_bucket_name(&settings.bucket)
+            .with_region(&settings.region)
+            .with_access_key_id(secret("key-file", &root.join(&settings.key_file))?)
+            .with_secret_access_key(secret("secret-file", &root.join(&settings.secret_file))?)
+            .with_checksum_algorithm(Checksum::SHA256)
+            .with_client_options(options)
+            .with_retry(RetryConfig {
+                max_retries: RETRIES,
+                retry_timeout: RETRY_FOR,
+                backoff: BackoffConfig {
+                    init_backoff: Duration::from_millis(100),
+                    max_backoff: Duration::from_secs(5),
+                    base: 2.0,
+                },
+            })
+            .build()
+            .map_err(|error| OpenError::new("endpoint", error.to_string()))?;
+        let endpoint = settings.endpoint.trim_end_matches('/');
+        let prefix = match settings.prefix.as_str() {
+            "" => String::new(),
+            prefix => format!("{prefix}/"),
+        };
+        Ok(Self {
+            bucket,
+            address: format!("{endpoint}/{}", settings.bucket),
+            prefix,
+        })
+    }
+
+    fn key(&self, key: &str) -> Result<Key> {
+        let whole = format!("{}{key}", self.prefix);
+        Key::parse(&whole)
+            .map_err(|error| SpoolError::Refused(format!("{whole} is no key: {error}")))
+    }
+
+    fn fault(&self, step: &'static str, key: &str, error: &Error) -> SpoolError {
+        let path = PathBuf::from(format!("{}/{}{key}", self.address, self.prefix));
+        SpoolError::Io {
+            step,
+            path,
+            source: io::Error::other(in_one_line(error)),
+        }
+    }
+
+    /// Reads a small object.
+    pub(crate) async fn get(&self, key: &str) -> Result<Option<Fetched>> {
+        let fault = |error: &Error| self.fault("read", key, error);
+        let got = match self.bucket.get(&self.key(key)?).await {
+            Ok(got) => got,
+            Err(Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(fault(&error)),
+        };
+        let etag = got.meta.e_tag.clone().unwrap_or_default();
+        let written_ms = got.meta.last_modified.timestamp_millis();
+        let bytes = got.bytes().await.map_err(|error| fault(&error))?;
+        Ok(Some(Fetched {
+            bytes,
+            etag,
+            written_ms,
+        }))
+    }
+
+    /// Puts an object where there is none.
+    pub(crate) async fn put_new(&self, key: &str, bytes: &[u8]) -> Result<Put> {
+        self.put_on(key, bytes, PutMode::Create).await
+    }
+
+    /// Puts an object over the one that was read with this tag.
+    pub(crate) async fn put_over(&self, key: &str, bytes: &[u8], etag: &str) -> Result<Put> {
+        let version = UpdateVersion {
+            e_tag: Some(etag.to_owned()),
+            version: None,
+        };
+        self.put_on(key, bytes, PutMode::Update(version)).await
+    }
+
+    /// Puts an object, whatever lies there.
+    pub(crate) async fn put(&self, key: &str, bytes: &[u8]) -> Result<()> {
+        self.put_on(key, bytes, PutMode::Overwrite).await.map(drop)
+    }
+
+    async fn put_on(&self, key: &str, bytes: &[u8], mode: PutMode) -> Result<Put> {
+        let payload = PutPayload::from(Bytes::copy_from_slice(bytes));
+        let is_over = matches!(mode, PutMode::Update(_));
+        let options = PutOptions::from(crate::failpoint::put_mode(mode));
+        let put = self
+            .bucket
+            .put_opts(&self.key(key)?, payload, options)
+            .await;
+        match put {
+            Ok(put) => return Ok(Put::There(put.e_tag.unwrap_or_default())),
+            Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {}
+            // What was read is no longer there.
+            Err(Error::NotFound { .. }) if is_over => {}
+            Err(error) => return Err(self.fault("write", key, &error)),
+        }
+        // Perhaps by us: the answer to the first try was lost.
+        let there = self.get(key).await?;
+        Ok(match there {
+            Some(there) if there.bytes == bytes => Put::There(there.etag),
+            _ => Put::Taken,
+        })
+    }
+
+    /// Removes an object, if it is there.
+    pub(crate) async fn remove(&self, key: &str) -> Result<()> {
+        match self.bucket.delete(&self.key(key)?).await {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(self.fault("remove", key, &error)),
+        }
+    }
+
+    /// Lists what begins with a directory and then a name, in order of keys, page by page.
+    pub(crate) fn list<'a>(
+        &'a self,
+        directory: &'a str,
+        name: &'a str,
+    ) -> BoxStream<'a, Result<Listed>> {
+        let whole = format!("{}{directory}", self.prefix);
+        let prefix = Key::from(whole.trim_end_matches('/'));
+        let after = format!("{whole}{name}");
+        // A list begins behind a key: that of all but the last letter comes before every name that begins so.
+        let listed = match name.is_empty() {
+            true => self.bucket.list(Some(&prefix)),
+            false => {
+                let before = Key::from(&after[..after.len() - 1]);
+                self.bucket.list_with_offset(Some(&prefix), &before)
+            }
+        };
+        let ends = after.clone();
+        listed
+            .map_err(move |error| self.fault("list", directory, &error))
+            .try_take_while(move |meta| {
+                let key = meta.location.as_ref();
+                let goes_on = key < ends.as_str() || key.starts_with(&ends);
+                std::future::ready(Ok(goes_on))
+            })
+            .try_filter_map(move |meta: ObjectMeta| {
+                let key = meta.location.as_ref();
+                let listed = key.strip_prefix(&whole).map(|name| Listed {
+                    name: name.to_owned(),
+                    written_ms: meta.last_modified.timestamp_millis(),
+                });
+                let listed = listed.filter(|listed| listed.name.starts_with(name));
+                std::future::ready(Ok(listed))
+            })
+            .boxed()
+    }
+
+    /// Names what lies directly below a directory and has more below it.
+    pub(crate) async fn directories(&self, directory: &str) -> Result<Vec<String>> {
+        let whole = format!("{}{directory}", self.prefix);
+        let prefix = Key::from(whole.trim_end_matches('/'));
+        let listed = self.bucket.list_with_delimiter(Some(&prefix)).await;
+        let listed = listed.map_err(|error| self.fault("list", directory, &error))?;
+        let names = listed.common_prefixes.iter();
+        let names = names.filter_map(|key| key.as_ref().strip_prefix(&whole).map(str::to_owned));
+        Ok(names.collect())
+    }
+
+    /// Puts a file of a parcel. The same bytes under the same key: to do it twice does no harm.
+    pub(crate) async fn upload(
+        &self,
+        key: &str,
+        path: &Path,
+        bytes: u64,
+        signs: &Signs,
+    ) -> Result<()> {
+        let at_file = |source| SpoolError::Io {
+            step: "read",
+            path: path.to_owned(),
+            source,
+        };
+        let mut file = std::fs::File::open(path).map_err(at_file)?;
+        if bytes <= PART_BYTES {
+            let mut whole = Vec::with_capacity(bytes as usize);
+            file.read_to_end(&mut whole).map_err(at_file)?;
+            return self.put(key, &whole).await;
+        }
+        let fault = |error: &Error| self.fault("write", key, error);
+        let mut upload = self
+            .bucket
+            .put_multipart(&self.key(key)?)
+            .await
+            .map_err(|error| fault(&error))?;
+        let mut sent = Ok(());
+        loop {
+            let mut part = Vec::with_capacity(PART_BYTES as usize);
+            let read = (&mut file).take(PART_BYTES).read_to_end(&mut part);
+            if read.map_err(at_file)? == 0 {
+                break;
+            }
+            signs.tick();
+            sent = upload.put_part(PutPayload::from(part)).await;
+            if sent.is_err() {
+                break;
+            }
+        }
+        let completed = match sent {
+            Ok(()) => upload.complete().await.map(drop),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = completed {
+            let _ = upload.abort().await;
+            return Err(fault(&error));
+        }
+        Ok(())
+    }
+
+    /// Brings a file of a parcel to `path`, whole and with the right digest, or not at all.
+    pub(crate) async fn download(
+        &self,
+        key: &str,
+        file: &FileEntry,
+        path: &Path,
+        signs: &Signs,
+    ) -> Result<Downloaded> {
+        let at_file = |source| SpoolError::Io {
+            step: "write",
+            path: path.to_owned(),
+            source,
+        };
+        let got = match self.bucket.get(&self.key(key)?).await {
+            Ok(got) => got,
+            Err(Error::NotFound { .. }) => return Ok(Downloaded::Missing),
+            Err(error) => return Err(self.fault("read", key, &error)),
+        };
+        let part = path.with_file_name(format!(".{}.part", file.name));
+        let mut out = std::fs::File::create(&part).map_err(at_file)?;
+        let mut hash = Sha256::new();
+        let mut bytes = 0;
+        let mut pieces = got.into_stream();
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.map_err(|error| self.fault("read", key, &error))?;
+            signs.tick();
+            hash.update(&piece);
+            bytes += piece.len() as u64;
+            out.write_all(&piece).map_err(at_file)?;
+        }
+        let found = hex(&hash.finalize());
+        if bytes != file.bytes || found != file.sha256 {
+            RealFs.unlink(&part).map_err(at_file)?;
+            return Ok(Downloaded::Other { sha256: found });
+        }
+        RealFs.rename(&part, path).map_err(at_file)?;
+        Ok(Downloaded::There)
+    }
+}
+
+/// What came of bringing a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Downloaded {
+    There,
+    Missing,
+    /// Another content than the one it should have.
+    Other {
+        sha256: String,
+    },
+}
+
+fn secret(key: &'static str, path: &Path) -> std::result::Result<String, OpenError> {
+    let fault = |why: &str| OpenError::new(key, format!("{}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| fault(&error.to_string()))?;
+    let word = text.trim();
+    if word.is_empty() || word.contains(char::is_whitespace) {
+        return Err(fault("it does not hold one word"));
+    }
+    Ok(word.to_owned())
+}
+
+/// Says what went wrong and why, in one line.
+fn in_one_line(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        cause = error.source();
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

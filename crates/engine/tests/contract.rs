@@ -1,0 +1,287 @@
+//! The engine on NATS JetStream and an S3 store, asked of real servers: it keeps the contract of engines, and what its own
+//! parts may do to it costs delay and nothing else.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test stops where it fails, and makes its own mess"
+)]
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ecluse_config::{EngineSettings, Pipeline};
+use ecluse_engine::JetstreamEngine;
+use ecluse_spool::{
+    Engine, Finish, Parcel, ParcelId, ParcelState, ReconcileExtent, Spool, SpoolError, Work,
+    WorkerLimits, WorkerTerms,
+};
+use ecluse_testkit::engine::engine_contract;
+use ecluse_testkit::root::until;
+use ecluse_testkit::servers::EngineServers;
+
+fn servers() -> EngineServers {
+    let (nats, weed) = (
+        ecluse_peers::server("nats-server"),
+        ecluse_peers::server("weed"),
+    );
+    EngineServers::start(&nats, &weed)
+}
+
+fn settings(servers: &EngineServers, prefix: &str) -> EngineSettings {
+    Pipeline::parse(&servers.settings(prefix), "test")
+        .unwrap()
+        .engine
+}
+
+/// Opens an engine as a host of this name does, which has a scratch directory of its own.
+fn open(servers: &EngineServers, prefix: &str, root: &Path, host: &str) -> JetstreamEngine {
+    let settings = settings(servers, prefix);
+    JetstreamEngine::open(&settings, &root.join(host), Some(host)).unwrap()
+}
+
+fn worker(engine: &JetstreamEngine) -> Box<dyn Spool> {
+    let limits = WorkerLimits {
+        lease: Duration::from_millis(1500),
+        ..WorkerLimits::default()
+    };
+    let terms = WorkerTerms {
+        stage: "one",
+        next: &["two".to_owned()],
+        limits: &limits,
+        version: "0",
+    };
+    engine.open_worker(&terms).unwrap()
+}
+
+fn put(engine: &JetstreamEngine, name: &str) {
+    let engine: &dyn Engine = engine;
+    let id = ParcelId::new(name).unwrap();
+    let put = engine.put::<SpoolError>("one", &id, "test", |parcel| parcel.write("data", b"text"));
+    put.unwrap();
+}
+
+fn try_claim(worker: &mut dyn Spool) -> Option<Parcel> {
+    let waiting = worker.scan().unwrap().waiting.pop()?;
+    worker.claim(&waiting).unwrap()
+}
+
+fn finish(worker: &mut dyn Spool, parcels: Vec<Parcel>) -> Finish {
+    let outbox = worker.outbox(&parcels);
+    let mut works = vec![Work { parcels, outbox }];
+    worker.finish(&mut works).unwrap()[0]
+}
+
+fn states(engine: &JetstreamEngine, stage: &str) -> Vec<(String, ParcelState)> {
+    let mut states = Vec::new();
+    let mut see =
+        |place: ecluse_spool::ParcelPlace| states.push((place.parcel.to_string(), place.state));
+    engine.each_place(stage, &mut see).unwrap();
+    states.sort();
+    states
+}
+
+#[test]
+fn jetstream_keeps_the_contract() {
+    let servers = servers();
+    let root = tempfile::tempdir().unwrap();
+    let mut number = 0;
+    engine_contract(|| {
+        number += 1;
+        let prefix = format!("clause-{number}");
+        Arc::new(open(&servers, &prefix, root.path(), &prefix))
+    });
+}
+
+/// A worker of another host is silent for longer than its lease and is taken for dead; then it wakes up. Both do the work, and
+/// one of them has done it.
+#[test]
+fn of_a_zombie_and_its_heir_one_commits() {
+    let servers = servers();
+    let root = tempfile::tempdir().unwrap();
+    let (alpha, beta) = (
+        open(&servers, "zombie", root.path(), "alpha"),
+        open(&servers, "zombie", root.path(), "beta"),
+    );
+    for (number, is_zombie_first) in [(1, true), (2, false)] {
+        let name = format!("a{number}");
+        put(&alpha, &name);
+        let mut zombie = worker(&alpha);
+        let his = until("a parcel", || try_claim(&mut *zombie));
+        let mut heir = worker(&beta);
+        let ours = until("the dead worker's parcel", || try_claim(&mut *heir));
+        assert_eq!(ours.attempt(), 2);
+        let finishes = if is_zombie_first {
+            [
+                finish(&mut *zombie, vec![his]),
+                finish(&mut *heir, vec![ours]),
+            ]
+        } else {
+            let heirs = finish(&mut *heir, vec![ours]);
+            [heirs, finish(&mut *zombie, vec![his])]
+        };
+        assert_eq!(finishes, [Finish::Committed, Finish::AlreadyCommitted]);
+        assert_eq!(states(&alpha, "one"), []);
+        zombie.close().unwrap();
+        heir.close().unwrap();
+    }
+    let ready = |name: &str| (name.to_owned(), ParcelState::Ready);
+    assert_eq!(states(&beta, "two"), [ready("a1"), ready("a2")]);
+}
+
+/// Two batches that have a parcel in common, one of a worker taken for dead: one of them has it.
+#[test]
+fn of_two_batches_with_a_common_parcel_one_commits() {
+    let servers = servers();
+    let root = tempfile::tempdir().unwrap();
+    let (alpha, beta) = (
+        open(&servers, "batches", root.path(), "alpha"),
+        open(&servers, "batches", root.path(), "beta"),
+    );
+    put(&alpha, "a");
+    put(&alpha, "b");
+    let mut zombie = worker(&alpha);
+    let claim_two = |worker: &mut dyn Spool| {
+        let one = until("one", || try_claim(worker));
+        let other = until("another", || try_claim(worker));
+        let mut two = vec![one, other];
+        two.sort_by(|one, other| one.id().cmp(other.id()));
+        two
+    };
+    let his = claim_two(&mut *zombie);
+    let mut heir = worker(&beta);
+    let mut ours = claim_two(&mut *heir);
+    put(&beta, "c");
+    ours.push(until("a third", || try_claim(&mut *heir)));
+    assert_eq!(finish(&mut *zombie, his), Finish::Committed);
+    assert_eq!(finish(&mut *heir, ours), Finish::AlreadyCommitted);
+    // What was in the batch that lost and in no other goes back.
+    until("the third to wait", || {
+        (states(&beta, "one") == [("c".to_owned(), ParcelState::Ready)]).then_some(())
+    });
+    let third = until("the third", || try_claim(&mut *heir));
+    assert_eq!(finish(&mut *heir, vec![third]), Finish::Committed);
+    assert_eq!(states(&beta, "one"), []);
+    let mut inputs = Vec::new();
+    let mut see = |filed: ecluse_spool::Filed| {
+        inputs.extend(
+            filed
+                .receipt
+                .inputs
+                .iter()
+                .map(|input| input.parcel.to_string()),
+        );
+    };
+    beta.each_receipt("one", &mut see).unwrap();
+    inputs.sort();
+    assert_eq!(inputs, ["a", "b", "c"]);
+}
+
+#[test]
+fn servers_that_lose_every_message_cost_delay_only() {
+    let mut servers = servers();
+    let root = tempfile::tempdir().unwrap();
+    let engine = open(&servers, "lost", root.path(), "alpha");
+    for number in 0..20 {
+        put(&engine, &format!("a{number}"));
+    }
+    let mut first = worker(&engine);
+    let mut parcels: Vec<Parcel> = (0..3)
+        .map(|_| until("one", || try_claim(&mut *first)))
+        .collect();
+    servers.lose_all_messages();
+    // What is in hand goes on without them.
+    let done = parcels.pop().unwrap();
+    let done_id = done.id().clone();
+    until("the servers", || {
+        engine.reconcile("one", ReconcileExtent::Missing).ok()
+    });
+    assert_eq!(finish(&mut *first, vec![done]), Finish::Committed);
+    // The others go back with the worker's end.
+    drop(parcels);
+    first.close().unwrap();
+    // An answer to a message of the old queue may have met one of the new.
+    engine.reconcile("one", ReconcileExtent::All).unwrap();
+    let again = engine.reconcile("one", ReconcileExtent::All).unwrap();
+    assert_eq!(again, 0, "all that waits has its message");
+    let mut second = worker(&engine);
+    let mut finished = vec![done_id];
+    while finished.len() < 20 {
+        let parcel = until("another", || try_claim(&mut *second));
+        finished.push(parcel.id().clone());
+        finish(&mut *second, vec![parcel]);
+    }
+    finished.sort();
+    finished.dedup();
+    assert_eq!(finished.len(), 20);
+    assert_eq!(states(&engine, "one"), []);
+    assert_eq!(states(&engine, "two").len(), 20);
+    // All that waits is told of: nothing is missing.
+    assert_eq!(
+        engine.reconcile("two", ReconcileExtent::Missing).unwrap(),
+        0
+    );
+    second.close().unwrap();
+}
+
+#[test]
+fn servers_that_cannot_carry_an_archive_are_refused() {
+    let mut servers = servers();
+    let root = tempfile::tempdir().unwrap();
+    let good = settings(&servers, "refused");
+    let faults = |settings: &EngineSettings| {
+        let faults = JetstreamEngine::faults(settings, root.path());
+        faults
+            .into_iter()
+            .map(|fault| (fault.key, fault.reason))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(faults(&good), []);
+    let no_bucket = EngineSettings {
+        bucket: "elsewhere".into(),
+        ..good.clone()
+    };
+    let wrong = root.path().join("wrong");
+    fs::write(&wrong, "not-it").unwrap();
+    let wrong_key = EngineSettings {
+        secret_file: wrong.clone(),
+        ..good.clone()
+    };
+    let no_file = EngineSettings {
+        key_file: root.path().join("missing"),
+        ..good.clone()
+    };
+    let no_server = EngineSettings {
+        servers: vec!["nats://127.0.0.1:1".into()],
+        ..good.clone()
+    };
+    let no_store = EngineSettings {
+        endpoint: "http://127.0.0.1:1".into(),
+        ..good.clone()
+    };
+    let three = EngineSettings {
+        replicas: 3,
+        ..good.clone()
+    };
+    for (settings, key, remedy) in [
+        (no_bucket, "bucket", "make the bucket"),
+        (wrong_key, "key-file", "refuses these keys"),
+        (no_file, "key-file", "missing"),
+        (no_server, "servers", "cannot reach"),
+        (no_store, "endpoint", "start the store"),
+        (three, "replicas", "set fewer"),
+    ] {
+        let faults = faults(&settings);
+        let is_it = |(found, reason): &(&str, String)| *found == key && reason.contains(remedy);
+        assert!(faults.iter().any(is_it), "{key}: {faults:?}");
+    }
+    servers.be_without_streams();
+    let faults = faults(&good);
+    assert!(
+        faults
+            .iter()
+            .any(|(key, reason)| *key == "servers" && reason.contains("no JetStream")),
+        "{faults:?}"
+    );
+}

@@ -1,0 +1,98 @@
+//! The engine that the settings name.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ecluse_config::{EngineKind, Level, Pipeline, Problem};
+use ecluse_spool::{Engine, WorkTree};
+
+use crate::failure::Failure;
+
+/// Opens the engine of a root. `host`: the name this host goes by, when it is not its own.
+///
+/// # Errors
+/// The settings are at fault, or a server that cannot be reached.
+pub fn open_engine(
+    pipeline: &Pipeline,
+    root: &Path,
+    host: Option<&str>,
+) -> Result<Arc<dyn Engine>, Failure> {
+    match pipeline.engine.kind {
+        EngineKind::Directories => {
+            let mut tree = WorkTree::open(&root.join("work"));
+            if let Some(host) = host {
+                host.clone_into(&mut tree.host.name);
+            }
+            Ok(Arc::new(tree))
+        }
+        EngineKind::Jetstream => jetstream(pipeline, root, host),
+    }
+}
+
+/// Opens the engine of a root for somebody who only looks and leaves no trace.
+pub(crate) fn looking_engine(pipeline: &Pipeline, root: &Path) -> Result<Arc<dyn Engine>, Failure> {
+    match pipeline.engine.kind {
+        EngineKind::Directories => Ok(Arc::new(WorkTree::open(&root.join("work")).only_looking())),
+        EngineKind::Jetstream => jetstream(pipeline, root, None),
+    }
+}
+
+#[cfg(feature = "jetstream")]
+fn jetstream(
+    pipeline: &Pipeline,
+    root: &Path,
+    host: Option<&str>,
+) -> Result<Arc<dyn Engine>, Failure> {
+    let opened = ecluse_engine::JetstreamEngine::open(&pipeline.engine, root, host);
+    let engine = opened.map_err(|error| {
+        let key = format!("engine.{}", error.key);
+        let problem = pipeline.problem(Level::Error, &key, &error.reason);
+        Failure::config(problem)
+    })?;
+    Ok(Arc::new(engine))
+}
+
+#[cfg(not(feature = "jetstream"))]
+fn jetstream(
+    pipeline: &Pipeline,
+    _root: &Path,
+    _host: Option<&str>,
+) -> Result<Arc<dyn Engine>, Failure> {
+    let reason = "this program was built without it";
+    let problem = pipeline.problem(Level::Error, "engine.kind", reason);
+    Err(Failure::config(problem))
+}
+
+/// Tries the servers that the settings name, and says what is wrong with them.
+#[cfg(feature = "jetstream")]
+pub fn engine_problems(pipeline: &Pipeline, root: &Path) -> Vec<Problem> {
+    match pipeline.engine.kind {
+        EngineKind::Directories => Vec::new(),
+        EngineKind::Jetstream => {
+            let faults = ecluse_engine::JetstreamEngine::faults(&pipeline.engine, root);
+            let problem = |fault: ecluse_engine::EngineFault| {
+                let key = format!("engine.{}", fault.key);
+                pipeline.problem(Level::Error, &key, &fault.reason)
+            };
+            faults.into_iter().map(problem).collect()
+        }
+    }
+}
+
+/// Tries the servers that the settings name, and says what is wrong with them.
+#[cfg(not(feature = "jetstream"))]
+pub fn engine_problems(pipeline: &Pipeline, root: &Path) -> Vec<Problem> {
+    match jetstream_wanted(pipeline) {
+        true => jetstream(pipeline, root, None)
+            .err()
+            .map(|failure| pipeline.problem(Level::Error, "engine.kind", &failure.reason))
+            .into_iter()
+            .collect(),
+        false => Vec::new(),
+    }
+}
+
+#[cfg(not(feature = "jetstream"))]
+fn jetstream_wanted(pipeline: &Pipeline) -> bool {
+    pipeline.engine.kind == EngineKind::Jetstream
+}

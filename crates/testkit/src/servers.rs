@@ -1,0 +1,293 @@
+//! The servers of an engine beyond one machine, on loopback and in a directory of their own: NATS with JetStream, and an S3
+//! store.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use ecluse_spool::{Fs, RealFs};
+use tempfile::TempDir;
+
+use crate::root::until;
+
+/// The keys that the store accepts.
+const ACCESS: &str = "ecluse";
+const SECRET: &str = "not-so-secret";
+/// The bucket that is there.
+pub const BUCKET: &str = "archive";
+
+/// A NATS server and an S3 store.
+pub struct EngineServers {
+    dir: TempDir,
+    nats: Nats,
+    weed: Child,
+    s3_port: u16,
+    filer_port: u16,
+}
+
+/// A NATS server.
+struct Nats {
+    child: Option<Child>,
+    port: u16,
+    program: PathBuf,
+    /// With JetStream, as it should be.
+    has_streams: bool,
+}
+
+impl EngineServers {
+    /// Starts both; `nats` and `weed` are their programs.
+    pub fn start(nats: &Path, weed: &Path) -> Self {
+        let dir =
+            TempDir::with_prefix("ecluse-servers-").expect("a temporary directory can be made");
+        let (weed, s3_port, filer_port) = start_store(weed, dir.path());
+        let mut nats = Nats {
+            child: None,
+            port: free_port(),
+            program: nats.to_owned(),
+            has_streams: true,
+        };
+        nats.start(dir.path());
+        Self {
+            dir,
+            nats,
+            weed,
+            s3_port,
+            filer_port,
+        }
+    }
+
+    /// Returns the `[engine]` table of settings for an archive of its own on these servers.
+    pub fn settings(&self, prefix: &str) -> String {
+        let secret = |name: &str| self.dir.path().join(name).display().to_string();
+        format!(
+            "[engine]\nkind = \"jetstream\"\nservers = [\"nats://127.0.0.1:{}\"]\nreplicas = 1\nack-wait = \"2s\"\n\
+             endpoint = \"http://127.0.0.1:{}\"\nbucket = \"{BUCKET}\"\nprefix = \"{prefix}\"\n\
+             key-file = \"{}\"\nsecret-file = \"{}\"\n",
+            self.nats.port,
+            self.s3_port,
+            secret("key"),
+            secret("secret"),
+        )
+    }
+
+    /// Copies every object of an archive on these servers into a directory, by its key. Not asked of the S3 service: by the
+    /// store's own door beside it.
+    ///
+    /// # Errors
+    /// When the store does not answer, or the directory takes nothing.
+    pub fn mirror(&self, prefix: &str, into: &Path) -> io::Result<()> {
+        mirror(
+            self.filer_port,
+            &format!("/buckets/{BUCKET}/{prefix}"),
+            into,
+        )
+    }
+
+    /// Kills the NATS server, removes all it knew, and starts it again.
+    pub fn lose_all_messages(&mut self) {
+        self.nats.kill();
+        let _ = RealFs.remove_tree(&self.dir.path().join("nats"));
+        self.nats.start(self.dir.path());
+    }
+
+    /// Starts the NATS server anew, without streams.
+    pub fn be_without_streams(&mut self) {
+        self.nats.kill();
+        self.nats.has_streams = false;
+        self.nats.start(self.dir.path());
+    }
+}
+
+impl Drop for EngineServers {
+    fn drop(&mut self) {
+        self.nats.kill();
+        let _ = self.weed.kill();
+        let _ = self.weed.wait();
+    }
+}
+
+impl Nats {
+    fn start(&mut self, dir: &Path) {
+        let config = dir.join("nats.conf");
+        let store = dir.join("nats");
+        let streams = match self.has_streams {
+            true => format!("jetstream {{ store_dir: {store:?}, sync_interval: always }}\n"),
+            false => String::new(),
+        };
+        let text = format!("listen: \"127.0.0.1:{}\"\n{streams}", self.port);
+        fs::write(&config, text).expect("a directory takes files");
+        let mut command = Command::new(&self.program);
+        command.arg("-c").arg(&config);
+        self.child = Some(quiet(&mut command, &dir.join("nats.log")));
+        let port = self.port;
+        until("the NATS server", || {
+            TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()
+        });
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn start_store(program: &Path, dir: &Path) -> (Child, u16, u16) {
+    fs::write(dir.join("key"), ACCESS).expect("a directory takes files");
+    fs::write(dir.join("secret"), SECRET).expect("a directory takes files");
+    let identities = format!(
+        "{{\"identities\":[{{\"name\":\"ecluse\",\"credentials\":[{{\"accessKey\":\"{ACCESS}\",\"secretKey\":\"{SECRET}\"}}],\
+         \"actions\":[\"Admin\",\"Read\",\"Write\",\"List\",\"Tagging\"]}}]}}"
+    );
+    let config = dir.join("s3.json");
+    fs::write(&config, identities).expect("a directory takes files");
+    let data = dir.join("store");
+    fs::create_dir(&data).expect("a directory takes directories");
+    // Held together until all are known, so that no two are the same.
+    let bound: Vec<TcpListener> = (0..8).map(|_| bind()).collect();
+    let ports: Vec<u16> = bound.iter().map(port_of).collect();
+    drop(bound);
+    let mut command = Command::new(program);
+    command.args([
+        "server",
+        "-ip=127.0.0.1",
+        "-ip.bind=127.0.0.1",
+        "-s3",
+        "-master.telemetry=false",
+    ]);
+    command.args([
+        "-master.volumeSizeLimitMB=64",
+        "-volume.max=100",
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
+        "-s3.autoCreateBucket=false",
+    ]);
+    command.arg(format!("-dir={}", data.display()));
+    command.arg(format!("-s3.config={}", config.display()));
+    for (name, port) in ["master", "volume", "filer", "s3"]
+        .iter()
+        .zip(ports.chunks(2))
+    {
+        command.arg(format!("-{name}.port={}", port[0]));
+        command.arg(format!("-{name}.port.grpc={}", port[1]));
+    }
+    let child = quiet(&mut command, &dir.join("store.log"));
+    let (filer, s3) = (ports[4], ports[6]);
+    until("the bucket", || {
+        let made = http(filer, "POST", &format!("/buckets/{BUCKET}/"))?;
+        made.contains(" 201 ").then_some(())
+    });
+    // Without a signature: it knows whom it may serve.
+    until("the S3 store", || {
+        http(s3, "GET", &format!("/{BUCKET}"))?
+            .contains(" 403 ")
+            .then_some(())
+    });
+    (child, s3, filer)
+}
+
+fn quiet(command: &mut Command, log: &Path) -> Child {
+    let log = fs::File::create(log).expect("a directory takes files");
+    let errors = log.try_clone().expect("a file can be had twice");
+    let started = command
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(errors)
+        .spawn();
+    started.unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"))
+}
+
+/// Copies what a directory of the store holds.
+fn mirror(port: u16, directory: &str, into: &Path) -> io::Result<()> {
+    fs::create_dir_all(into)?;
+    let mut last = String::new();
+    loop {
+        let query = format!(
+            "{}/?limit=1000&lastFileName={}",
+            escaped(directory),
+            escaped(&last)
+        );
+        let Some(page) = read(port, &query)? else {
+            return Ok(());
+        };
+        let page: serde_json::Value = serde_json::from_slice(&page)?;
+        let entries = page["Entries"].as_array().cloned().unwrap_or_default();
+        for entry in &entries {
+            let path = entry["FullPath"].as_str().unwrap_or_default();
+            let name = path.rsplit('/').next().unwrap_or_default();
+            name.clone_into(&mut last);
+            let to = into.join(name);
+            // As Go writes the mode of a directory.
+            if entry["Mode"].as_u64().unwrap_or(0) >> 31 == 1 {
+                mirror(port, path, &to)?;
+            } else if let Some(bytes) = read(port, &escaped(path))? {
+                fs::write(to, bytes)?;
+            }
+        }
+        if entries.len() < 1000 {
+            return Ok(());
+        }
+    }
+}
+
+/// Reads from the store's own door; `None` when nothing is there.
+fn read(port: u16, path: &str) -> io::Result<Option<Vec<u8>>> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    // In the older way: the answer comes in one piece and ends with the connection.
+    let request = format!("GET {path} HTTP/1.0\r\nAccept: application/json\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    let head = answer.windows(4).position(|four| four == b"\r\n\r\n");
+    let head = head.ok_or_else(|| io::Error::other(format!("no answer to {path}")))?;
+    let line = String::from_utf8_lossy(&answer[..head]).into_owned();
+    match line.split(' ').nth(1) {
+        Some("200") => Ok(Some(answer.split_off(head + 4))),
+        Some("404") => Ok(None),
+        _ => Err(io::Error::other(format!(
+            "{path}: {}",
+            line.lines().next().unwrap_or_default()
+        ))),
+    }
+}
+
+fn escaped(path: &str) -> String {
+    let mut text = String::new();
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' | b'~' => {
+                text.push(char::from(byte));
+            }
+            _ => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
+/// Asks a server of ours; returns the first line of its answer.
+fn http(port: u16, method: &str, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).ok()?;
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    answer.lines().next().map(str::to_owned)
+}
+
+fn bind() -> TcpListener {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has free ports")
+}
+
+fn port_of(listener: &TcpListener) -> u16 {
+    listener.local_addr().expect("it is bound").port()
+}
+
+fn free_port() -> u16 {
+    port_of(&bind())
+}

@@ -1,0 +1,284 @@
+//! The indexing process over both engines, with the real program: the same files give the same archive.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test stops where it fails, and makes its own mess"
+)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use ecluse_manifest::Manifest;
+use ecluse_testkit::root::settle_environment;
+use ecluse_testkit::servers::EngineServers;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+const ECLUSE: &str = env!("CARGO_BIN_EXE_ecluse");
+const FILES: usize = 12;
+
+/// The day's files are gathered in one batch, whatever the engine.
+const SETTINGS: &str = r#"
+[chain]
+stages = ["ingest", "index", "transfer", "backup", "delete", "merge", "bigmerge", "clean"]
+# Nobody's death is a parcel's fault here.
+[defaults]
+attempts = 1000
+scan = "200ms"
+settle = "100ms"
+heartbeat = "1s"
+lease = "5s"
+min-free = "0 B"
+[stage.bigmerge]
+spare = "0 B"
+[stage.clean]
+remove = true
+[[archive.repository]]
+name = "repository"
+path = "repository"
+leave-free = "0 B"
+[[stage.backup.targets]]
+name = "backup"
+kind = "directory"
+path = "backup"
+leave-free = "0 B"
+"#;
+
+struct Archive {
+    dir: tempfile::TempDir,
+}
+
+impl Archive {
+    fn new(more: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(
+            dir.path().join("pipeline.toml"),
+            format!("{SETTINGS}{more}"),
+        )
+        .unwrap();
+        fs::create_dir(dir.path().join("harvested")).unwrap();
+        for number in 0..FILES {
+            let name = format!("1-1-2026031210150{number:04}-{number:05}-h.warc.gz");
+            fs::write(dir.path().join("harvested").join(name), warc(number)).unwrap();
+        }
+        Self { dir }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
+    fn ecluse(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(ECLUSE);
+        settle_environment(&mut command);
+        command
+            .arg("--root")
+            .arg(self.dir.path())
+            .args(words)
+            .output()
+            .unwrap()
+    }
+
+    fn start(&self, words: &[&str]) -> Child {
+        let mut command = Command::new(ECLUSE);
+        settle_environment(&mut command);
+        command.arg("--root").arg(self.dir.path()).args(words);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    }
+
+    fn must(&self, words: &[&str]) -> String {
+        let output = self.ecluse(words);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words:?}: {said}{errors}");
+        said
+    }
+
+    /// What is kept for good, by path; where the root stands in a text it is taken out.
+    fn kept(&self) -> BTreeMap<String, Vec<u8>> {
+        let mut kept = BTreeMap::new();
+        for part in ["repository", "backup", "harvested"] {
+            read_below(&self.path(part), part, &mut kept);
+        }
+        for name in ["index.cdxj", "path-index.txt"] {
+            let text = fs::read_to_string(self.path("index/current").join(name)).unwrap();
+            let root = self.dir.path().display().to_string();
+            kept.insert(name.to_owned(), text.replace(&root, "").into_bytes());
+        }
+        let manifest = Manifest::open(&self.path("manifest.sqlite"), self.dir.path()).unwrap();
+        for file in manifest.files_after("", FILES + 1).unwrap() {
+            let line = format!("{:?} {:?} {:?}", file.state, file.bytes, file.sha256);
+            kept.insert(format!("manifest {}", file.name), line.into_bytes());
+        }
+        kept
+    }
+}
+
+fn read_below(dir: &Path, name: &str, kept: &mut BTreeMap<String, Vec<u8>>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        let name = format!("{name}/{}", entry.file_name().to_string_lossy());
+        if entry.path().is_dir() {
+            read_below(&entry.path(), &name, kept);
+        } else {
+            kept.insert(name, fs::read(entry.path()).unwrap());
+        }
+    }
+}
+
+fn warc(number: usize) -> Vec<u8> {
+    let mut file = Vec::new();
+    for page in 0..3 {
+        let body = format!(
+            "<p>{}</p>",
+            format!("text {number} {page} ").repeat(20 + number)
+        );
+        let http = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let record = format!(
+            "WARC/1.0\r\nWARC-Type: response\r\nWARC-Record-ID: <urn:uuid:{number:08x}-0000-4000-8000-{page:012x}>\r\n\
+             WARC-Date: 2026-03-12T10:15:00Z\r\nWARC-Target-URI: http://h{number}.example.org/{page}\r\n\
+             Content-Type: application/http; msgtype=response\r\nContent-Length: {}\r\n\r\n{http}\r\n\r\n",
+            http.len()
+        );
+        let mut member = GzEncoder::new(Vec::new(), Compression::default());
+        member.write_all(record.as_bytes()).unwrap();
+        file.extend(member.finish().unwrap());
+    }
+    file
+}
+
+fn servers() -> EngineServers {
+    let (nats, weed) = (
+        ecluse_peers::server("nats-server"),
+        ecluse_peers::server("weed"),
+    );
+    EngineServers::start(&nats, &weed)
+}
+
+#[test]
+fn the_same_files_give_the_same_archive_on_both_engines() {
+    let mut servers = servers();
+    let directories = Archive::new("");
+    let jetstream = Archive::new(&servers.settings("chain"));
+    directories.must(&["run", "--once"]);
+    jetstream.must(&["run", "--once"]);
+    must_be_equal(&jetstream.kept(), &directories.kept());
+    assert!(
+        !jetstream.path("work").exists(),
+        "the parcels live elsewhere"
+    );
+
+    // The operator's verbs show the same of both.
+    let status = jetstream.must(&["status"]);
+    assert!(status.contains("Nothing needs you"), "{status}");
+    let name = "1-1-20260312101500003-00003-h.warc.gz";
+    let life = jetstream.must(&["why", name]);
+    for step in ["ingest", "index", "transfer", "backup", "delete", "merge"] {
+        assert!(life.contains(step), "{step}: {life}");
+    }
+    let paused = jetstream.must(&["pause", "index", "--why", "a test"]);
+    assert!(paused.contains("index is paused"), "{paused}");
+    let bad = "1-1-20260312101500099-00099-h.warc.gz";
+    fs::write(
+        jetstream.path("harvested").join(bad),
+        b"no WARC file at all",
+    )
+    .unwrap();
+    let output = jetstream.ecluse(&["run", "--once"]);
+    assert_eq!(
+        output.status.code(),
+        Some(75),
+        "index is paused: {output:?}"
+    );
+    let status = jetstream.must(&["status", "--json"]);
+    assert!(status.contains("a test"), "{status}");
+    jetstream.must(&["resume", "index"]);
+
+    // The servers lose all messages, and a run finds what waits.
+    servers.lose_all_messages();
+    let reconciled = jetstream.must(&["reconcile", "index"]);
+    assert!(
+        reconciled.contains("index: 1 parcel told of"),
+        "{reconciled}"
+    );
+    let output = jetstream.ecluse(&["run", "--once"]);
+    assert_eq!(
+        output.status.code(),
+        Some(65),
+        "it is no WARC file: {output:?}"
+    );
+    let why = jetstream.must(&["why", bad]);
+    assert!(why.contains("held"), "{why}");
+    let found = jetstream.must(&["find", "job=1"]);
+    assert!(found.contains(bad), "{found}");
+    jetstream.must(&["retry", bad]);
+    let output = jetstream.ecluse(&["run", "--once"]);
+    assert_eq!(
+        output.status.code(),
+        Some(65),
+        "it is still none: {output:?}"
+    );
+    jetstream.must(&["discard", bad, "--why", "a test"]);
+    let status = jetstream.must(&["status"]);
+    assert!(status.contains("Nothing needs you"), "{status}");
+
+    // What cannot carry an archive is refused, with the line.
+    let settings = servers
+        .settings("chain")
+        .replace("replicas = 1", "replicas = 3");
+    let three = Archive::new(&settings);
+    let output = three.ecluse(&["check"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = settings_line(&three.path("pipeline.toml"), "replicas");
+    assert!(
+        said.contains(&format!(":{line}: 'engine.replicas'")),
+        "{said}"
+    );
+    assert_eq!(output.status.code(), Some(2), "{said}");
+}
+
+fn must_be_equal(found: &BTreeMap<String, Vec<u8>>, expected: &BTreeMap<String, Vec<u8>>) {
+    let names = |kept: &BTreeMap<String, Vec<u8>>| kept.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(found), names(expected));
+    for (name, bytes) in expected {
+        assert!(found[name] == *bytes, "{name} is another");
+    }
+}
+
+/// Two copies of the chain on one archive are killed again and again, and once the broker forgets everything.
+#[test]
+fn killed_at_any_moment_it_ends_with_the_same_archive() {
+    let mut servers = servers();
+    let directories = Archive::new("");
+    directories.must(&["run", "--once"]);
+    let killed = Archive::new(&servers.settings("kills"));
+    for round in 0..8_u64 {
+        let mut copies = [(); 2].map(|()| killed.start(&["run"]));
+        for (copy, child) in (1..).zip(&mut copies) {
+            thread::sleep(Duration::from_millis(round * 397 * copy % 1500));
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        if round == 4 {
+            servers.lose_all_messages();
+        }
+    }
+    killed.must(&["run", "--once"]);
+    must_be_equal(&killed.kept(), &directories.kept());
+    let status = killed.must(&["status"]);
+    assert!(status.contains("Nothing needs you"), "{status}");
+}
+
+fn settings_line(path: &Path, key: &str) -> usize {
+    let text = fs::read_to_string(path).unwrap();
+    text.lines().position(|line| line.starts_with(key)).unwrap() + 1
+}

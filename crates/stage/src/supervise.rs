@@ -23,9 +23,11 @@ use crate::stage::Intake;
 /// How often the pools are looked at.
 const LOOK: Duration = Duration::from_millis(50);
 /// How often they are at least, however long nothing moves.
-const REST: Duration = Duration::from_millis(300);
+const REST: Duration = Duration::from_millis(500);
 /// How often work directories are read, with `once`, while nothing moves in this process: others may work there too.
 const READ_AGAIN: Duration = Duration::from_secs(2);
+/// How often they are at least, however long nothing moves.
+const READ_AT_REST: Duration = Duration::from_secs(6);
 /// How often depths are counted for metrics and the status line.
 const COUNT: Duration = Duration::from_secs(10);
 
@@ -349,8 +351,8 @@ impl Watch<'_> {
             return true;
         }
         let movement = movement(pools);
-        let is_known =
-            |(at, before): (Instant, u64)| before == movement && at.elapsed() < READ_AGAIN;
+        let every = (self.moved.elapsed() / 4).clamp(READ_AGAIN, READ_AT_REST);
+        let is_known = |(at, before): (Instant, u64)| before == movement && at.elapsed() < every;
         if self.busy.is_some_and(is_known) {
             return false;
         }

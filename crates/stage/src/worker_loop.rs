@@ -8,9 +8,9 @@ use std::any::Any;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use ecluse_config::{Pipeline, ShellSettings};
@@ -78,7 +78,8 @@ pub(crate) struct WorkerLoop<Kind: Stage> {
     /// A file of people that makes no sense, while it does not.
     refusal: Option<faults::Refusal>,
     noted: WorkerNote,
-    beating: Arc<AtomicBool>,
+    /// Ends the heartbeat when it is dropped.
+    heartbeat: Sender<()>,
 }
 
 /// Why the loop was left.
@@ -163,13 +164,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
             Ok(opened) => opened,
             Err(failure) => return Err(Box::new((failure, context))),
         };
-        let beating = Arc::new(AtomicBool::new(true));
-        beat(
-            worker.pulse(),
-            settings.heartbeat.0,
-            Arc::clone(&beating),
-            worker.name().as_str(),
-        );
+        let heartbeat = beat(worker.pulse(), settings.heartbeat.0, worker.name().as_str());
         context
             .members
             .lock()
@@ -211,7 +206,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
             tries: 0,
             refusal: None,
             noted: WorkerNote::default(),
-            beating,
+            heartbeat,
         })
     }
 
@@ -644,7 +639,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
     fn end(self) {
         let id = self.worker.name().clone();
         let context = &self.context;
-        self.beating.store(false, Ordering::SeqCst);
+        drop(self.heartbeat);
         if let Err(error) = self.worker.close() {
             tracing::warn!(%error, "left things behind: the next worker settles them");
         }
@@ -653,7 +648,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
 
     /// Leaves a directory that is another's now.
     fn leave(self) -> WorkerContext {
-        self.beating.store(false, Ordering::SeqCst);
+        drop(self.heartbeat);
         self.context.tally.set_halted(self.context.number, None);
         forget(&self.context, self.worker.name().as_str());
         self.context
@@ -706,26 +701,21 @@ fn is_fenced_now(worker: &dyn Spool) -> bool {
     matches!(worker.check_fence(), Err(SpoolError::Fenced { .. }))
 }
 
-/// Moves a lease forward until told to end.
-fn beat(pulse: Pulse, every: Duration, beating: Arc<AtomicBool>, worker: &str) {
+/// Moves a lease forward until what it returns is dropped.
+fn beat(pulse: Pulse, every: Duration, worker: &str) -> Sender<()> {
+    let (heartbeat, ended) = channel();
     let name = format!("pulse {worker}");
     let thread = std::thread::Builder::new().name(name).spawn(move || {
-        let step = every.min(Duration::from_millis(500));
-        let mut waited = Duration::ZERO;
-        while beating.load(Ordering::SeqCst) {
-            std::thread::sleep(step);
-            waited += step;
-            if waited >= every {
-                waited = Duration::ZERO;
-                if matches!(pulse.beat(), Err(SpoolError::Fenced { .. })) {
-                    return;
-                }
+        while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+            if matches!(pulse.beat(), Err(SpoolError::Fenced { .. })) {
+                return;
             }
         }
     });
     if let Err(error) = thread {
         tracing::error!(%error, "no thread for the heartbeat: other hosts may take this worker for dead");
     }
+    heartbeat
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {

@@ -104,6 +104,8 @@ pub(crate) const FINISHED: &str = "finished";
 const LOOK_AROUND: Duration = Duration::from_millis(100);
 /// How often it does while nothing is in flight.
 const LOOK_AT_REST: Duration = Duration::from_millis(500);
+/// How often it does at least, however long it waits for the next turn.
+const LONGEST_REST: Duration = Duration::from_secs(2);
 /// How often it does while something waits for the disk.
 const LOOK_FOR_THE_DISK: Duration = Duration::from_millis(10);
 /// With so many bytes in memory that are not written yet, nothing more is fetched.
@@ -153,6 +155,8 @@ pub(crate) struct Engine<'a> {
     /// Queues whose budget was looked at.
     budgeted: HashSet<String>,
     started: Instant,
+    /// When something last came of what was sent out.
+    moved: Instant,
     busy_before: u64,
     timers: upkeep::Timers,
     rates: Rates,
@@ -252,6 +256,7 @@ impl<'a> Engine<'a> {
             given_up: None,
             budgeted: HashSet::new(),
             started: Instant::now(),
+            moved: Instant::now(),
             timers: upkeep::Timers::new(),
             rates: Rates::default(),
             progress: None,
@@ -282,7 +287,7 @@ impl<'a> Engine<'a> {
                 return Ok(left);
             }
             let wait = wake.min(match self.put_off.is_empty() {
-                true if self.frontier.in_flight() == 0 => LOOK_AT_REST,
+                true if self.frontier.in_flight() == 0 => self.rest(),
                 true => LOOK_AROUND,
                 false => LOOK_FOR_THE_DISK,
             });
@@ -292,6 +297,7 @@ impl<'a> Engine<'a> {
                 () = tokio::time::sleep(wait) => None,
             };
             if let Some(event) = first {
+                self.moved = Instant::now();
                 self.take(event)?;
                 for _ in 1..AT_A_TIME {
                     let Ok(event) = self.events.try_recv() else {
@@ -412,7 +418,12 @@ impl<'a> Engine<'a> {
                 (Next::Idle | Next::Fetch(_) | Next::Missing(_), _) => break,
             }
         }
-        Ok(LOOK_AT_REST)
+        Ok(LONGEST_REST)
+    }
+
+    /// Returns how long a job with nothing in flight may rest: the longer, the longer nothing has come of it.
+    fn rest(&self) -> Duration {
+        (self.moved.elapsed() / 8).clamp(LOOK_AT_REST, LONGEST_REST)
     }
 
     /// URLs being fetched, and hosts whose addresses are asked for.

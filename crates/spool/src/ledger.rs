@@ -21,7 +21,7 @@ use flate2::read::{GzDecoder, MultiGzDecoder};
 use flate2::write::GzEncoder;
 
 use crate::error::{At, Result, SpoolError};
-use crate::fs::{Fs, SeekRead, gone, if_there};
+use crate::fs::{Fs, Lease, SeekRead, gone, if_there};
 use crate::name::{ParcelEntry, ParcelId};
 use crate::receipt::{Filed, find_in_sheet, parse_sheet};
 use crate::tree::{StageDir, WorkTree};
@@ -160,10 +160,14 @@ pub(crate) fn each_line(fs: &dyn Fs, stage: &StageDir, see: &mut dyn FnMut(&[u8]
 
 /// Folds all receipts of a stage that are older than `age`; returns how many.
 pub fn fold(tree: &WorkTree, stage: &str, age: Duration) -> Result<usize> {
+    // Taken once: a program that another thread is just starting holds a lock for a moment after it was given up here.
+    let Some(_lock) = lock(tree, stage)? else {
+        return Ok(0);
+    };
     let mut folded = 0;
     for shard in 0..=255 {
         loop {
-            let more = fold_shard(tree, stage, shard, age, &Signs::default())?;
+            let more = fold_locked(tree, stage, shard, age, &Signs::default())?;
             folded += more;
             if more < FOLDED_AT_ONCE {
                 break;
@@ -199,13 +203,28 @@ pub fn fold_shard(
     age: Duration,
     signs: &Signs,
 ) -> Result<usize> {
+    match lock(tree, stage)? {
+        Some(_lock) => fold_locked(tree, stage, shard, age, signs),
+        None => Ok(0),
+    }
+}
+
+/// Takes the lock of a stage's ledger. `None`: another has it.
+fn lock(tree: &WorkTree, stage: &str) -> Result<Option<Box<dyn Lease>>> {
+    let path = tree.stage(stage).ledger().join(".lock");
+    drop(tree.fs.append(&path).at("open", &path)?);
+    tree.fs.lock(&path).at("lock", &path)
+}
+
+fn fold_locked(
+    tree: &WorkTree,
+    stage: &str,
+    shard: u8,
+    age: Duration,
+    signs: &Signs,
+) -> Result<usize> {
     let fs = &*tree.fs;
     let stage = tree.stage(stage);
-    let lock_path = stage.ledger().join(".lock");
-    drop(fs.append(&lock_path).at("open", &lock_path)?);
-    let Some(_lock) = fs.lock(&lock_path).at("lock", &lock_path)? else {
-        return Ok(0);
-    };
     let shard = format!("{shard:02x}");
     let old = old_receipts(tree, &stage, &shard, age, signs)?;
     if old.is_empty() {

@@ -5,7 +5,8 @@
 //! * nine sorted files into one, by the filter and by the stage, against `LC_ALL=C sort -m`: worrying below 1.4 times as fast;
 //! * a day with 1 % of new lines into the next generation of a flat index, against `cp` of the index: worrying below half as fast.
 //!
-//! `cargo bench --bench merge -- [--dir DIR] [--megabytes N] [--runs N]`. The stages run in the driver's own program, each in
+//! `cargo bench --bench merge -- [--dir DIR] [--megabytes N] [--runs N] [--scale N,N,…]`. With `--scale`, a day of 1 % into indexes of so
+//! many megabytes, and how far the line through the two smallest misses each: `docs/scale.md` stands on it. The stages run in the driver's own program, each in
 //! a process of its own, fsync included; the peers sync nothing.
 
 #![expect(
@@ -18,7 +19,7 @@
 mod page;
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -38,17 +39,71 @@ fn main() {
     let directory =
         option("--dir").map_or_else(|| std::env::temp_dir().join("ecluse-bench"), PathBuf::from);
     fs::create_dir_all(&directory).unwrap();
+    if let Some(sizes) = option("--scale") {
+        return scale(&sizes, number("--runs", 3), &directory);
+    }
     let bench = Bench {
         big_bytes: number("--megabytes", 200) * 1_000_000,
         runs: number("--runs", 3),
         directory,
     };
-    bench.generate();
+    bench.generate(Lists::All);
     let mut page = Page::begin("merge");
     page.say("| task | CPU s | MB a CPU-s | ratio |\n|---|--:|--:|--:|");
     bench.merge(&mut page);
     bench.bigmerge(&mut page);
     page.end(true);
+}
+
+/// Builds the next generation of indexes of several sizes, and holds each against the line through the two smallest.
+fn scale(sizes: &str, runs: u64, directory: &Path) {
+    let mut page = Page::begin("merge");
+    page.say("| index, GB | lines, millions | CPU s | CPU s a GB | by the line through the first two | off by |");
+    page.say("|--:|--:|--:|--:|--:|--:|");
+    let mut points: Vec<(f64, f64)> = Vec::new();
+    for megabytes in sizes.split(',') {
+        let bench = Bench {
+            big_bytes: megabytes.parse::<u64>().unwrap() * 1_000_000,
+            runs,
+            directory: directory.join(megabytes),
+        };
+        fs::create_dir_all(&bench.directory).unwrap();
+        bench.generate(Lists::Index);
+        let gigabytes = bench.index_bytes() as f64 / 1e9;
+        let lines = lines_of(&bench.path("big.cdxj")) + lines_of(&bench.path("new.cdxj"));
+        let (_, built) = bench.time_bigmerge();
+        fs::remove_dir_all(&bench.directory).unwrap();
+        points.push((gigabytes, built));
+        let line = match points.as_slice() {
+            [first, second, ..] => {
+                let slope = (second.1 - first.1) / (second.0 - first.0);
+                let expected = first.1 + slope * (gigabytes - first.0);
+                format!("{expected:.2} | {:+.0} %", (built / expected - 1.0) * 100.0)
+            }
+            _ => " | ".to_owned(),
+        };
+        page.say(format!(
+            "| {gigabytes:.2} | {:.1} | {built:.2} | {:.2} | {line} |",
+            lines as f64 / 1e6,
+            built / gigabytes,
+        ));
+    }
+    page.end(false);
+}
+
+fn lines_of(path: &str) -> usize {
+    BufReader::with_capacity(1 << 20, File::open(path).unwrap())
+        .split(b'\n')
+        .count()
+}
+
+/// Which lists a bench needs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lists {
+    /// The index, the day, and nine files with the lines of both.
+    All,
+    /// The index and the day.
+    Index,
 }
 
 struct Bench {
@@ -134,12 +189,29 @@ impl Bench {
     }
 
     fn bigmerge(&self, page: &mut Page) {
+        let (copied, built) = self.time_bigmerge();
+        let bytes = self.index_bytes();
+        row(page, "`cp` of the index", bytes, copied, copied);
+        row(
+            page,
+            "1 % of new lines, `ecluse-bigmerge --once`: checksums, fsync, swap",
+            bytes,
+            built,
+            copied,
+        );
+    }
+
+    fn index_bytes(&self) -> u64 {
+        size(&self.path("big.cdxj")) + size(&self.path("new.cdxj"))
+    }
+
+    /// Returns the CPU-seconds of copying the index, and of building the next generation.
+    fn time_bigmerge(&self) -> (f64, f64) {
         let (big, new, peer) = (
             self.path("big.cdxj"),
             self.path("new.cdxj"),
             self.path("peer.out"),
         );
-        let bytes = size(&big) + size(&new);
         let root = self.directory.join("bigmerge-root");
         let settings = "[chain]\nstages = [\"bigmerge\"]\n";
         fresh(&root, settings);
@@ -173,28 +245,24 @@ impl Bench {
             fs::remove_file(root.join("index/current")).unwrap();
             symlink("generations/1", root.join("index/current")).unwrap();
         }
-        row(page, "`cp` of the index", bytes, copied, copied);
-        row(
-            page,
-            "1 % of new lines, `ecluse-bigmerge --once`: checksums, fsync, swap",
-            bytes,
-            built,
-            copied,
-        );
         for file in [&peer, &merged] {
             fs::remove_file(file).unwrap();
         }
         fs::remove_dir_all(&root).unwrap();
+        (copied, built)
     }
 
     /// Writes nine files with the lines of the index and of the day, the index, and the day: 1 % of all lines.
-    fn generate(&self) {
+    fn generate(&self, lists: Lists) {
         let mark = self.directory.join(format!("generated-{}", self.big_bytes));
         if mark.exists() {
             return;
         }
         let open = |path: &str| BufWriter::with_capacity(1 << 20, File::create(path).unwrap());
-        let mut files: Vec<_> = self.days().iter().map(|day| open(day)).collect();
+        let mut files: Vec<_> = match lists {
+            Lists::All => self.days().iter().map(|day| open(day)).collect(),
+            Lists::Index => Vec::new(),
+        };
         let (mut big, mut new) = (open(&self.path("big.cdxj")), open(&self.path("new.cdxj")));
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
         let (mut written, mut host, mut page) = (0, 0, 0);
@@ -213,9 +281,10 @@ impl Bench {
                 };
                 list.write_all(line.as_bytes()).unwrap();
                 written += line.len() as u64;
-                files[random.below(9) as usize]
-                    .write_all(line.as_bytes())
-                    .unwrap();
+                let file = random.below(9) as usize;
+                if let Some(file) = files.get_mut(file) {
+                    file.write_all(line.as_bytes()).unwrap();
+                }
             }
         }
         for mut file in files.into_iter().chain([big, new]) {

@@ -1,4 +1,6 @@
 //! The indexing process over both engines, with the real program: the same files give the same archive.
+//!
+//! `ECLUSE_TEST_FILES=300 cargo test --test engine same_files` compares so many files; without it, as many as a test has time for.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -20,12 +22,13 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 const ECLUSE: &str = env!("CARGO_BIN_EXE_ecluse");
+/// How many files are compared, where nobody asks for more.
 const FILES: usize = 12;
 
 /// The day's files are gathered in one batch, whatever the engine.
 const SETTINGS: &str = r#"
 [chain]
-stages = ["ingest", "index", "transfer", "backup", "delete", "merge", "bigmerge", "clean"]
+stages = ["ingest", "index", "transfer", "backup", "delete", "merge", "bigmerge", "clean", "package"]
 # Nobody's death is a parcel's fault here.
 [defaults]
 attempts = 1000
@@ -51,10 +54,16 @@ leave-free = "0 B"
 
 struct Archive {
     dir: tempfile::TempDir,
+    files: usize,
 }
 
 impl Archive {
     fn new(more: &str) -> Self {
+        Self::of(FILES, more)
+    }
+
+    /// An archive into which a job with so many files has come.
+    fn of(files: usize, more: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::write(
             dir.path().join("pipeline.toml"),
@@ -62,11 +71,18 @@ impl Archive {
         )
         .unwrap();
         fs::create_dir(dir.path().join("harvested")).unwrap();
-        for number in 0..FILES {
+        let mut list = "[ARCHIVEFILE] [Opened] [Closed] [Size]\n".to_owned();
+        for number in 0..files {
             let name = format!("1-1-2026031210150{number:04}-{number:05}-h.warc.gz");
-            fs::write(dir.path().join("harvested").join(name), warc(number)).unwrap();
+            let bytes = warc(number);
+            let times = "2026-03-12T10:15:00.000Z 2026-03-12T10:16:00.000Z";
+            list.push_str(&format!("{name} {times} {}\n", bytes.len()));
+            fs::write(dir.path().join("harvested").join(name), bytes).unwrap();
         }
-        Self { dir }
+        // With its metadata file the job is whole, and a package is made of it.
+        let metadata = dir.path().join("harvested/1-1-metadata-1.warc.gz");
+        fs::write(metadata, packing_list(&list)).unwrap();
+        Self { dir, files }
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -112,11 +128,40 @@ impl Archive {
             kept.insert(name.to_owned(), text.replace(&root, "").into_bytes());
         }
         let manifest = Manifest::open(&self.path("manifest.sqlite"), self.dir.path()).unwrap();
-        for file in manifest.files_after("", FILES + 1).unwrap() {
+        let listed = manifest.files_after("", self.files + 2).unwrap();
+        assert_eq!(listed.len(), self.files + 1);
+        for file in listed {
             let line = format!("{:?} {:?} {:?}", file.state, file.bytes, file.sha256);
             kept.insert(format!("manifest {}", file.name), line.into_bytes());
         }
+        self.packed(&mut kept);
         kept
+    }
+
+    /// What the package of the job holds. Its documents say when each thing was done, and have the digests of documents that do:
+    /// these are taken out. The archive files are compared as they are.
+    fn packed(&self, kept: &mut BTreeMap<String, Vec<u8>>) {
+        let mut package = BTreeMap::new();
+        read_below(&self.path("packages"), "packages", &mut package);
+        assert!(
+            package.len() > self.files,
+            "there is no package: {:?}",
+            package.keys()
+        );
+        let passing = [
+            r"\d{4}-\d{2}-\d{2}(T[0-9:.]+Z?)?",
+            r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+            r"ark:/?\w+/[\w/.-]+",
+            r"\b[0-9a-f]{64,128}\b",
+        ];
+        let passing = regex::bytes::Regex::new(&passing.join("|")).unwrap();
+        for (name, bytes) in package {
+            let bytes = match name.ends_with(".warc.gz") {
+                true => bytes,
+                false => passing.replace_all(&bytes, &b"_"[..]).into_owned(),
+            };
+            kept.insert(name, bytes);
+        }
     }
 }
 
@@ -156,6 +201,27 @@ fn warc(number: usize) -> Vec<u8> {
     file
 }
 
+/// The metadata file of the job, with the list of its files.
+fn packing_list(list: &str) -> Vec<u8> {
+    let uri = "metadata://a/crawl/reports/archivefiles-report.txt?harvestid=1&jobid=1";
+    let record = format!(
+        "WARC/1.0\r\nWARC-Type: resource\r\nWARC-Target-URI: {uri}\r\nWARC-Date: 2026-03-12T10:17:00Z\r\n\
+         WARC-Record-ID: <urn:uuid:00000000-0000-4000-8000-000000000000>\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{list}\r\n\r\n",
+        list.len()
+    );
+    let mut member = GzEncoder::new(Vec::new(), Compression::default());
+    member.write_all(record.as_bytes()).unwrap();
+    member.finish().unwrap()
+}
+
+/// How many files the test of equality compares.
+fn files_to_compare() -> usize {
+    let asked = std::env::var("ECLUSE_TEST_FILES").ok();
+    asked.map_or(FILES, |files| {
+        files.parse().expect("ECLUSE_TEST_FILES is a number")
+    })
+}
+
 fn servers() -> EngineServers {
     let (nats, weed) = (
         ecluse_peers::server("nats-server"),
@@ -167,8 +233,9 @@ fn servers() -> EngineServers {
 #[test]
 fn the_same_files_give_the_same_archive_on_both_engines() {
     let mut servers = servers();
-    let directories = Archive::new("");
-    let jetstream = Archive::new(&servers.settings("chain"));
+    let files = files_to_compare();
+    let directories = Archive::of(files, "");
+    let jetstream = Archive::of(files, &servers.settings("chain"));
     directories.must(&["run", "--once"]);
     jetstream.must(&["run", "--once"]);
     must_be_equal(&jetstream.kept(), &directories.kept());
@@ -187,7 +254,7 @@ fn the_same_files_give_the_same_archive_on_both_engines() {
     }
     let paused = jetstream.must(&["pause", "index", "--why", "a test"]);
     assert!(paused.contains("index is paused"), "{paused}");
-    let bad = "1-1-20260312101500099-00099-h.warc.gz";
+    let bad = "1-1-20260312101509999-09999-h.warc.gz";
     fs::write(
         jetstream.path("harvested").join(bad),
         b"no WARC file at all",

@@ -128,7 +128,7 @@ impl Queue {
             options = options.require_tls(true);
         }
         let address = settings.servers.join(",");
-        let client = options.connect(address.clone()).await.map_err(|error| {
+        let client = options.connect(&settings.servers).await.map_err(|error| {
             OpenError::new("servers", format!("cannot reach {address}: {error}"))
         })?;
         let mut context = jetstream::new(client.clone());

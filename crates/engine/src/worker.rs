@@ -1,5 +1,7 @@
 //! One worker: takes hints, claims tickets, works in its scratch directory, commits to the store.
 
+mod ahead;
+
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,6 +19,7 @@ use ecluse_spool::{
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 
+use self::ahead::Appetite;
 use crate::JetstreamEngine;
 use crate::cluster::{Inner, ReadTicket, dice, now_text};
 use crate::commit::{Deed, Sent, Upload};
@@ -70,6 +73,9 @@ pub(crate) struct JetstreamWorker {
     signs: Signs,
     told: HashMap<ParcelId, Told>,
     in_hand: HashMap<ParcelId, InHand>,
+    /// Those in hand that nobody has asked for yet.
+    ahead: HashMap<ParcelId, Parcel>,
+    appetite: Appetite,
     messages: Messages,
     held_unasked: Vec<(ParcelId, String)>,
     /// Lease objects of workers that may be dead.
@@ -178,6 +184,8 @@ impl JetstreamWorker {
             signs: Signs::default(),
             told: HashMap::new(),
             in_hand: HashMap::new(),
+            ahead: HashMap::new(),
+            appetite: Appetite::default(),
             messages,
             held_unasked: Vec::new(),
             seen_leases: RestWatch::default(),
@@ -249,17 +257,15 @@ impl JetstreamWorker {
 
     fn waiting(&self) -> Vec<Waiting> {
         self.count_heard();
-        let mut waiting: Vec<Waiting> = self
-            .told
-            .iter()
-            .map(|(id, told)| {
-                let attempts = told
-                    .ticket
-                    .as_ref()
-                    .map_or(0, |(ticket, _)| ticket.attempts);
-                Waiting {
-                    entry: ParcelEntry::new(id, attempts),
-                }
+        let told = self.told.iter().map(|(id, told)| {
+            let ticket = told.ticket.as_ref();
+            (id, ticket.map_or(0, |(ticket, _)| ticket.attempts))
+        });
+        let ahead = self.ahead.keys().map(|id| (id, 0));
+        let mut waiting: Vec<Waiting> = told
+            .chain(ahead)
+            .map(|(id, attempts)| Waiting {
+                entry: ParcelEntry::new(id, attempts),
             })
             .collect();
         let seed = self.id.seed();
@@ -394,25 +400,7 @@ impl JetstreamWorker {
         let name = ticket.name();
         let filed = inner.wait(inner.receipt(&self.stage, &id))?;
         let Some(filed) = filed else {
-            let dir = self.home.input(&name);
-            RealFs.remove_tree(&dir).map_err(at("remove", &dir))?;
-            RealFs.mkdir(&dir).map_err(at("make", &dir))?;
-            let source = Arc::new(StoredFiles {
-                inner: Arc::clone(&inner),
-                ticket: ticket.clone(),
-                signs: self.signs.clone(),
-            });
-            let manifest = ticket.manifest.clone();
-            let attempt = ticket.attempts;
-            let parcel =
-                Parcel::claimed_elsewhere(dir, manifest, attempt, now_text(), source, &self.signs);
-            let in_hand = InHand {
-                ticket,
-                etag,
-                message,
-            };
-            self.in_hand.insert(id, in_hand);
-            return Ok(Some(parcel));
+            return self.take_in_hand(ticket, etag, message).map(Some);
         };
         let receipt = &filed.receipt;
         let input = receipt.input(&id);
@@ -437,6 +425,43 @@ impl JetstreamWorker {
         }
         self.answer(&name, message.as_ref(), AckKind::Ack);
         Ok(None)
+    }
+
+    /// Makes a place for a parcel that was claimed.
+    fn take_in_hand(
+        &mut self,
+        ticket: Ticket,
+        etag: String,
+        message: Option<Arc<Acker>>,
+    ) -> Result<Parcel> {
+        if is_mutant("ack-before-receipt") {
+            self.answer(&ticket.name(), message.as_ref(), AckKind::Ack);
+        }
+        let id = ticket.manifest.id.clone();
+        let in_hand = InHand {
+            ticket: ticket.clone(),
+            etag,
+            message,
+        };
+        self.in_hand.insert(id, in_hand);
+        let dir = self.home.input(&ticket.name());
+        RealFs.remove_tree(&dir).map_err(at("remove", &dir))?;
+        RealFs.mkdir(&dir).map_err(at("make", &dir))?;
+        let (manifest, attempt) = (ticket.manifest.clone(), ticket.attempts);
+        let source = Arc::new(StoredFiles {
+            inner: Arc::clone(&self.inner),
+            ticket,
+            signs: self.signs.clone(),
+        });
+        let now = now_text();
+        Ok(Parcel::claimed_elsewhere(
+            dir,
+            manifest,
+            attempt,
+            now,
+            source,
+            &self.signs,
+        ))
     }
 
     /// Returns a parcel that is in this worker's hands, with its outbox thrown away.
@@ -643,16 +668,31 @@ impl Spool for JetstreamWorker {
 
     fn claim(&mut self, waiting: &Waiting) -> Result<Option<Parcel>> {
         self.check_fence()?;
-        let Some(told) = self.told.remove(&waiting.entry.id) else {
+        self.appetite.come_back();
+        let id = &waiting.entry.id;
+        if !self.ahead.contains_key(id) {
+            self.claim_together(id)?;
+        }
+        if let Some(parcel) = self.ahead.remove(id) {
+            self.appetite.give();
+            return Ok(Some(parcel));
+        }
+        let Some(told) = self.told.remove(id) else {
             return Ok(None);
         };
         self.count_heard();
-        match self.claim_ticket(&told)? {
+        let claimed = self.claim_ticket(&told)?;
+        if claimed
+            .as_ref()
+            .is_some_and(|(ticket, _)| ticket.attempts > 1)
+        {
+            self.put_back_ahead()?;
+        }
+        match claimed {
             Some((ticket, etag)) => {
-                if is_mutant("ack-before-receipt") {
-                    self.answer(&told.name, told.message.as_ref(), AckKind::Ack);
-                }
-                self.examine(ticket, etag, told.message)
+                let parcel = self.examine(ticket, etag, told.message)?;
+                self.appetite.give();
+                Ok(parcel)
             }
             None => {
                 // Whatever became of it, whoever did it told whom it concerns.
@@ -676,6 +716,7 @@ impl Spool for JetstreamWorker {
 
     fn finish(&mut self, works: &mut Vec<Work>) -> Result<Vec<Finish>> {
         self.check_fence()?;
+        self.appetite.come_back();
         let now = now_text();
         let mut deeds = Vec::with_capacity(works.len());
         for work in works.iter() {
@@ -791,7 +832,9 @@ impl Spool for JetstreamWorker {
     fn reset(&mut self) -> Result<usize> {
         self.check_fence()?;
         let ids: Vec<ParcelId> = self.in_hand.keys().cloned().collect();
-        let count = ids.len();
+        // What nobody had asked for is no one's loss.
+        let count = ids.len() - self.ahead.len();
+        self.ahead.clear();
         for id in ids {
             if let Some(in_hand) = self.in_hand.get(&id) {
                 self.settle(in_hand)?;
@@ -802,6 +845,11 @@ impl Spool for JetstreamWorker {
         self.count_heard();
         for told in told.into_values() {
             self.answer(&told.name, told.message.as_ref(), AckKind::Nak(None));
+        }
+        // Those of parcels whose claim failed half way.
+        let lost: Vec<_> = self.lock_messages().drain().collect();
+        for (name, message) in lost {
+            self.answer(&name, Some(&message), AckKind::Nak(None));
         }
         let out = self.home.out();
         RealFs.remove_tree(&out).map_err(at("remove", &out))?;

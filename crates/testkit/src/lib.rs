@@ -10,6 +10,7 @@ pub mod lists;
 pub mod machine;
 pub mod mmdb;
 pub mod name_servers;
+pub mod nats_cluster;
 mod relay;
 pub mod repository;
 pub mod root;

@@ -85,6 +85,11 @@ impl EngineServers {
         )
     }
 
+    /// Returns the port of the store's own door beside the S3 service: objects lie below `/buckets/` and the bucket.
+    pub fn own_door(&self) -> u16 {
+        self.filer_port
+    }
+
     /// Kills the NATS server, removes all it knew, and starts it again.
     pub fn lose_all_messages(&mut self) {
         self.nats.kill();

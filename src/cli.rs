@@ -205,6 +205,11 @@ pub(crate) enum Verb {
         #[arg(value_name = "STAGE")]
         stages: Vec<String>,
     },
+    /// Moves stages with all they hold to the other engine, one after the other, while the others work
+    #[command(
+        after_help = "Examples:\n  ecluse move --to jetstream --dry-run\n  ecluse move --to jetstream merge bigmerge --why \"a second machine\"\n  ecluse move --to directories --why \"and back\"\n\nWith moving = true in [engine], so that the stages know of both engines. A stage takes no work while it moves; what is\nin hand is finished first. Killed, it can be run again, and the stage's own workers go on with it."
+    )]
+    Move(MoveOptions),
     /// Looks at configuration and machine; ends as Nagios expects: 0, 1, 2 or 3
     #[command(
         after_help = "Examples:\n  ecluse check                  one line with figures\n  ecluse check --offline        the configuration alone"
@@ -706,6 +711,36 @@ pub(crate) struct Act {
     /// Says what would be done, and does nothing
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
+}
+
+/// One of the two engines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum MoveTo {
+    /// NATS JetStream and an S3 store
+    Jetstream,
+    /// Work directories
+    Directories,
+}
+
+impl MoveTo {
+    pub(crate) fn side(self) -> ecluse_spool::EngineSide {
+        match self {
+            Self::Jetstream => ecluse_spool::EngineSide::Jetstream,
+            Self::Directories => ecluse_spool::EngineSide::Directories,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MoveOptions {
+    /// Where to
+    #[arg(long, value_enum, value_name = "ENGINE")]
+    pub(crate) to: MoveTo,
+    /// The stages; every one when none is named
+    #[arg(value_name = "STAGE")]
+    pub(crate) stages: Vec<String>,
+    #[command(flatten)]
+    pub(crate) act: Act,
 }
 
 #[derive(Debug, Args)]

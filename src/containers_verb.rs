@@ -134,6 +134,7 @@ fn placed(
                 name,
                 host: host.map(str::to_owned),
                 keeps_nothing: pipeline.engine.kind == EngineKind::Jetstream
+                    && !pipeline.engine.moving
                     && unit.writable.iter().all(is_scratch),
                 secrets: secrets(pipeline, unit.name(), options)?,
                 volumes: own.collect(),

@@ -30,6 +30,7 @@ mod jobs;
 mod life;
 mod links;
 mod lookup;
+mod move_verb;
 mod needs;
 mod numbers;
 mod open;
@@ -181,6 +182,7 @@ fn dispatch(context: &DriverContext, verb: &Verb) -> Result<ExitCode, Trouble> {
                 "rebuild what? manifest, path, index, or --from PACKAGES",
             )),
         },
+        Verb::Move(options) => move_verb::move_stages(context, options),
         Verb::Reconcile { stages } => reconcile::reconcile(context, stages),
         Verb::Repair(options) => repair::repair(context, options),
         Verb::Units(options) => units_verb::units(context, options),

@@ -13,7 +13,7 @@ pub(crate) fn reconcile(context: &DriverContext, stages: &[String]) -> Result<Ex
     for stage in stages {
         context.known_stage(stage)?;
     }
-    if context.engine.directories().is_some() {
+    if context.engine.directories().is_some() && context.engine.movable().is_none() {
         context.say("the work directories are all there is: nothing to hold against them")?;
         return Ok(Exit::Done.into());
     }

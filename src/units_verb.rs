@@ -17,8 +17,8 @@ pub(crate) fn units(context: &DriverContext, asked: &UnitsOptions) -> Result<Exi
     let pipeline = &context.pipeline;
     let root = std::path::absolute(&context.root)?;
     let scratch = match pipeline.engine.kind {
-        EngineKind::Directories => None,
-        EngineKind::Jetstream => Some(unit_path(&root.join(&pipeline.engine.scratch))?),
+        EngineKind::Directories if !pipeline.engine.moving => None,
+        EngineKind::Directories | EngineKind::Jetstream => Some(unit_path(&root.join(&pipeline.engine.scratch))?),
     };
     if scratch.is_some() && asked.path_units {
         let message = "no directory here says that a parcel waits: leave --path-units away";
@@ -212,8 +212,8 @@ pub(crate) fn engine_of(
     root: &Path,
 ) -> Result<Option<UnitEngine>, Trouble> {
     match engine.kind {
-        EngineKind::Directories => return Ok(None),
-        EngineKind::Jetstream => {}
+        EngineKind::Directories if !engine.moving => return Ok(None),
+        EngineKind::Directories | EngineKind::Jetstream => {}
     }
     let servers = engine.servers.iter().map(|server| door_of(server, 4222));
     let store_port = if engine.endpoint.starts_with("https://") {

@@ -522,8 +522,8 @@ fn check_alerts(pipeline: &Pipeline, findings: &mut Findings<'_>) {
 fn check_engine(pipeline: &Pipeline, findings: &mut Findings<'_>) {
     let engine = &pipeline.engine;
     match engine.kind {
-        EngineKind::Directories => return,
-        EngineKind::Jetstream => {}
+        EngineKind::Directories if !engine.moving => return,
+        EngineKind::Directories | EngineKind::Jetstream => {}
     }
     let mut error = |key: &str, message: &str| {
         findings.error(&["engine", key], format!("'engine.{key}': {message}"));

@@ -82,6 +82,8 @@ pub enum EngineKind {
 pub struct EngineSettings {
     /// Which engine.
     pub kind: EngineKind,
+    /// The chain is on its way from one engine to the other: `kind` has the stages that `ecluse move` has not moved.
+    pub moving: bool,
     /// The NATS servers.
     pub servers: Vec<String>,
     /// A file with the credentials for them, as `nsc` writes it; empty for none.

@@ -104,7 +104,10 @@ impl Inner {
     async fn send(&self, sent: &Sent, repeat: Repeat) -> Result<()> {
         let id = &sent.ticket.manifest.id;
         // It may have come, been worked on and gone: then it must not come again.
-        if repeat == Repeat::Perhaps && self.has_passed(&sent.to, id, &sent.ticket).await? {
+        if repeat == Repeat::Perhaps
+            && (self.has_passed(&sent.to, id, &sent.ticket).await?
+                || self.has_gone(&sent.to, &sent.ticket.name()).await?)
+        {
             return Ok(());
         }
         let key = StageKeys(&sent.to).ticket(&sent.ticket.name());
@@ -117,7 +120,12 @@ impl Inner {
     }
 
     /// Tells whether a stage has finished this very parcel.
-    async fn has_passed(&self, stage: &str, id: &ParcelId, ticket: &Ticket) -> Result<bool> {
+    pub(crate) async fn has_passed(
+        &self,
+        stage: &str,
+        id: &ParcelId,
+        ticket: &Ticket,
+    ) -> Result<bool> {
         let filed = self.receipt(stage, id).await?;
         Ok(filed.is_some_and(|filed| {
             let input = filed.receipt.input(id);

@@ -9,11 +9,13 @@
 //! * Nothing that two hosts' clocks say is compared: due times are told by the store's.
 //! * Memory is bounded: lists are read page by page, files piece by piece.
 
+mod carry;
 mod check;
 mod cluster;
 mod commit;
 mod failpoint;
 mod hand_over;
+mod mixed;
 mod operator;
 mod queue;
 mod reconcile;
@@ -25,6 +27,7 @@ mod worker;
 pub use check::EngineFault;
 pub use cluster::JetstreamEngine;
 pub use failpoint::{MUTANTS, STEPS};
+pub use mixed::MixedEngine;
 pub use reconcile::Reconciled;
 
 /// Why an engine cannot be opened, and which key of `[engine]` is at fault.

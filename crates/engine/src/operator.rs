@@ -120,7 +120,8 @@ impl Inner {
                     TicketState::Ready
                     | TicketState::Deferred { .. }
                     | TicketState::Held
-                    | TicketState::Discarded => {}
+                    | TicketState::Discarded
+                    | TicketState::Moving { .. } => {}
                 }
             }
             self.store.remove(&mark).await?;
@@ -227,20 +228,22 @@ impl Inner {
 }
 
 /// Returns the key of the mark that a ticket in this state has.
-fn mark_of(stage: &str, ticket: &Ticket) -> Option<String> {
+pub(crate) fn mark_of(stage: &str, ticket: &Ticket) -> Option<String> {
     let (keys, name) = (StageKeys(stage), ticket.name());
     match &ticket.state {
         TicketState::Held => Some(format!("{}{name}", keys.held())),
         TicketState::Discarded => Some(format!("{}{name}", keys.discarded())),
         TicketState::Deferred { due } => Some(keys.deferred_mark(*due, &name)),
+        TicketState::Moving { .. } => Some(format!("{}{name}", keys.moving())),
         TicketState::Ready | TicketState::Working { .. } => None,
     }
 }
 
-fn place_of(stage: &str, ticket: &Ticket) -> ParcelPlace {
+pub(crate) fn place_of(stage: &str, ticket: &Ticket) -> ParcelPlace {
     let (due, worker) = match &ticket.state {
         TicketState::Deferred { due } => (Some(*due), None),
         TicketState::Working { worker } => (None, Some(worker.clone())),
+        TicketState::Moving { .. } => (None, Some("move".to_owned())),
         TicketState::Ready | TicketState::Held | TicketState::Discarded => (None, None),
     };
     ParcelPlace {

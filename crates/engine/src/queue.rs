@@ -307,6 +307,15 @@ impl Queue {
         Ok(fetched)
     }
 
+    /// Forgets all messages of a stage, whose parcels live elsewhere.
+    pub(crate) async fn purge(&self, stage: &str) -> Result<()> {
+        let queue = self.of(stage).await?;
+        let purged = queue.stream.purge().await;
+        purged
+            .map(drop)
+            .map_err(|error| self.broken("empty", stage, error))
+    }
+
     /// Counts the messages of a stage.
     pub(crate) async fn depth(&self, stage: &str) -> Result<QueueDepth> {
         match self.count(stage).await {

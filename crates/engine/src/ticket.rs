@@ -32,6 +32,11 @@ pub(crate) enum TicketState {
     Held,
     /// A person took it out of the chain.
     Discarded,
+    /// It is being carried from one engine to the other, and nobody claims it.
+    Moving {
+        /// How it stood, and will.
+        was: Box<TicketState>,
+    },
 }
 
 impl TicketState {
@@ -39,14 +44,14 @@ impl TicketState {
     pub(crate) fn is_aside(&self) -> bool {
         match self {
             Self::Ready | Self::Working { .. } => false,
-            Self::Deferred { .. } | Self::Held | Self::Discarded => true,
+            Self::Deferred { .. } | Self::Held | Self::Discarded | Self::Moving { .. } => true,
         }
     }
 
     pub(crate) fn parcel_state(&self) -> ParcelState {
         match self {
             Self::Ready => ParcelState::Ready,
-            Self::Working { .. } => ParcelState::Working,
+            Self::Working { .. } | Self::Moving { .. } => ParcelState::Working,
             Self::Deferred { .. } => ParcelState::Deferred,
             Self::Held => ParcelState::Held,
             Self::Discarded => ParcelState::Discarded,
@@ -196,6 +201,16 @@ impl StageKeys<'_> {
 
     pub(crate) fn deferred_mark(&self, due: u64, name: &str) -> String {
         format!("stages/{}/deferred/{due:012}{MARK}{name}", self.0)
+    }
+
+    /// Where names of parcels are listed that are being carried between engines.
+    pub(crate) fn moving(&self) -> String {
+        format!("stages/{}/moving/", self.0)
+    }
+
+    /// Where names of parcels are listed that were carried into work directories.
+    pub(crate) fn gone(&self) -> String {
+        format!("stages/{}/gone/", self.0)
     }
 
     pub(crate) fn receipts(&self) -> String {

@@ -314,7 +314,10 @@ impl JetstreamWorker {
                         return Ok(None);
                     }
                 }
-                TicketState::Deferred { .. } | TicketState::Held | TicketState::Discarded => {
+                TicketState::Deferred { .. }
+                | TicketState::Held
+                | TicketState::Discarded
+                | TicketState::Moving { .. } => {
                     // Nobody is told of these, unless their marks are gone: without them nobody would find them.
                     inner.wait(inner.mark_again(&self.stage, &ticket))?;
                     return Ok(None);
@@ -1021,6 +1024,24 @@ impl JetstreamWorker {
         }
         self.answer(&ticket.name(), in_hand.message.as_ref(), AckKind::Ack);
         Ok(())
+    }
+
+    /// Settles a ticket that is in the hands of a worker who can be taken for dead; `false` when none is.
+    pub(crate) fn settle_unless_alive(&mut self, name: &str) -> Result<bool> {
+        let inner = Arc::clone(&self.inner);
+        let Some(read) = inner.wait(inner.ticket(&self.stage, name))? else {
+            return Ok(false);
+        };
+        let TicketState::Working { worker } = &read.ticket.state else {
+            return Ok(false);
+        };
+        let Some(id) = WorkerId::parse(std::ffi::OsStr::new(worker)) else {
+            return Ok(false);
+        };
+        if !self.is_dead(worker)? {
+            return Ok(false);
+        }
+        self.settle_dead(&id, name)
     }
 
     /// Settles a ticket that a dead worker of this host had in hand.

@@ -13,6 +13,7 @@ use crate::depths::{Blocked, Depths, Marks, Paused, Throughput, WorkerView};
 use crate::error::{Result, SpoolError};
 use crate::fs::Room;
 use crate::ledger::{fold_shard, next_shard};
+use crate::moving::Movable;
 use crate::name::{ParcelId, WorkerId};
 use crate::new_parcel::NewParcel;
 use crate::operator::{Gift, ParcelPlace};
@@ -64,6 +65,10 @@ pub enum ReconcileExtent {
 pub trait Engine: Send + Sync {
     /// Returns the work directories, where these are the engine.
     fn directories(&self) -> Option<&WorkTree>;
+    /// Returns the engine as one of which stages can be moved to another, while the settings say that they are.
+    fn movable(&self) -> Option<&dyn Movable> {
+        None
+    }
     /// Says in one line where the parcels are.
     fn place(&self) -> String;
     /// Returns who this host is.

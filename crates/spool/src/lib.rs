@@ -12,6 +12,7 @@
 //!   is by path.
 
 mod adopt;
+mod carry;
 mod clock;
 mod commit;
 mod depths;
@@ -21,6 +22,7 @@ mod fitness;
 mod fs;
 mod handover;
 mod ledger;
+mod moving;
 mod name;
 mod new_parcel;
 mod operator;
@@ -37,6 +39,7 @@ mod tree;
 mod worker;
 
 pub use adopt::Adopted;
+pub use carry::{Arrival, CarryLock, Departure};
 pub use clock::CLOCK_SKEW_LIMIT;
 pub use commit::{Finish, Work};
 pub use depths::{Blocked, Depths, Floor, Marks, Paused, Throughput, WorkerNote, WorkerView};
@@ -45,6 +48,7 @@ pub use error::{Result, SpoolError};
 pub use fitness::second_process;
 pub use fs::{FileKind, Fs, Inside, InsideByPath, Lease, RealFs, Room, SeekRead, Sink, Stat};
 pub use ledger::{fold, fold_shard};
+pub use moving::{EngineSide, Movable, MoveRound, StageStanding, StepWatch};
 pub use name::{BadName, Deferred, ParcelEntry, ParcelId, WorkerId, hex, safe_file_name};
 pub use new_parcel::{NewParcel, OutFile};
 pub use operator::{Gift, ParcelPlace, ParcelState};

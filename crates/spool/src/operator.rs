@@ -469,7 +469,7 @@ impl WorkTree {
     }
 
     /// Replaces a small file in one durable step.
-    fn replace(&self, tmp: &Path, to: &Path, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn replace(&self, tmp: &Path, to: &Path, bytes: &[u8]) -> Result<()> {
         let new = tmp.join(format!("{:016x}", (self.dice)()));
         self.fs.write_new(&new, bytes).at("write", &new)?;
         self.fs.sync_file(&new).at("sync", &new)?;

@@ -17,24 +17,54 @@ pub fn open_engine(
     root: &Path,
     host: Option<&str>,
 ) -> Result<Arc<dyn Engine>, Failure> {
-    match pipeline.engine.kind {
-        EngineKind::Directories => {
-            let mut tree = WorkTree::open(&root.join("work"));
-            if let Some(host) = host {
-                host.clone_into(&mut tree.host.name);
-            }
-            Ok(Arc::new(tree))
+    let tree = || {
+        let mut tree = WorkTree::open(&root.join("work"));
+        if let Some(host) = host {
+            host.clone_into(&mut tree.host.name);
         }
+        tree
+    };
+    match pipeline.engine.kind {
+        _ if pipeline.engine.moving => mixed(pipeline, root, host, tree()),
+        EngineKind::Directories => Ok(Arc::new(tree())),
         EngineKind::Jetstream => jetstream(pipeline, root, host),
     }
 }
 
 /// Opens the engine of a root for somebody who only looks and leaves no trace.
 pub(crate) fn looking_engine(pipeline: &Pipeline, root: &Path) -> Result<Arc<dyn Engine>, Failure> {
+    let tree = || WorkTree::open(&root.join("work")).only_looking();
     match pipeline.engine.kind {
-        EngineKind::Directories => Ok(Arc::new(WorkTree::open(&root.join("work")).only_looking())),
+        _ if pipeline.engine.moving => mixed(pipeline, root, None, tree()),
+        EngineKind::Directories => Ok(Arc::new(tree())),
         EngineKind::Jetstream => jetstream(pipeline, root, None),
     }
+}
+
+#[cfg(feature = "jetstream")]
+fn mixed(
+    pipeline: &Pipeline,
+    root: &Path,
+    host: Option<&str>,
+    tree: WorkTree,
+) -> Result<Arc<dyn Engine>, Failure> {
+    let opened = ecluse_engine::MixedEngine::open(&pipeline.engine, root, host, tree);
+    let engine = opened.map_err(|error| {
+        let key = format!("engine.{}", error.key);
+        let problem = pipeline.problem(Level::Error, &key, &error.reason);
+        Failure::config(problem)
+    })?;
+    Ok(Arc::new(engine))
+}
+
+#[cfg(not(feature = "jetstream"))]
+fn mixed(
+    pipeline: &Pipeline,
+    root: &Path,
+    host: Option<&str>,
+    _tree: WorkTree,
+) -> Result<Arc<dyn Engine>, Failure> {
+    jetstream(pipeline, root, host)
 }
 
 #[cfg(feature = "jetstream")]
@@ -67,8 +97,8 @@ fn jetstream(
 #[cfg(feature = "jetstream")]
 pub fn engine_problems(pipeline: &Pipeline, root: &Path) -> Vec<Problem> {
     match pipeline.engine.kind {
-        EngineKind::Directories => Vec::new(),
-        EngineKind::Jetstream => {
+        EngineKind::Directories if !pipeline.engine.moving => Vec::new(),
+        EngineKind::Directories | EngineKind::Jetstream => {
             let faults = ecluse_engine::JetstreamEngine::faults(&pipeline.engine, root);
             let problem = |fault: ecluse_engine::EngineFault| {
                 let key = format!("engine.{}", fault.key);
@@ -94,5 +124,5 @@ pub fn engine_problems(pipeline: &Pipeline, root: &Path) -> Vec<Problem> {
 
 #[cfg(not(feature = "jetstream"))]
 fn jetstream_wanted(pipeline: &Pipeline) -> bool {
-    pipeline.engine.kind == EngineKind::Jetstream
+    pipeline.engine.kind == EngineKind::Jetstream || pipeline.engine.moving
 }

@@ -36,7 +36,7 @@ pub use failure::{Blame, Failure};
 pub use home::Home;
 pub use inbox::{Inbox, News};
 pub use open_files::must_have_files;
-pub use pool::{StageContext, StageTally, WorkerPool, marks_of};
+pub use pool::{StageContext, StageTally, WorkerPool, limits_of, marks_of};
 pub use program::{main, start_log};
 pub use stage::{Intake, Stage};
 pub use supervise::{Progress, RunEnd, RunPlan, deferred_for, supervise};

@@ -456,7 +456,8 @@ pub(crate) fn nexts(pipeline: &Pipeline, stage: &str) -> Vec<String> {
     next.into_iter().map(str::to_owned).collect()
 }
 
-pub(crate) fn limits_of(settings: &ShellSettings) -> WorkerLimits {
+/// Returns how patient the workers of a stage with these settings are.
+pub fn limits_of(settings: &ShellSettings) -> WorkerLimits {
     let limits = WorkerLimits::default();
     WorkerLimits {
         attempts: settings.attempts,

@@ -32,6 +32,7 @@ enum State {
     Deferred { due: u64 },
     Held,
     Discarded,
+    Moving {},
 }
 
 /// `parcel.json`, in the order of its keys.
@@ -132,6 +133,8 @@ fn lay_parcel(
         State::Deferred { due } => stage.join("deferred").join(format!("{due}~{entry}")),
         State::Held => stage.join("held").join(entry),
         State::Discarded => stage.join("drop").join(format!("discarded-{entry}")),
+        // Nobody may be left half way.
+        State::Moving {} => stage.join("tmp").join(format!("moving-{entry}")),
     };
     fs::create_dir_all(&dir)?;
     let mut text = serde_json::to_vec(manifest)?;

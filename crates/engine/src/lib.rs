@@ -15,6 +15,7 @@ mod commit;
 mod failpoint;
 mod hand_over;
 mod operator;
+mod owner;
 mod queue;
 mod reconcile;
 mod scratch;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use async_nats::jetstream::AckKind;
 use async_nats::jetstream::message::Acker;
+use ecluse_config::OwnedThing;
 use ecluse_spool::{
     Adopted, Depths, Engine, FileEntry, Finish, Fs, LeaseNote, Outbox, Parcel, ParcelEntry,
     ParcelId, ParcelSource, Pulse, RealFs, Receipt, Recovered, RestWatch, Result, Scan, Setback,
@@ -22,6 +23,7 @@ use crate::cluster::{Inner, ReadTicket, dice, now_text};
 use crate::commit::{Deed, Sent, Upload};
 use crate::failpoint::{hit, is_mutant};
 use crate::hand_over::{Repeat, new_ticket};
+use crate::owner::Fence;
 use crate::queue::Hint;
 use crate::scratch::{WorkerHome, at};
 use crate::store::{Downloaded, Listed, Put};
@@ -79,6 +81,8 @@ pub(crate) struct JetstreamWorker {
     lease: Arc<LeaseObject>,
     /// How many parcels it has heard of: others count these as waiting.
     heard: Arc<AtomicUsize>,
+    /// Under which its host owns what the stage works on, where that has one owner.
+    fence: Option<Fence>,
 }
 
 /// The object that shows other hosts that a worker lives, and what it does.
@@ -160,6 +164,8 @@ impl JetstreamWorker {
         // Other hosts know that it lives before it has anything.
         lease.beat()?;
         hit("born");
+        let signs = Signs::default();
+        let fence = inner.owners.enter(terms.stage, &signs);
         let messages = Messages::default();
         inner.runtime.spawn(keep_messages(
             Arc::downgrade(&messages),
@@ -175,7 +181,7 @@ impl JetstreamWorker {
             version: terms.version.to_owned(),
             id,
             home,
-            signs: Signs::default(),
+            signs,
             told: HashMap::new(),
             in_hand: HashMap::new(),
             messages,
@@ -184,6 +190,7 @@ impl JetstreamWorker {
             forgotten: RestWatch::default(),
             lease,
             heard: inner.hear(terms.stage),
+            fence,
             inner,
         })
     }
@@ -392,7 +399,20 @@ impl JetstreamWorker {
         let inner = Arc::clone(&self.inner);
         let id = ticket.manifest.id.clone();
         let name = ticket.name();
-        let filed = inner.wait(inner.receipt(&self.stage, &id))?;
+        let mut filed = inner.wait(inner.receipt(&self.stage, &id))?;
+        if filed.is_none()
+            && ticket.attempts > 1
+            && let Some(fence) = self.fence
+        {
+            // Somebody had it in hand, and may wake up.
+            let sealed = inner.seal(&self.stage, &ticket, fence, self.id.as_str());
+            if !inner.wait(sealed)? {
+                filed = inner.wait(inner.receipt(&self.stage, &id))?;
+                if filed.is_none() {
+                    return Err(self.fenced());
+                }
+            }
+        }
         let Some(filed) = filed else {
             let dir = self.home.input(&name);
             RealFs.remove_tree(&dir).map_err(at("remove", &dir))?;
@@ -437,6 +457,12 @@ impl JetstreamWorker {
         }
         self.answer(&name, message.as_ref(), AckKind::Ack);
         Ok(None)
+    }
+
+    fn fenced(&self) -> SpoolError {
+        SpoolError::Fenced {
+            worker: self.id.to_string(),
+        }
     }
 
     /// Returns a parcel that is in this worker's hands, with its outbox thrown away.
@@ -551,6 +577,7 @@ impl JetstreamWorker {
             uploads,
             sent,
             worker,
+            fence: self.fence,
         };
         Ok((deed, inputs))
     }
@@ -643,6 +670,9 @@ impl Spool for JetstreamWorker {
 
     fn claim(&mut self, waiting: &Waiting) -> Result<Option<Parcel>> {
         self.check_fence()?;
+        if self.fence.is_none() && OwnedThing::of_stage(&self.stage).is_some() {
+            return Err(self.fenced());
+        }
         let Some(told) = self.told.remove(&waiting.entry.id) else {
             return Ok(None);
         };
@@ -810,12 +840,13 @@ impl Spool for JetstreamWorker {
     }
 
     fn check_fence(&self) -> Result<()> {
-        if self.home.path.join(".lease").exists() {
+        let is_owner = self
+            .fence
+            .is_none_or(|fence| self.inner.owners.holds(fence));
+        if is_owner && self.home.path.join(".lease").exists() {
             return Ok(());
         }
-        Err(SpoolError::Fenced {
-            worker: self.id.to_string(),
-        })
+        Err(self.fenced())
     }
 
     fn pulse(&self) -> Pulse {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ecluse_clean::Clean;
-use ecluse_spool::{Blocked, Depths, Room, Throughput};
-use ecluse_stage::{Exit, Stage, marks_of, say_blocked};
+use ecluse_spool::{Blocked, Depths, Room, Throughput, WorkerView};
+use ecluse_stage::{Exit, STANDING_BY, Stage, marks_of, say_blocked};
 use serde::Serialize;
 
 use crate::context::{DriverContext, Trouble};
@@ -193,6 +193,8 @@ impl DriverContext {
             };
             is_short_of_room = matches!(blocked, Blocked::Space { .. });
             (state, say_blocked(&blocked))
+        } else if let Some(why) = stands_by(&workers) {
+            (Condition::Blocked, why)
         } else if living == 0 && !is_end {
             (Condition::Stopped, String::new())
         } else {
@@ -311,4 +313,12 @@ impl DriverContext {
             );
         }
     }
+}
+
+/// Says why all living workers of a stage stand by, if they do: another host owns what they work on, and does not run the stage.
+fn stands_by(workers: &[WorkerView]) -> Option<String> {
+    let mut living = workers.iter().filter(|worker| worker.alive);
+    let first = living.next()?;
+    let stands = |worker: &WorkerView| worker.note.state == STANDING_BY;
+    (stands(first) && living.all(stands)).then(|| first.note.why.clone())
 }

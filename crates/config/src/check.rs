@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::decode::Step;
 use crate::node::Value;
+use crate::owners::OwnedThing;
 use crate::pipeline::{Pipeline, StageTable, base_of, shipped_stages};
 use crate::problem::{Level, Problem, join, nearest, shown};
 use crate::settings::{AlertLimits, EngineKind, Location, ShellSettings};
@@ -594,16 +595,8 @@ fn check_metrics(pipeline: &Pipeline, findings: &mut Findings<'_>) {
     }
 }
 
-/// Stages that share files of one machine: manifest, register, index, harvested and stored files. With servers between hosts
-/// there is no other host that has them.
-const OF_ONE_MACHINE: [&str; 13] = [
-    "plan", "crawl", "ingest", "transfer", "backup", "delete", "merge", "bigmerge", "clean",
-    "package", "deposit", "rank", "change",
-];
-
 fn check_hosts(pipeline: &Pipeline, findings: &mut Findings<'_>) {
     let known = pipeline.stage_names();
-    let mut keeper: Option<(&str, &str)> = None;
     for (host, stages) in &pipeline.hosts {
         let path = shown(&join("hosts", host));
         let mut error = |message: String| {
@@ -622,21 +615,13 @@ fn check_hosts(pipeline: &Pipeline, findings: &mut Findings<'_>) {
             } else if stages[..index].contains(stage) {
                 error(format!("names '{stage}' twice"));
             }
-            let needs_the_files = pipeline.engine.kind == EngineKind::Jetstream
-                && OF_ONE_MACHINE.contains(&base_of(stage));
-            match keeper {
-                Some((first, on)) if needs_the_files && on != host => error(format!(
-                    "{} works on files that {first} has on {on} (manifest, register, index, stored files); move it to '{}'",
-                    shown(stage),
-                    shown(&join("hosts", on))
-                )),
-                None if needs_the_files => keeper = Some((stage, host)),
-                Some(_) | None => {}
-            }
         }
     }
     if pipeline.hosts.is_empty() {
         return;
+    }
+    if pipeline.engine.kind == EngineKind::Jetstream {
+        check_owners(pipeline, findings);
     }
     let hosts = pipeline.hosts.keys();
     let placed: Vec<&str> = hosts
@@ -648,6 +633,54 @@ fn check_hosts(pipeline: &Pipeline, findings: &mut Findings<'_>) {
         let is_program = shipped_stages().any(|shipped| shipped == stage);
         if is_program && !placed.contains(&stage.as_str()) {
             findings.warning(&["hosts"], format!("'hosts': {stage} runs on no host"));
+        }
+    }
+}
+
+/// Whoever owns a thing runs all stages that need it: one that another host alone has would wait for ever.
+fn check_owners(pipeline: &Pipeline, findings: &mut Findings<'_>) {
+    for thing in OwnedThing::ALL {
+        let on = |host: &str| -> Vec<&str> {
+            let stages = pipeline.stages_on(host).unwrap_or_default().into_iter();
+            stages
+                .filter(|stage| OwnedThing::of_stage(stage) == Some(thing))
+                .collect()
+        };
+        let hosts: Vec<(&String, Vec<&str>)> = pipeline
+            .hosts
+            .keys()
+            .map(|host| (host, on(host)))
+            .filter(|(_, stages)| !stages.is_empty())
+            .collect();
+        let [(first, stages), others @ ..] = hosts.as_slice() else {
+            continue;
+        };
+        let name = thing.name();
+        for (host, its) in others {
+            let path = shown(&join("hosts", host));
+            let missing = stages.iter().find(|stage| !its.contains(stage));
+            let extra = its.iter().find(|stage| !stages.contains(stage));
+            let (stage, with, without) = match (missing, extra) {
+                (Some(stage), _) => (stage, first, host),
+                (None, Some(stage)) => (stage, host, first),
+                (None, None) => {
+                    let message = format!(
+                        "'{path}': of {first} and {host} one owns the {name} at a time and the other stands by: both must reach {}, \
+                         at the same paths, on a file system that keeps locks between hosts; see docs/layouts.md",
+                        thing.places()
+                    );
+                    findings.warning(&["hosts", host], message);
+                    continue;
+                }
+            };
+            let message = format!(
+                "'{path}': {} runs on {with} and not on {without}, and both have stages that need the {name}: its owner runs all of \
+                 them; add {} to '{}'",
+                shown(stage),
+                shown(stage),
+                shown(&join("hosts", without))
+            );
+            findings.error(&["hosts", host], message);
         }
     }
 }

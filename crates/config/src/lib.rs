@@ -19,6 +19,7 @@ mod document;
 mod effective;
 mod locations;
 mod node;
+mod owners;
 mod pipeline;
 mod problem;
 mod readers;
@@ -27,6 +28,7 @@ mod units;
 
 pub use crate::check::is_stage_name;
 pub use crate::document::{Document, Key};
+pub use crate::owners::OwnedThing;
 pub use crate::pipeline::{Pipeline, SHIPPED, StageTable, base_of};
 pub use crate::problem::{ConfigError, Level, Problem};
 pub use crate::readers::{AccessDownload, AccessPlace, AddressRange, CalendarAge, Embargo};

@@ -686,17 +686,18 @@ fn hosts_have_stages_that_there_are_and_files_of_one_machine_have_one_host() {
             "",
             "",
         ),
-        (
-            "alpha = [\"ingest\"]\nbeta = [\"ingest\"]",
-            jetstream,
-            "pipeline.toml:3: 'hosts.beta': ingest works on files that ingest has on alpha (manifest, register, index, stored \
-             files); move it to 'hosts.alpha'",
-        ),
+        ("alpha = [\"ingest\"]\nbeta = [\"ingest\"]", jetstream, ""),
         (
             "alpha = [\"merge\"]\nbeta = [\"index\", \"transfer\"]",
             jetstream,
-            "pipeline.toml:3: 'hosts.beta': transfer works on files that merge has on alpha (manifest, register, index, stored \
-             files); move it to 'hosts.alpha'",
+            "pipeline.toml:3: 'hosts.beta': merge runs on alpha and not on beta, and both have stages that need the manifest: its \
+             owner runs all of them; add merge to 'hosts.beta'",
+        ),
+        (
+            "alpha = [\"merge\", \"plan\"]\nbeta = [\"merge\", \"transfer\"]\ngamma = [\"plan\"]",
+            jetstream,
+            "pipeline.toml:3: 'hosts.beta': transfer runs on beta and not on alpha, and both have stages that need the manifest: \
+             its owner runs all of them; add transfer to 'hosts.alpha'",
         ),
         (
             "alpha = [\"indx\"]",

@@ -10,6 +10,7 @@ use ecluse_spool::{Host, ParcelId, Result, find_in_sheet, time_text};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::OpenError;
+use crate::owner::Owners;
 use crate::queue::{Hint, Queue};
 use crate::scratch::Scratch;
 use crate::store::Store;
@@ -37,6 +38,8 @@ pub(crate) struct Inner {
     owed: Mutex<Vec<(String, Hint)>>,
     /// How many parcels each worker of this process has heard of and not claimed, by stage.
     heard: Mutex<Vec<(String, Weak<AtomicUsize>)>>,
+    /// What this host owns, as far as this process knows.
+    pub(crate) owners: Owners,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -86,6 +89,7 @@ impl JetstreamEngine {
             clock: Mutex::default(),
             owed: Mutex::default(),
             heard: Mutex::default(),
+            owners: Owners::default(),
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -236,10 +240,12 @@ pub(crate) enum FiledObject {
         filed: Box<ecluse_spool::Filed>,
         etag: String,
     },
-    /// A batch that will never be committed under what was filed for it.
+    /// A batch that will never be committed under what was filed for it, or a parcel that is sealed under a fence.
     GivenUp {
         etag: String,
         times: u64,
+        /// 0 for a batch.
+        fence: u64,
     },
 }
 
@@ -251,6 +257,9 @@ pub(crate) struct GivenUpBatch {
     pub(crate) times: u64,
     /// Who did.
     pub(crate) by: String,
+    /// The fence of a parcel's seal: work under this one or a later one may be committed over it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) fence: u64,
 }
 
 impl FiledObject {
@@ -261,9 +270,15 @@ impl FiledObject {
                 etag,
             };
         }
-        let times = serde_json::from_slice::<GivenUpBatch>(bytes).map_or(0, |batch| batch.times);
-        Self::GivenUp { etag, times }
+        let given_up = serde_json::from_slice::<GivenUpBatch>(bytes);
+        let (times, fence) = given_up.map_or((0, 0), |batch| (batch.times, batch.fence));
+        Self::GivenUp { etag, times, fence }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 pub(crate) fn wall_ms() -> i64 {

@@ -14,6 +14,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::cluster::{FiledObject, GivenUpBatch, Inner};
 use crate::failpoint::{hit, is_mutant};
+use crate::owner::Fence;
 use crate::store::Put;
 use crate::ticket::{StageKeys, Ticket};
 
@@ -41,6 +42,8 @@ pub(crate) struct Deed {
     /// The new parcels.
     pub(crate) sent: Vec<Sent>,
     pub(crate) worker: String,
+    /// Under which its host owns what the stage works on.
+    pub(crate) fence: Option<Fence>,
 }
 
 /// What stands where a receipt was to be put.
@@ -57,6 +60,10 @@ impl Inner {
         let is_hasty = is_mutant("receipt-before-data");
         if !is_hasty {
             self.send_files(stage, deed, &line, signs).await?;
+        }
+        // After all that the stage wrote, and as late as can be: what was written was the owner's.
+        if let Some(fence) = deed.fence {
+            self.must_own(fence, &deed.worker).await?;
         }
         let finish = self.file(stage, deed, &line).await?;
         if is_hasty {
@@ -148,6 +155,12 @@ impl Inner {
             }
             put = match self.filed(stage, id).await? {
                 FiledObject::Nothing => self.store.put_new(&key, line).await?,
+                // A seal: this worker's own, or that of an owner before.
+                FiledObject::GivenUp { etag, fence, .. }
+                    if fence > 0 && deed.fence.is_some_and(|own| own.number >= fence) =>
+                {
+                    self.store.put_over(&key, line, &etag).await?
+                }
                 FiledObject::GivenUp { .. } => return Ok(Filing::Theirs),
                 FiledObject::Receipt { filed, .. } if is_same(&filed, line) => {
                     return Ok(Filing::Ours);
@@ -178,17 +191,23 @@ impl Inner {
     }
 
     /// Sees to it that a batch is not committed any more, unless it is.
-    async fn give_up(&self, stage: &str, batch: &ParcelId, by: &str) -> Result<GivingUp> {
+    pub(crate) async fn give_up(
+        &self,
+        stage: &str,
+        batch: &ParcelId,
+        by: &str,
+    ) -> Result<GivingUp> {
         let key = StageKeys(stage).receipt(batch);
         loop {
             let (etag, times) = match self.filed(stage, batch).await? {
                 FiledObject::Receipt { .. } => return Ok(GivingUp::Committed),
                 FiledObject::Nothing => (None, 1),
-                FiledObject::GivenUp { etag, times } => (Some(etag), times + 1),
+                FiledObject::GivenUp { etag, times, .. } => (Some(etag), times + 1),
             };
             let given_up = GivenUpBatch {
                 times,
                 by: by.to_owned(),
+                fence: 0,
             };
             let bytes = serde_json::to_vec(&given_up).expect("it holds a number and a name");
             let put = match etag {
@@ -212,7 +231,7 @@ struct BatchTry {
 }
 
 /// What came of giving a batch up.
-enum GivingUp {
+pub(crate) enum GivingUp {
     /// It was, by the object with this tag.
     Done { etag: String },
     /// It is committed.

@@ -17,6 +17,7 @@ mod failpoint;
 mod hand_over;
 mod mixed;
 mod operator;
+mod owner;
 mod queue;
 mod reconcile;
 mod scratch;

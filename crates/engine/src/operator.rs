@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use ecluse_spool::{
     BellWire, Blocked, Depths, Engine, Filed, FoldedShard, Fs, Gift, Host, Marks, NewParcel,
-    ParcelId, ParcelManifest, ParcelPlace, ParcelState, Paused, RealFs, ReconcileExtent, Result,
-    Ring, Room, Signs, Spool, SpoolError, Throughput, Trouble, Why, WorkTree, WorkerId,
-    WorkerTerms, WorkerView, parse_sheet,
+    OtherOwner, ParcelId, ParcelManifest, ParcelPlace, ParcelState, Paused, RealFs,
+    ReconcileExtent, Result, Ring, Room, Signs, Spool, SpoolError, Throughput, Trouble, Why,
+    WorkTree, WorkerId, WorkerTerms, WorkerView, parse_sheet,
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 
@@ -342,6 +342,14 @@ impl Engine for JetstreamEngine {
 
     fn open_worker(&self, terms: &WorkerTerms<'_>) -> Result<Box<dyn Spool>> {
         Ok(Box::new(JetstreamWorker::open(self, terms)?))
+    }
+
+    fn own(&self, stage: &str, lease: Duration, place: &Path) -> Result<Option<OtherOwner>> {
+        self.inner.own(stage, lease, place)
+    }
+
+    fn disown(&self) {
+        self.inner.disown();
     }
 
     fn evict(&self, terms: &WorkerTerms<'_>, workers: &[WorkerId]) -> Result<()> {

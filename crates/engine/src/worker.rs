@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use async_nats::jetstream::AckKind;
 use async_nats::jetstream::message::Acker;
+use ecluse_config::OwnedThing;
 use ecluse_spool::{
     Adopted, Depths, Engine, FileEntry, Finish, Fs, LeaseNote, Outbox, Parcel, ParcelEntry,
     ParcelId, ParcelSource, Pulse, RealFs, Receipt, Recovered, RestWatch, Result, Scan, Setback,
@@ -25,6 +26,7 @@ use crate::cluster::{Inner, ReadTicket, dice, now_text};
 use crate::commit::{Deed, Sent, Upload};
 use crate::failpoint::{hit, is_mutant};
 use crate::hand_over::{Repeat, new_ticket};
+use crate::owner::Fence;
 use crate::queue::Hint;
 use crate::scratch::{WorkerHome, at};
 use crate::store::{Downloaded, Listed, Put};
@@ -85,6 +87,8 @@ pub(crate) struct JetstreamWorker {
     lease: Arc<LeaseObject>,
     /// How many parcels it has heard of: others count these as waiting.
     heard: Arc<AtomicUsize>,
+    /// Under which its host owns what the stage works on, where that has one owner.
+    fence: Option<Fence>,
 }
 
 /// The object that shows other hosts that a worker lives, and what it does.
@@ -166,6 +170,8 @@ impl JetstreamWorker {
         // Other hosts know that it lives before it has anything.
         lease.beat()?;
         hit("born");
+        let signs = Signs::default();
+        let fence = inner.owners.enter(terms.stage, &signs);
         let messages = Messages::default();
         inner.runtime.spawn(keep_messages(
             Arc::downgrade(&messages),
@@ -181,7 +187,7 @@ impl JetstreamWorker {
             version: terms.version.to_owned(),
             id,
             home,
-            signs: Signs::default(),
+            signs,
             told: HashMap::new(),
             in_hand: HashMap::new(),
             ahead: HashMap::new(),
@@ -192,6 +198,7 @@ impl JetstreamWorker {
             forgotten: RestWatch::default(),
             lease,
             heard: inner.hear(terms.stage),
+            fence,
             inner,
         })
     }
@@ -401,7 +408,20 @@ impl JetstreamWorker {
         let inner = Arc::clone(&self.inner);
         let id = ticket.manifest.id.clone();
         let name = ticket.name();
-        let filed = inner.wait(inner.receipt(&self.stage, &id))?;
+        let mut filed = inner.wait(inner.receipt(&self.stage, &id))?;
+        if filed.is_none()
+            && ticket.attempts > 1
+            && let Some(fence) = self.fence
+        {
+            // Somebody had it in hand, and may wake up.
+            let sealed = inner.seal(&self.stage, &ticket, fence, self.id.as_str());
+            if !inner.wait(sealed)? {
+                filed = inner.wait(inner.receipt(&self.stage, &id))?;
+                if filed.is_none() {
+                    return Err(self.fenced());
+                }
+            }
+        }
         let Some(filed) = filed else {
             return self.take_in_hand(ticket, etag, message).map(Some);
         };
@@ -465,6 +485,12 @@ impl JetstreamWorker {
             source,
             &self.signs,
         ))
+    }
+
+    fn fenced(&self) -> SpoolError {
+        SpoolError::Fenced {
+            worker: self.id.to_string(),
+        }
     }
 
     /// Returns a parcel that is in this worker's hands, with its outbox thrown away.
@@ -579,6 +605,7 @@ impl JetstreamWorker {
             uploads,
             sent,
             worker,
+            fence: self.fence,
         };
         Ok((deed, inputs))
     }
@@ -671,6 +698,9 @@ impl Spool for JetstreamWorker {
 
     fn claim(&mut self, waiting: &Waiting) -> Result<Option<Parcel>> {
         self.check_fence()?;
+        if self.fence.is_none() && OwnedThing::of_stage(&self.stage).is_some() {
+            return Err(self.fenced());
+        }
         self.appetite.come_back();
         let id = &waiting.entry.id;
         if !self.ahead.contains_key(id) {
@@ -861,12 +891,13 @@ impl Spool for JetstreamWorker {
     }
 
     fn check_fence(&self) -> Result<()> {
-        if self.home.path.join(".lease").exists() {
+        let is_owner = self
+            .fence
+            .is_none_or(|fence| self.inner.owners.holds(fence));
+        if is_owner && self.home.path.join(".lease").exists() {
             return Ok(());
         }
-        Err(SpoolError::Fenced {
-            worker: self.id.to_string(),
-        })
+        Err(self.fenced())
     }
 
     fn pulse(&self) -> Pulse {

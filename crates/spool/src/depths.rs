@@ -84,7 +84,7 @@ pub enum Blocked {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct WorkerNote {
-    /// `working`, `idle`, `blocked`, `halted`, or `refusing`: a file of settings or rules makes no sense.
+    /// `working`, `idle`, `blocked`, `standing-by` while another host owns what it works on, `halted`, or `refusing`: a file of settings or rules makes no sense.
     pub state: String,
     /// What blocks it or made it halt; of one that works, how far it is.
     pub why: String,

@@ -52,6 +52,49 @@ pub struct FoldedShard {
     pub receipts: usize,
 }
 
+/// What a stage needs is another host's at this time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherOwner {
+    /// What it is: the manifest, the register.
+    pub thing: &'static str,
+    /// Why this host does not own it.
+    pub why: NotOwned,
+}
+
+/// Why a host does not own a thing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotOwned {
+    /// A living host does.
+    By {
+        /// The host.
+        host: String,
+    },
+    /// What lies here is not what the last owner had.
+    Elsewhere {
+        /// The last owner.
+        host: String,
+        /// The mark beside the thing, which is not there or says something else.
+        mark: PathBuf,
+        /// What it should say.
+        state: String,
+    },
+}
+
+impl std::fmt::Display for OtherOwner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let thing = self.thing;
+        match &self.why {
+            NotOwned::By { host } => write!(f, "stands by: {host} owns the {thing}"),
+            NotOwned::Elsewhere { host, mark, state } => write!(
+                f,
+                "stands by: the {thing} here is not the one that {host} had; mount it, or make it with `ecluse rebuild` and then: \
+                 echo {state} > {}",
+                mark.display()
+            ),
+        }
+    }
+}
+
 /// What is told again when an engine is reconciled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReconcileExtent {
@@ -81,6 +124,17 @@ pub trait Engine: Send + Sync {
     fn probe(&self, stage: &str) -> Result<()>;
     /// Opens one worker's view of a stage.
     fn open_worker(&self, terms: &WorkerTerms<'_>) -> Result<Box<dyn Spool>>;
+    /// Makes this host the owner of what a stage needs, where one host at a time may have it, and keeps it so; says who owns it
+    /// otherwise. `place` is the directory it lies in; an owner that shows no sign of life for `lease` has lost it.
+    ///
+    /// # Errors
+    /// When that cannot be asked or told.
+    fn own(&self, stage: &str, lease: Duration, place: &Path) -> Result<Option<OtherOwner>> {
+        let _ = (stage, lease, place);
+        Ok(None)
+    }
+    /// Gives up what this host owns, unless other processes of it are at work.
+    fn disown(&self) {}
     /// Takes away what workers of this process hold; it goes back untouched.
     fn evict(&self, terms: &WorkerTerms<'_>, workers: &[WorkerId]) -> Result<()>;
     /// Lets a bell ring when something comes for a stage, where no directory can ring it.

@@ -43,7 +43,9 @@ pub use carry::{Arrival, CarryLock, Departure};
 pub use clock::CLOCK_SKEW_LIMIT;
 pub use commit::{Finish, Work};
 pub use depths::{Blocked, Depths, Floor, Marks, Paused, Throughput, WorkerNote, WorkerView};
-pub use engine::{BellWire, Engine, FoldedShard, ReconcileExtent, Ring, WorkerTerms};
+pub use engine::{
+    BellWire, Engine, FoldedShard, NotOwned, OtherOwner, ReconcileExtent, Ring, WorkerTerms,
+};
 pub use error::{Result, SpoolError};
 pub use fitness::second_process;
 pub use fs::{FileKind, Fs, Inside, InsideByPath, Lease, RealFs, Room, SeekRead, Sink, Stat};

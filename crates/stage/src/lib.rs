@@ -40,4 +40,4 @@ pub use pool::{StageContext, StageTally, WorkerPool, limits_of, marks_of};
 pub use program::{main, start_log};
 pub use stage::{Intake, Stage};
 pub use supervise::{Progress, RunEnd, RunPlan, deferred_for, supervise};
-pub use worker_loop::say_blocked;
+pub use worker_loop::{STANDING_BY, say_blocked};

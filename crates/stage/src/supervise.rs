@@ -168,6 +168,8 @@ pub fn supervise(
     watch.drain(&pools, Instant::now() + grace);
     let ended = ended(&pools, &*engine, plan.once);
     stop_all(pools, Instant::now());
+    // Another host need not wait for a lease to end.
+    engine.disown();
     publish(&registry, &control.pipeline(), starts);
     Ok(ended)
 }

@@ -3,6 +3,7 @@
 mod faults;
 mod gather;
 mod pressure;
+mod stand_by;
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -29,6 +30,7 @@ use crate::thread::Thread;
 use faults::StepError;
 
 pub use pressure::say_blocked;
+pub use stand_by::STANDING_BY;
 
 /// How often pressure is looked at.
 const PRESSURE_EVERY: Duration = Duration::from_millis(500);
@@ -100,6 +102,9 @@ impl<Kind: Stage> WorkerLoop<Kind> {
         let mut context = Some(context);
         loop {
             let Some(taken) = context.take() else { return };
+            let Some(taken) = stand_by::stand_by::<Kind>(taken, &mut born) else {
+                return;
+            };
             let mut worker_loop = match Self::begin(taken) {
                 Ok(worker_loop) => worker_loop,
                 Err(failed) => {

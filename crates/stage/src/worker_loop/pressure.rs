@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
-use ecluse_spool::Blocked;
+use ecluse_spool::{Blocked, SpoolError};
 use ecluse_telemetry::Cause;
 
+use super::stand_by::Owning;
 use super::{PRESSURE_EVERY, StepError, WorkerLoop};
 use crate::pool::nexts;
 use crate::stage::Stage;
@@ -15,6 +16,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
         let now = Instant::now();
         if now >= self.pressure_at {
             self.pressure_at = now + PRESSURE_EVERY;
+            self.must_own()?;
             let pipeline = self.context.stage.control.pipeline();
             let nexts = nexts(&pipeline, self.context.stage.name);
             let blocked = if Kind::SPREADS {
@@ -35,6 +37,19 @@ impl<Kind: Stage> WorkerLoop<Kind> {
         let wait = PRESSURE_EVERY.min(self.longest_wait());
         self.context.bell.wait(heard, wait);
         Ok(true)
+    }
+
+    /// Fails when another host owns by now what the stage works on.
+    fn must_own(&self) -> Result<(), StepError> {
+        let own = Owning::of(&self.context, &self.settings);
+        match own.ask()? {
+            None => Ok(()),
+            Some(other) => {
+                tracing::warn!(reason = %other, "what this stage works on is another host's");
+                let worker = self.worker.name().to_string();
+                Err(SpoolError::Fenced { worker }.into())
+            }
+        }
     }
 
     fn pressure(&self, nexts: &[String]) -> Result<Option<Blocked>, StepError> {

@@ -14,10 +14,8 @@ pub(crate) struct Samples {
 impl Samples {
     /// Builds them.
     pub(crate) fn build() -> anyhow::Result<Self> {
-        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let target = std::env::var_os("CARGO_TARGET_DIR")
-            .map_or_else(|| workspace.join("target"), PathBuf::from)
-            .join("torture");
+        let workspace = workspace();
+        let target = target();
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let status = Command::new(cargo)
             .current_dir(&workspace)
@@ -41,9 +39,14 @@ impl Samples {
         if !status.success() {
             bail!("cannot build the sample stages");
         }
-        Ok(Self {
-            dir: target.join("release"),
-        })
+        Ok(Self::built())
+    }
+
+    /// Returns them as they were built before.
+    pub(crate) fn built() -> Self {
+        Self {
+            dir: target().join("release"),
+        }
     }
 
     /// Returns the program of a stage.
@@ -72,6 +75,16 @@ impl Samples {
             last: last.trim_end().to_owned(),
         })
     }
+}
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| workspace().join("target"), PathBuf::from)
+        .join("torture")
 }
 
 /// What the checker said.

@@ -12,7 +12,7 @@ mod network;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -168,8 +168,7 @@ pub(crate) fn main(mut flags: Flags) -> anyhow::Result<bool> {
     if is_inside() {
         return run(chosen[0], seed, &dir, keep);
     }
-    Samples::build()?;
-    build_driver()?;
+    Samples::build_plain()?;
     ecluse_peers::server("nats-server");
     let mut fine = true;
     for fault in chosen {
@@ -184,26 +183,6 @@ pub(crate) fn main(mut flags: Flags) -> anyhow::Result<bool> {
         fine &= run_inside(&words)?;
     }
     Ok(fine)
-}
-
-fn target() -> PathBuf {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from)
-}
-
-/// Builds the driver with the sample stages.
-fn build_driver() -> anyhow::Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
-        .args(["build", "--quiet", "--package", "ecluse-testkit"])
-        .args(["--bin", "ecluse-sample"])
-        .status()
-        .context("cannot run cargo")?;
-    if !status.success() {
-        bail!("cannot build the driver");
-    }
-    Ok(())
 }
 
 fn run(fault: &Fault, seed: u64, dir: &Path, keep: bool) -> anyhow::Result<bool> {
@@ -283,7 +262,7 @@ impl<'a> Trial<'a> {
         let settings = Pipeline::parse(&text, "pipeline.toml")?.engine;
         let engine = open(&settings, &away)?;
         let roots: Vec<&Path> = roots.iter().map(PathBuf::as_path).collect();
-        let samples = Samples::built();
+        let samples = Samples::plain();
         let mut fleet = Fleet::new(samples, Arc::clone(&engine), &roots, &away.join("log"))?;
         let faketime = ecluse_peers::libfaketime();
         fleet.doors = (0..HOSTS)
@@ -563,7 +542,7 @@ impl<'a> Trial<'a> {
             words: self.fleet.doors[host].words.clone(),
             environment: Vec::new(),
         };
-        let driver = target().join("debug/ecluse-sample");
+        let driver = self.fleet.samples().program("sample");
         let output = door
             .command(Path::new("timeout"))
             .arg(STATUS_SECONDS)

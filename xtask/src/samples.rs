@@ -15,7 +15,7 @@ impl Samples {
     /// Builds them.
     pub(crate) fn build() -> anyhow::Result<Self> {
         let workspace = workspace();
-        let target = target();
+        let target = target().join("torture");
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let status = Command::new(cargo)
             .current_dir(&workspace)
@@ -39,13 +39,30 @@ impl Samples {
         if !status.success() {
             bail!("cannot build the sample stages");
         }
-        Ok(Self::built())
+        Ok(Self {
+            dir: target.join("release"),
+        })
     }
 
-    /// Returns them as they were built before.
-    pub(crate) fn built() -> Self {
+    /// Builds them as they are, without failpoints and not optimised, with the driver that has them: as tests do.
+    pub(crate) fn build_plain() -> anyhow::Result<Self> {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let status = Command::new(cargo)
+            .current_dir(workspace())
+            .args(["build", "--quiet", "--package", "ecluse-testkit", "--bins"])
+            .args(["--features", "jetstream"])
+            .status()
+            .context("cannot run cargo")?;
+        if !status.success() {
+            bail!("cannot build the sample stages");
+        }
+        Ok(Self::plain())
+    }
+
+    /// Returns what [`Samples::build_plain`] built.
+    pub(crate) fn plain() -> Self {
         Self {
-            dir: target().join("release"),
+            dir: target().join("debug"),
         }
     }
 
@@ -82,9 +99,7 @@ fn workspace() -> PathBuf {
 }
 
 fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| workspace().join("target"), PathBuf::from)
-        .join("torture")
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from)
 }
 
 /// What the checker said.

@@ -18,6 +18,7 @@ mod operator;
 mod queue;
 mod reconcile;
 mod scratch;
+mod standing;
 mod store;
 mod ticket;
 mod worker;
@@ -35,10 +36,24 @@ pub struct OpenError {
     pub key: &'static str,
     /// What is wrong.
     pub reason: String,
+    /// The settings may be right, and a server is away: it may come back.
+    pub is_away: bool,
 }
 
 impl OpenError {
     pub(crate) fn new(key: &'static str, reason: String) -> Self {
-        Self { key, reason }
+        Self {
+            key,
+            reason,
+            is_away: false,
+        }
+    }
+
+    pub(crate) fn away(key: &'static str, reason: String) -> Self {
+        Self {
+            key,
+            reason,
+            is_away: true,
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ecluse_spool::{
-    BellWire, Blocked, Depths, Engine, Filed, FoldedShard, Fs, Gift, Host, Marks, NewParcel,
+    BellWire, Blocked, ClusterView, Depths, Engine, Filed, FoldedShard, Fs, Gift, Host, Marks, NewParcel,
     ParcelId, ParcelManifest, ParcelPlace, ParcelState, Paused, RealFs, ReconcileExtent, Result,
     Ring, Room, Signs, Spool, SpoolError, Throughput, Trouble, Why, WorkTree, WorkerId,
     WorkerTerms, WorkerView, parse_sheet,
@@ -394,6 +394,10 @@ impl Engine for JetstreamEngine {
 
     fn stage_directory(&self, stage: &str) -> PathBuf {
         self.inner.scratch.stage(stage)
+    }
+
+    fn cluster(&self, stages: &[String]) -> Option<ClusterView> {
+        Some(self.inner.wait(self.inner.standing(stages)))
     }
 
     fn stages(&self) -> Result<Vec<String>> {
@@ -876,13 +880,5 @@ impl JetstreamEngine {
             inner.tell(stage, Hint::of(&ticket, &etag)).await;
         }
         Ok(id)
-    }
-
-    /// Says who leads the queue of a stage, and which of its servers lag or are cut off; `None` where there is one server.
-    ///
-    /// # Errors
-    /// When the servers do not answer.
-    pub fn standing(&self, stage: &str) -> Result<Option<String>> {
-        self.inner.wait(self.inner.queue.standing(stage))
     }
 }

@@ -13,6 +13,7 @@
 
 mod adopt;
 mod clock;
+mod cluster;
 mod commit;
 mod depths;
 mod engine;
@@ -38,6 +39,9 @@ mod worker;
 
 pub use adopt::Adopted;
 pub use clock::CLOCK_SKEW_LIMIT;
+pub use cluster::{
+    ClusterTrouble, ClusterView, QueueView, ServerState, ServerView, StoreView,
+};
 pub use commit::{Finish, Work};
 pub use depths::{Blocked, Depths, Floor, Marks, Paused, Throughput, WorkerNote, WorkerView};
 pub use engine::{BellWire, Engine, FoldedShard, ReconcileExtent, Ring, WorkerTerms};

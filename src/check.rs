@@ -132,9 +132,14 @@ fn look(context: &DriverContext, offline: bool, report: &mut Report) -> (String,
         .and_then(|()| context.survey(None));
     match survey {
         Ok(survey) => {
+            servers(&survey, report);
             machine(context, &survey, report);
             holdings(&survey, report);
             needs(&survey, report);
+            if survey.hides_stages() {
+                let summary = "what is in the stages cannot be seen".to_owned();
+                return (summary, String::new());
+            }
             let summary = crate::status::brief(&survey).replace("ecluse: ", "");
             (summary, figures(context, &survey))
         }
@@ -272,6 +277,17 @@ fn machine(context: &DriverContext, survey: &Survey, report: &mut Report) {
     }
     file_system(context, report);
     sharing(context, report);
+}
+
+/// A server that is away is a warning: the others have all it had. What stops everybody is more.
+fn servers(survey: &Survey, report: &mut Report) {
+    for trouble in survey.cluster.iter().flat_map(|cluster| &cluster.troubles) {
+        let grade = match trouble.hides_stages {
+            true => Grade::Critical,
+            false => Grade::Warning,
+        };
+        report.add(grade, format!("servers: {}", trouble.what));
+    }
 }
 
 /// A stage that waits for receipts must get some.

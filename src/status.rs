@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use ecluse_spool::ServerState;
 use ecluse_stage::Exit;
 use ecluse_telemetry::{printable, printable_text};
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios};
@@ -46,7 +47,11 @@ pub(crate) fn status(
     } else {
         context.print(&screen(context, &survey, usize::MAX))?;
     }
-    Ok(Exit::Done.into())
+    // A screen without the stages is not what was asked for.
+    Ok(match survey.hides_stages() {
+        true => Exit::Machine.into(),
+        false => Exit::Done.into(),
+    })
 }
 
 fn watch(context: &DriverContext, options: &StatusOptions) -> Result<ExitCode, Trouble> {
@@ -163,6 +168,11 @@ fn screen(context: &DriverContext, survey: &Survey, height: usize) -> String {
         color: context.color,
     };
     let mut text = head(context, survey, &paint);
+    text.push_str(&servers(survey, &paint));
+    if survey.hides_stages() {
+        needs(context, &mut text, survey, &paint, width(), usize::MAX);
+        return text;
+    }
     text.push_str(
         &paint.dim("     STAGE          WAIT   WORK  DEFER   HELD    OLDEST  LAST HOUR  STATE\n"),
     );
@@ -216,18 +226,59 @@ fn screen(context: &DriverContext, survey: &Survey, height: usize) -> String {
         }
     }
     text.push('\n');
-    let said = std::env::var("COLUMNS")
-        .ok()
-        .and_then(|said| said.parse().ok());
-    let width = match io::stdout().is_terminal() {
-        true => show::columns(io::stdout()),
-        false => said.unwrap_or(usize::MAX),
-    };
+    let width = width();
     text.push_str(&jobs::table(&survey.jobs, paint, width));
     text.push_str(&survey.holdings.damage_line(context));
     text.push_str(&survey.holdings.awaited_line());
     let room = height.saturating_sub(text.lines().count() + 2);
     needs(context, &mut text, survey, &paint, width, room);
+    text
+}
+
+/// Returns how wide a line may be.
+fn width() -> usize {
+    let said = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|said| said.parse().ok());
+    match io::stdout().is_terminal() {
+        true => show::columns(io::stdout()),
+        false => said.unwrap_or(usize::MAX),
+    }
+}
+
+/// Shows the servers, where the parcels are on some.
+fn servers(survey: &Survey, paint: &Paint) -> String {
+    let Some(cluster) = &survey.cluster else {
+        return String::new();
+    };
+    let mut text = paint.dim("     SERVER         STATE    LEADS    LAG  ADDRESS\n");
+    for server in &cluster.servers {
+        let name = match server.name.as_str() {
+            "" => "?",
+            name => name,
+        };
+        let state = format!("{:<8}", server.state.word());
+        let state = match server.state {
+            ServerState::Ok => state,
+            ServerState::Behind => paint.yellow(&state),
+            ServerState::CutOff => paint.red(&state),
+        };
+        text.push_str(&format!(
+            "     {:<14} {state} {:>5} {:>6}  {}\n",
+            show::cut(&printable(name.as_bytes()), 14),
+            server.leads,
+            server.lag,
+            printable(server.address.as_bytes()),
+        ));
+    }
+    let store = &cluster.store;
+    let state = match (store.read_ms, store.write_ms) {
+        (Some(read), Some(write)) => format!("reads in {read} ms, writes in {write} ms"),
+        (Some(_), None) => paint.red("CANNOT BE WRITTEN"),
+        (None, _) => paint.red("CANNOT BE READ"),
+    };
+    let address = printable(store.address.as_bytes());
+    text.push_str(&format!("     store {address}: {state}\n\n"));
     text
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ecluse_clean::Clean;
-use ecluse_spool::{Blocked, Depths, Room, Throughput, WorkerView};
+use ecluse_spool::{Blocked, ClusterView, Depths, Room, Throughput, WorkerView};
 use ecluse_stage::{Exit, STANDING_BY, Stage, marks_of, say_blocked};
 use serde::Serialize;
 
@@ -17,6 +17,9 @@ use crate::show;
 /// What helps where a file of settings or rules makes no sense.
 const MEND_FILE: &str = "mend that file; the stage goes on by itself";
 
+/// What a need is about that is about no stage.
+const SERVERS: &str = "servers";
+
 /// The whole chain at one moment.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -25,11 +28,22 @@ pub(crate) struct Survey {
     #[serde(skip)]
     pub(crate) room: Option<Room>,
     pub(crate) free_bytes: Option<u64>,
+    /// The servers, where the parcels are on some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cluster: Option<ClusterView>,
     /// The jobs of the crawl that have not ended.
     pub(crate) jobs: Vec<Job>,
     /// The archive's files.
     pub(crate) holdings: Holdings,
     pub(crate) needs_you: Vec<Need>,
+}
+
+impl Survey {
+    /// Tells whether the servers are such that the stages could not be looked at.
+    pub(crate) fn hides_stages(&self) -> bool {
+        let cluster = self.cluster.as_ref();
+        cluster.is_some_and(ClusterView::hides_stages)
+    }
 }
 
 /// One stage at one moment.
@@ -82,17 +96,35 @@ impl Condition {
 }
 
 impl DriverContext {
+    /// Looks at the servers, where the parcels are on some.
+    fn cluster(&self) -> Option<ClusterView> {
+        let names = self.pipeline.stage_names();
+        let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+        self.engine.cluster(&names)
+    }
+
     /// Looks at the chain, or at one of its stages.
     pub(crate) fn survey(&self, only: Option<&str>) -> Result<Survey, Trouble> {
         let mut survey = Survey {
             stages: Vec::new(),
             room: self.engine.room().ok(),
             free_bytes: None,
+            cluster: self.cluster(),
             jobs: Vec::new(),
             holdings: self.holdings(),
             needs_you: Vec::new(),
         };
         survey.free_bytes = survey.room.map(|room| room.free);
+        if let Some(cluster) = &survey.cluster {
+            survey
+                .needs_you
+                .extend(cluster.troubles.iter().map(|trouble| {
+                    Need::of_stage(SERVERS, trouble.what.clone(), trouble.help.clone())
+                }));
+            if cluster.hides_stages() {
+                return Ok(survey);
+            }
+        }
         for name in self.stages()? {
             if only.is_some_and(|only| only != name) {
                 continue;

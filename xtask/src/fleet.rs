@@ -49,8 +49,33 @@ pub(crate) struct Start {
 pub(crate) enum Death {
     /// By SIGKILL, its own or ours.
     Killed,
-    /// By itself.
-    Ended,
+    /// By itself, with this code.
+    Ended(Option<i32>),
+}
+
+/// How a host is entered: what stands before a command there, and what its environment has more.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct HostDoor {
+    /// A program and words that become the command after them.
+    pub(crate) words: Vec<String>,
+    /// Names and values.
+    pub(crate) environment: Vec<(String, String)>,
+}
+
+impl HostDoor {
+    /// Returns a command that runs behind this door.
+    pub(crate) fn command(&self, program: &Path) -> Command {
+        let mut command = match self.words.split_first() {
+            Some((first, words)) => {
+                let mut command = Command::new(first);
+                command.args(words).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
 }
 
 /// One place for a process.
@@ -73,6 +98,8 @@ pub(crate) struct Fleet {
     engine: Arc<dyn Engine>,
     /// The root of each host.
     roots: Vec<PathBuf>,
+    /// How each host is entered, where that is not plain.
+    pub(crate) doors: Vec<HostDoor>,
     log: PathBuf,
     /// Somebody wants this to end: everything is to be killed and put away.
     interrupted: Arc<AtomicBool>,
@@ -105,6 +132,7 @@ impl Fleet {
             samples,
             engine,
             roots: roots.iter().map(|&root| root.to_owned()).collect(),
+            doors: Vec::new(),
             log: log.to_owned(),
             interrupted,
             slots: slots.collect(),
@@ -121,7 +149,8 @@ impl Fleet {
         let log = File::options().append(true).create(true).open(&self.log)?;
         let slot = &mut self.slots[at];
         let program = self.samples.program(slot.stage);
-        let mut command = Command::new(&program);
+        let door = self.doors.get(slot.host).cloned().unwrap_or_default();
+        let mut command = door.command(&program);
         command
             .arg("--root")
             .arg(&self.roots[slot.host])
@@ -176,7 +205,11 @@ impl Fleet {
             if let Some(status) = child.try_wait()? {
                 slot.child = None;
                 let killed = status.signal() == Some(Signal::KILL.as_raw());
-                deaths.push((at, if killed { Death::Killed } else { Death::Ended }));
+                let death = match killed {
+                    true => Death::Killed,
+                    false => Death::Ended(status.code()),
+                };
+                deaths.push((at, death));
             }
         }
         Ok(deaths)
@@ -301,7 +334,7 @@ impl Fleet {
     }
 
     /// Says what still moves, or whose workers are not all there.
-    fn moving(&self) -> anyhow::Result<Option<String>> {
+    pub(crate) fn moving(&self) -> anyhow::Result<Option<String>> {
         for stage in STAGES {
             let there = self.engine.depths(stage)?.workers;
             let pool = self.slots.iter().filter(|slot| slot.stage == stage);
@@ -313,7 +346,7 @@ impl Fleet {
         self.moving_in_all()
     }
 
-    fn moving_in_all(&self) -> anyhow::Result<Option<String>> {
+    pub(crate) fn moving_in_all(&self) -> anyhow::Result<Option<String>> {
         for stage in STAGES {
             let depths = self.engine.depths(stage)?;
             let moving = depths.ready + depths.deferred + depths.dropped + depths.working;

@@ -5,6 +5,7 @@
 
 mod deny;
 mod dice;
+mod faults;
 mod feed;
 mod flags;
 mod fleet;
@@ -47,6 +48,11 @@ const VERBS: &[Verb] = &[
         "torture",
         "kills real stage processes and lets a checker judge what is left on disk",
         torture::main,
+    ),
+    (
+        "faults",
+        "breaks hosts, brokers and store of an archive on three hosts: [--fault NAME] [--list]; needs root",
+        faults::main,
     ),
     (
         "peers",

@@ -14,10 +14,8 @@ pub(crate) struct Samples {
 impl Samples {
     /// Builds them.
     pub(crate) fn build() -> anyhow::Result<Self> {
-        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let target = std::env::var_os("CARGO_TARGET_DIR")
-            .map_or_else(|| workspace.join("target"), PathBuf::from)
-            .join("torture");
+        let workspace = workspace();
+        let target = target().join("torture");
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let status = Command::new(cargo)
             .current_dir(&workspace)
@@ -46,6 +44,28 @@ impl Samples {
         })
     }
 
+    /// Builds them as they are, without failpoints and not optimised, with the driver that has them: as tests do.
+    pub(crate) fn build_plain() -> anyhow::Result<Self> {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let status = Command::new(cargo)
+            .current_dir(workspace())
+            .args(["build", "--quiet", "--package", "ecluse-testkit", "--bins"])
+            .args(["--features", "jetstream"])
+            .status()
+            .context("cannot run cargo")?;
+        if !status.success() {
+            bail!("cannot build the sample stages");
+        }
+        Ok(Self::plain())
+    }
+
+    /// Returns what [`Samples::build_plain`] built.
+    pub(crate) fn plain() -> Self {
+        Self {
+            dir: target().join("debug"),
+        }
+    }
+
     /// Returns the program of a stage.
     pub(crate) fn program(&self, stage: &str) -> PathBuf {
         self.dir.join(format!("ecluse-{stage}"))
@@ -72,6 +92,14 @@ impl Samples {
             last: last.trim_end().to_owned(),
         })
     }
+}
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from)
 }
 
 /// What the checker said.

@@ -612,7 +612,8 @@ fn store_pipeline() -> String {
     settings(STORE_LEASE, STORE_HEARTBEAT)
 }
 
-fn settings(lease: Duration, heartbeat: Duration) -> String {
+/// Returns settings with this patience.
+pub(crate) fn settings(lease: Duration, heartbeat: Duration) -> String {
     format!(
         r#"
 [chain]

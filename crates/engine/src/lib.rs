@@ -21,6 +21,7 @@ mod owner;
 mod queue;
 mod reconcile;
 mod scratch;
+mod standing;
 mod store;
 mod ticket;
 mod worker;
@@ -39,10 +40,24 @@ pub struct OpenError {
     pub key: &'static str,
     /// What is wrong.
     pub reason: String,
+    /// The settings may be right, and a server is away: it may come back.
+    pub is_away: bool,
 }
 
 impl OpenError {
     pub(crate) fn new(key: &'static str, reason: String) -> Self {
-        Self { key, reason }
+        Self {
+            key,
+            reason,
+            is_away: false,
+        }
+    }
+
+    pub(crate) fn away(key: &'static str, reason: String) -> Self {
+        Self {
+            key,
+            reason,
+            is_away: true,
+        }
     }
 }

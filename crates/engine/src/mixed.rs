@@ -16,11 +16,12 @@ use std::time::{Duration, Instant};
 
 use ecluse_config::{EngineKind, EngineSettings};
 use ecluse_spool::{
-    Adopted, BellWire, Blocked, Depths, Engine, EngineSide, Filed, Finish, FoldedShard, Gift, Host,
-    Marks, Movable, MoveRound, NewParcel, Outbox, Parcel, ParcelId, ParcelManifest, ParcelPlace,
-    Paused, Pulse, ReconcileExtent, Recovered, Result, Ring, Room, Scan, Setback, Signs, Spool,
-    SpoolError, StageStanding, StepWatch, Throughput, Trouble, Urgency, Verdict, Waiting, Why,
-    Work, WorkTree, WorkerId, WorkerLimits, WorkerNote, WorkerTerms, WorkerView,
+    Adopted, BellWire, Blocked, ClusterView, Depths, Engine, EngineSide, Filed, Finish,
+    FoldedShard, Gift, Host, Marks, Movable, MoveRound, NewParcel, OtherOwner, Outbox, Parcel,
+    ParcelId, ParcelManifest, ParcelPlace, Paused, Pulse, ReconcileExtent, Recovered, Result, Ring,
+    Room, Scan, Setback, Signs, Spool, SpoolError, StageStanding, StepWatch, Throughput, Trouble,
+    Urgency, Verdict, Waiting, Why, Work, WorkTree, WorkerId, WorkerLimits, WorkerNote,
+    WorkerTerms, WorkerView,
 };
 use futures_util::StreamExt;
 
@@ -171,11 +172,14 @@ impl MixedEngine {
         if !self.lately(stage)?.is_moving {
             return Ok(None);
         }
-        Ok(self.note(stage)?.filter(|(note, _)| !note.done).map(|(note, _)| Paused {
-            why: format!("it moves to {}: {}", note.to.word(), note.why),
-            who: note.who,
-            when: note.when,
-        }))
+        Ok(self
+            .note(stage)?
+            .filter(|(note, _)| !note.done)
+            .map(|(note, _)| Paused {
+                why: format!("it moves to {}: {}", note.to.word(), note.why),
+                who: note.who,
+                when: note.when,
+            }))
     }
 
     /// Tells whether the work directories here are the archive's: no other may take its parcels.
@@ -267,7 +271,11 @@ impl MixedEngine {
         let mut carrier = self.carrier(stage, lock, signs, &mut step);
         carrier.carry(way_to(standing.home))?;
         for (parcel, reason) in &carrier.carried.left {
-            tracing::error!(parcel, reason, "a parcel cannot be carried to the other engine");
+            tracing::error!(
+                parcel,
+                reason,
+                "a parcel cannot be carried to the other engine"
+            );
         }
         self.remember(stage, carrier.refused);
         Ok(())
@@ -525,6 +533,19 @@ impl Engine for MixedEngine {
         }))
     }
 
+    // What has one owner has it wherever the parcels are: it is told in the store.
+    fn own(&self, stage: &str, lease: Duration, place: &Path) -> Result<Option<OtherOwner>> {
+        self.inner.store.own(stage, lease, place)
+    }
+
+    fn disown(&self) {
+        self.inner.store.disown();
+    }
+
+    fn cluster(&self, stages: &[String]) -> Option<ClusterView> {
+        self.inner.store.cluster(stages)
+    }
+
     fn evict(&self, terms: &WorkerTerms<'_>, workers: &[WorkerId]) -> Result<()> {
         for worker in workers {
             let home = self.inner.tree.stage(terms.stage).home(worker);
@@ -532,8 +553,7 @@ impl Engine for MixedEngine {
                 true => EngineSide::Directories,
                 false => EngineSide::Jetstream,
             };
-            self.side(side)
-                .evict(terms, std::slice::from_ref(worker))?;
+            self.side(side).evict(terms, std::slice::from_ref(worker))?;
         }
         Ok(())
     }
@@ -947,9 +967,7 @@ impl Spool for MixedWorker {
                 limits: &self.limits,
                 version: &self.version,
             };
-            let round = self
-                .engine
-                .move_on(&terms, &self.signs, &mut |_| Ok(()))?;
+            let round = self.engine.move_on(&terms, &self.signs, &mut |_| Ok(()))?;
             for (parcel, reason) in &round.left {
                 tracing::error!(parcel, reason, "a parcel cannot be moved: it stays, held");
             }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ecluse_spool::{
-    BellWire, Blocked, Depths, Engine, Filed, FoldedShard, Fs, Gift, Host, Marks, NewParcel,
-    OtherOwner, ParcelId, ParcelManifest, ParcelPlace, ParcelState, Paused, RealFs,
+    BellWire, Blocked, ClusterView, Depths, Engine, Filed, FoldedShard, Fs, Gift, Host, Marks,
+    NewParcel, OtherOwner, ParcelId, ParcelManifest, ParcelPlace, ParcelState, Paused, RealFs,
     ReconcileExtent, Result, Ring, Room, Signs, Spool, SpoolError, Throughput, Trouble, Why,
     WorkTree, WorkerId, WorkerTerms, WorkerView, parse_sheet,
 };
@@ -405,6 +405,10 @@ impl Engine for JetstreamEngine {
 
     fn stage_directory(&self, stage: &str) -> PathBuf {
         self.inner.scratch.stage(stage)
+    }
+
+    fn cluster(&self, stages: &[String]) -> Option<ClusterView> {
+        Some(self.inner.wait(self.inner.standing(stages)))
     }
 
     fn stages(&self) -> Result<Vec<String>> {
@@ -887,13 +891,5 @@ impl JetstreamEngine {
             inner.tell(stage, Hint::of(&ticket, &etag)).await;
         }
         Ok(id)
-    }
-
-    /// Says who leads the queue of a stage, and which of its servers lag or are cut off; `None` where there is one server.
-    ///
-    /// # Errors
-    /// When the servers do not answer.
-    pub fn standing(&self, stage: &str) -> Result<Option<String>> {
-        self.inner.wait(self.inner.queue.standing(stage))
     }
 }

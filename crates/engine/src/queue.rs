@@ -10,10 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::consumer::pull;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer};
+use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::message::Acker;
-use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream};
+use async_nats::jetstream::stream::{
+    ClusterInfo, Config, DiscardPolicy, RetentionPolicy, StorageType, Stream,
+};
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectOptions};
 use ecluse_config::EngineSettings;
@@ -44,6 +48,8 @@ pub(crate) struct Queue {
     stages: Mutex<HashMap<String, StageQueue>>,
     /// The servers, for messages.
     pub(crate) address: String,
+    /// The same, one by one.
+    pub(crate) servers: Vec<String>,
 }
 
 #[derive(Clone)]
@@ -129,7 +135,7 @@ impl Queue {
         }
         let address = settings.servers.join(",");
         let client = options.connect(&settings.servers).await.map_err(|error| {
-            OpenError::new("servers", format!("cannot reach {address}: {error}"))
+            OpenError::away("servers", format!("cannot reach {address}: {error}"))
         })?;
         let mut context = jetstream::new(client.clone());
         context.set_timeout(ANSWER);
@@ -144,6 +150,7 @@ impl Queue {
             ack_wait: settings.ack_wait.0,
             stages: Mutex::default(),
             address,
+            servers: settings.servers.clone(),
         })
     }
 
@@ -337,24 +344,24 @@ impl Queue {
         })
     }
 
-    /// Says who leads the queue of a stage, and which of its servers lag or are gone; nothing where there is one server.
-    pub(crate) async fn standing(&self, stage: &str) -> Result<Option<String>> {
-        let queue = self.of(stage).await?;
-        let info = queue.stream.get_info().await;
-        let info = info.map_err(|error| self.broken("ask", stage, error))?;
-        Ok(info.cluster.map(|cluster| {
-            let leader = cluster.leader.unwrap_or_else(|| "nobody".to_owned());
-            let mut text = format!("led by {leader}");
-            for replica in &cluster.replicas {
-                let state = match (replica.offline, replica.current) {
-                    (true, _) => "cut off",
-                    (false, true) => "current",
-                    (false, false) => "behind",
-                };
-                text.push_str(&format!(", {} {state}", replica.name));
-            }
-            text
-        }))
+    /// Asks who leads the queue of a stage and how its copies are; `None` where there is no cluster, or nobody made the queue
+    /// yet. It is not made for this.
+    pub(crate) async fn standing(
+        &self,
+        stage: &str,
+    ) -> std::result::Result<Option<ClusterInfo>, String> {
+        let name = format!("{}_{stage}", self.prefix);
+        match self.context.get_stream(name).await {
+            Ok(stream) => Ok(stream.cached_info().cluster.clone()),
+            Err(error) => match error.kind() {
+                GetStreamErrorKind::JetStream(why)
+                    if why.error_code() == ErrorCode::STREAM_NOT_FOUND =>
+                {
+                    Ok(None)
+                }
+                _ => Err(error.to_string()),
+            },
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::cluster::ClusterView;
 use crate::depths::{Blocked, Depths, Marks, Paused, Throughput, WorkerView};
 use crate::error::{Result, SpoolError};
 use crate::fs::Room;
@@ -146,6 +147,8 @@ pub trait Engine: Send + Sync {
     /// Returns a local directory in which a stage keeps what it knows of parcels in hand.
     fn stage_directory(&self, stage: &str) -> PathBuf;
 
+    /// Looks at the servers that carry these stages, and says what is wrong with them. `None`: there are no servers.
+    fn cluster(&self, stages: &[String]) -> Option<ClusterView>;
     /// Names the stages that hold something, sorted.
     fn stages(&self) -> Result<Vec<String>>;
     /// Counts what a stage holds.
@@ -314,6 +317,10 @@ impl Engine for WorkTree {
 
     fn stage_directory(&self, stage: &str) -> PathBuf {
         self.stage(stage).root().to_owned()
+    }
+
+    fn cluster(&self, _stages: &[String]) -> Option<ClusterView> {
+        None
     }
 
     fn stages(&self) -> Result<Vec<String>> {

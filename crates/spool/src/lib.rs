@@ -14,6 +14,7 @@
 mod adopt;
 mod carry;
 mod clock;
+mod cluster;
 mod commit;
 mod depths;
 mod engine;
@@ -41,6 +42,7 @@ mod worker;
 pub use adopt::Adopted;
 pub use carry::{Arrival, CarryLock, Departure};
 pub use clock::CLOCK_SKEW_LIMIT;
+pub use cluster::{ClusterTrouble, ClusterView, QueueView, ServerState, ServerView, StoreView};
 pub use commit::{Finish, Work};
 pub use depths::{Blocked, Depths, Floor, Marks, Paused, Throughput, WorkerNote, WorkerView};
 pub use engine::{

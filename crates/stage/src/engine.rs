@@ -77,7 +77,11 @@ fn jetstream(
     let engine = opened.map_err(|error| {
         let key = format!("engine.{}", error.key);
         let problem = pipeline.problem(Level::Error, &key, &error.reason);
-        Failure::config(problem)
+        match error.is_away {
+            // Whoever is started while a server is away is started again: after a fault of the settings no unit would be.
+            true => Failure::defer(problem),
+            false => Failure::config(problem),
+        }
     })?;
     Ok(Arc::new(engine))
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -78,11 +78,7 @@ impl EngineServers {
     /// # Errors
     /// When the store does not answer, or the directory takes nothing.
     pub fn mirror(&self, prefix: &str, into: &Path) -> io::Result<()> {
-        mirror(
-            self.filer_port,
-            &format!("/buckets/{BUCKET}/{prefix}"),
-            into,
-        )
+        mirror_archive(on_loopback(self.filer_port), prefix, into)
     }
 
     /// Returns the port of the store's own door beside the S3 service: objects lie below `/buckets/` and the bucket.
@@ -140,15 +136,40 @@ impl Nats {
     }
 }
 
-fn start_store(program: &Path, dir: &Path) -> (Child, u16, u16) {
-    fs::write(dir.join("key"), ACCESS).expect("a directory takes files");
-    fs::write(dir.join("secret"), SECRET).expect("a directory takes files");
+/// Copies every object of an archive into a directory, by its key, from the store's own door at `filer`.
+///
+/// # Errors
+/// When the store does not answer, or the directory takes nothing.
+pub fn mirror_archive(filer: SocketAddr, prefix: &str, into: &Path) -> io::Result<()> {
+    mirror(filer, &format!("/buckets/{BUCKET}/{prefix}"), into)
+}
+
+/// Makes the bucket through the store's own door at `filer`, as soon as that opens.
+pub fn make_bucket(filer: SocketAddr) {
+    until("the bucket", || {
+        let made = http(filer, "POST", &format!("/buckets/{BUCKET}/"))?;
+        made.contains(" 201 ").then_some(())
+    });
+}
+
+/// Writes the files `key` and `secret`, and a list of who may use the store, whose path is returned.
+///
+/// # Errors
+/// When the directory takes no files.
+pub fn write_identities(dir: &Path) -> io::Result<PathBuf> {
+    fs::write(dir.join("key"), ACCESS)?;
+    fs::write(dir.join("secret"), SECRET)?;
     let identities = format!(
         "{{\"identities\":[{{\"name\":\"ecluse\",\"credentials\":[{{\"accessKey\":\"{ACCESS}\",\"secretKey\":\"{SECRET}\"}}],\
          \"actions\":[\"Admin\",\"Read\",\"Write\",\"List\",\"Tagging\"]}}]}}"
     );
     let config = dir.join("s3.json");
-    fs::write(&config, identities).expect("a directory takes files");
+    fs::write(&config, identities)?;
+    Ok(config)
+}
+
+fn start_store(program: &Path, dir: &Path) -> (Child, u16, u16) {
+    let config = write_identities(dir).expect("a directory takes files");
     let data = dir.join("store");
     fs::create_dir(&data).expect("a directory takes directories");
     // Held together until all are known, so that no two are the same.
@@ -181,13 +202,10 @@ fn start_store(program: &Path, dir: &Path) -> (Child, u16, u16) {
     }
     let child = quiet(&mut command, &dir.join("store.log"));
     let (filer, s3) = (ports[4], ports[6]);
-    until("the bucket", || {
-        let made = http(filer, "POST", &format!("/buckets/{BUCKET}/"))?;
-        made.contains(" 201 ").then_some(())
-    });
+    make_bucket(on_loopback(filer));
     // Without a signature: it knows whom it may serve.
     until("the S3 store", || {
-        http(s3, "GET", &format!("/{BUCKET}"))?
+        http(on_loopback(s3), "GET", &format!("/{BUCKET}"))?
             .contains(" 403 ")
             .then_some(())
     });
@@ -206,7 +224,7 @@ fn quiet(command: &mut Command, log: &Path) -> Child {
 }
 
 /// Copies what a directory of the store holds.
-fn mirror(port: u16, directory: &str, into: &Path) -> io::Result<()> {
+fn mirror(filer: SocketAddr, directory: &str, into: &Path) -> io::Result<()> {
     fs::create_dir_all(into)?;
     let mut last = String::new();
     loop {
@@ -215,7 +233,7 @@ fn mirror(port: u16, directory: &str, into: &Path) -> io::Result<()> {
             escaped(directory),
             escaped(&last)
         );
-        let Some(page) = read(port, &query)? else {
+        let Some(page) = read(filer, &query)? else {
             return Ok(());
         };
         let page: serde_json::Value = serde_json::from_slice(&page)?;
@@ -227,8 +245,8 @@ fn mirror(port: u16, directory: &str, into: &Path) -> io::Result<()> {
             let to = into.join(name);
             // As Go writes the mode of a directory.
             if entry["Mode"].as_u64().unwrap_or(0) >> 31 == 1 {
-                mirror(port, path, &to)?;
-            } else if let Some(bytes) = read(port, &escaped(path))? {
+                mirror(filer, path, &to)?;
+            } else if let Some(bytes) = read(filer, &escaped(path))? {
                 fs::write(to, bytes)?;
             }
         }
@@ -239,8 +257,8 @@ fn mirror(port: u16, directory: &str, into: &Path) -> io::Result<()> {
 }
 
 /// Reads from the store's own door; `None` when nothing is there.
-fn read(port: u16, path: &str) -> io::Result<Option<Vec<u8>>> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+fn read(filer: SocketAddr, path: &str) -> io::Result<Option<Vec<u8>>> {
+    let mut stream = TcpStream::connect(filer)?;
     // In the older way: the answer comes in one piece and ends with the connection.
     let request = format!("GET {path} HTTP/1.0\r\nAccept: application/json\r\n\r\n");
     stream.write_all(request.as_bytes())?;
@@ -273,16 +291,20 @@ fn escaped(path: &str) -> String {
 }
 
 /// Asks a server of ours; returns the first line of its answer.
-fn http(port: u16, method: &str, path: &str) -> Option<String> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
+fn http(server: SocketAddr, method: &str, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(server).ok()?;
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nHost: {server}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).ok()?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).ok()?;
     let answer = String::from_utf8_lossy(&answer).into_owned();
     answer.lines().next().map(str::to_owned)
+}
+
+fn on_loopback(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
 fn bind() -> TcpListener {

@@ -4,8 +4,8 @@
 //! it lives and what it waits for, puts back what dead workers of its host had in hand, and takes nothing.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use ecluse_config::{OwnedThing, ShellSettings};
@@ -129,7 +129,8 @@ fn fail(context: &WorkerContext, error: &SpoolError) -> Duration {
 /// A worker that stands by.
 struct Standing {
     worker: Box<dyn Spool>,
-    beating: Arc<AtomicBool>,
+    /// Ends the heartbeat when it is dropped.
+    heartbeat: Sender<()>,
     said: String,
 }
 
@@ -145,9 +146,8 @@ impl Standing {
             limits: &limits_for::<Kind>(settings),
             version: VERSION,
         })?;
-        let beating = Arc::new(AtomicBool::new(true));
         let (name, every) = (worker.name().clone(), settings.heartbeat.0);
-        beat(worker.pulse(), every, Arc::clone(&beating), name.as_str());
+        let heartbeat = beat(worker.pulse(), every, name.as_str());
         let members = context.members.lock();
         members
             .unwrap_or_else(PoisonError::into_inner)
@@ -161,7 +161,7 @@ impl Standing {
         worker.recover()?;
         Ok(Self {
             worker,
-            beating,
+            heartbeat,
             said: String::new(),
         })
     }
@@ -187,7 +187,7 @@ impl Standing {
     }
 
     fn end(self, context: &WorkerContext) {
-        self.beating.store(false, Ordering::SeqCst);
+        drop(self.heartbeat);
         let name = self.worker.name().to_string();
         if let Err(error) = self.worker.close() {
             tracing::warn!(%error, "left things behind: the next worker settles them");

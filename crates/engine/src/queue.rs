@@ -22,7 +22,7 @@ use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectOptions};
 use ecluse_config::EngineSettings;
 use ecluse_spool::{Result, SpoolError, digest};
-use futures_util::StreamExt;
+use futures_util::{StreamExt, future};
 use serde::{Deserialize, Serialize};
 
 use crate::OpenError;
@@ -334,9 +334,9 @@ impl Queue {
 
     async fn count(&self, stage: &str) -> Result<QueueDepth> {
         let queue = self.of(stage).await?;
-        let stream = queue.stream.get_info().await;
+        let (stream, consumer) =
+            future::join(queue.stream.get_info(), queue.consumer.get_info()).await;
         let stream = stream.map_err(|error| self.broken("ask", stage, error))?;
-        let consumer = queue.consumer.get_info().await;
         let consumer = consumer.map_err(|error| self.broken("ask", stage, error))?;
         Ok(QueueDepth {
             messages: stream.state.messages,

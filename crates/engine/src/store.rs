@@ -53,6 +53,8 @@ pub(crate) struct Fetched {
 pub(crate) struct Listed {
     /// What follows the prefix that was asked for.
     pub(crate) name: String,
+    /// Empty where the store does not say.
+    pub(crate) etag: String,
     pub(crate) written_ms: i64,
 }
 
@@ -240,6 +242,7 @@ impl Store {
                 let key = meta.location.as_ref();
                 let listed = key.strip_prefix(&whole).map(|name| Listed {
                     name: name.to_owned(),
+                    etag: meta.e_tag.clone().unwrap_or_default(),
                     written_ms: meta.last_modified.timestamp_millis(),
                 });
                 let listed = listed.filter(|listed| listed.name.starts_with(name));

@@ -36,7 +36,7 @@ use crate::ticket::{StageKeys, Ticket, TicketState, parcel_of, parse_deferred, p
 const COMMITS: usize = 16;
 /// How long a message rests that came too early: a copy is in hand, or its worker may live.
 const LATER: Duration = Duration::from_secs(2);
-/// The fewest hints that are asked for at a time.
+/// The fewest hints that are asked for at a time, by a worker that is quick.
 const FEWEST: usize = 4;
 /// A note is padded, as the directories have it.
 const NOTE_BYTES: u64 = 1 << 16;
@@ -78,6 +78,8 @@ pub(crate) struct JetstreamWorker {
     /// Those in hand that nobody has asked for yet.
     ahead: HashMap<ParcelId, Parcel>,
     appetite: Appetite,
+    /// The tickets of the stage as they were read last, by name: no more than a scan names.
+    known: HashMap<String, ReadTicket>,
     messages: Messages,
     held_unasked: Vec<(ParcelId, String)>,
     /// Lease objects of workers that may be dead.
@@ -192,6 +194,7 @@ impl JetstreamWorker {
             in_hand: HashMap::new(),
             ahead: HashMap::new(),
             appetite: Appetite::default(),
+            known: HashMap::new(),
             messages,
             held_unasked: Vec::new(),
             seen_leases: RestWatch::default(),
@@ -218,7 +221,8 @@ impl JetstreamWorker {
 
     /// Takes hints until there are as many as are wanted at a time.
     fn take_hints(&mut self) -> Result<()> {
-        let wanted = self.limits.together.max(FEWEST);
+        let fewest = if self.appetite.is_slow() { 1 } else { FEWEST };
+        let wanted = self.limits.together.max(fewest);
         if self.told.len() >= wanted {
             return Ok(());
         }
@@ -280,20 +284,33 @@ impl JetstreamWorker {
         waiting
     }
 
-    /// Reads all tickets that can be claimed: for stages that take the most urgent first.
-    fn ready_tickets(&self) -> Result<Vec<(String, ReadTicket)>> {
+    /// Reads all tickets that can be claimed: for stages that take the most urgent first. Those that have not changed since the
+    /// last time are known.
+    fn ready_tickets(&mut self) -> Result<Vec<(String, ReadTicket)>> {
         let (inner, stage) = (&self.inner, self.stage.as_str());
         let directory = StageKeys(stage).tickets();
+        let known = std::mem::take(&mut self.known);
         let names = inner.store.list(&directory, "").take(self.limits.names);
         let tickets = names
-            .map_ok(|listed| async move {
-                let read = inner.ticket(stage, &listed.name).await?;
-                Ok(read.map(|read| (listed.name, read)))
+            .map_ok(|listed| {
+                let same = known.get(&listed.name);
+                let same = same.filter(|read| read.etag == listed.etag).cloned();
+                async move {
+                    let read = match same {
+                        Some(read) => Some(read),
+                        None => inner.ticket(stage, &listed.name).await?,
+                    };
+                    Ok(read.map(|read| (listed.name, read)))
+                }
             })
             .try_buffer_unordered(COMMITS)
-            .try_filter_map(|read| std::future::ready(Ok(read)))
-            .try_filter(|(_, read)| std::future::ready(read.ticket.state == TicketState::Ready));
-        inner.wait(tickets.try_collect())
+            .try_filter_map(|read| std::future::ready(Ok(read)));
+        self.known = inner.wait(tickets.try_collect())?;
+        let ready = self.known.iter();
+        let ready = ready.filter(|(_, read)| read.ticket.state == TicketState::Ready);
+        Ok(ready
+            .map(|(name, read)| (name.clone(), read.clone()))
+            .collect())
     }
 
     /// Claims a ticket: as the message has it, or as it is now. `None`: there is nothing to claim.
@@ -624,6 +641,7 @@ impl Spool for JetstreamWorker {
 
     fn scan_urgent(&mut self, urgency: &mut Urgency<'_>) -> Result<Scan> {
         // The queue rings the bell; who is most urgent, only the store can tell.
+        self.appetite.be_modest();
         self.take_hints()?;
         let tickets = self.ready_tickets()?;
         let mut told: HashMap<ParcelId, Told> = std::mem::take(&mut self.told);

@@ -27,6 +27,8 @@ pub(super) struct Appetite {
     given: Option<Instant>,
     /// How many are claimed next; one when nothing is known.
     parcels: usize,
+    /// Whether the last work took long.
+    is_slow: bool,
 }
 
 impl Appetite {
@@ -38,9 +40,20 @@ impl Appetite {
     /// The worker is back, for the next one or to commit.
     pub(super) fn come_back(&mut self) {
         if let Some(given) = self.given.take() {
+            self.is_slow = given.elapsed() > QUICK;
             let grown = (self.parcels.max(1) * 2).min(MOST);
-            self.parcels = if given.elapsed() <= QUICK { grown } else { 1 };
+            self.parcels = if self.is_slow { 1 } else { grown };
         }
+    }
+
+    /// The next is chosen one by one.
+    pub(super) fn be_modest(&mut self) {
+        (self.given, self.parcels) = (None, 1);
+    }
+
+    /// Tells whether the last work took long: others may do what waits meanwhile.
+    pub(super) fn is_slow(&self) -> bool {
+        self.is_slow
     }
 }
 

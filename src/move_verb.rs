@@ -188,10 +188,7 @@ fn say_what_is_next(
     }
     let word = to.word();
     if !elsewhere.is_empty() {
-        return say(
-            context,
-            &format!("not on {word}: {}", elsewhere.join(", ")),
-        );
+        return say(context, &format!("not on {word}: {}", elsewhere.join(", ")));
     }
     if strays > 0 {
         return say(

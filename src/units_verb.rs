@@ -18,7 +18,9 @@ pub(crate) fn units(context: &DriverContext, asked: &UnitsOptions) -> Result<Exi
     let root = std::path::absolute(&context.root)?;
     let scratch = match pipeline.engine.kind {
         EngineKind::Directories if !pipeline.engine.moving => None,
-        EngineKind::Directories | EngineKind::Jetstream => Some(unit_path(&root.join(&pipeline.engine.scratch))?),
+        EngineKind::Directories | EngineKind::Jetstream => {
+            Some(unit_path(&root.join(&pipeline.engine.scratch))?)
+        }
     };
     if scratch.is_some() && asked.path_units {
         let message = "no directory here says that a parcel waits: leave --path-units away";

@@ -263,9 +263,7 @@ impl Carrier<'_> {
         let inner = self.inner();
         let put = match &before {
             None => inner.wait(inner.store.put_new(&key, &ticket.to_bytes()))?,
-            Some(read) => {
-                inner.wait(inner.store.put_over(&key, &ticket.to_bytes(), &read.etag))?
-            }
+            Some(read) => inner.wait(inner.store.put_over(&key, &ticket.to_bytes(), &read.etag))?,
         };
         let Put::There(etag) = put else {
             return Err(changed(stage, place));
@@ -316,10 +314,7 @@ impl Carrier<'_> {
             // A ticket names receipts: they must be there.
             for (stage, filed) in &departure.history {
                 let key = StageKeys(stage).receipt(&filed.receipt.work);
-                inner
-                    .store
-                    .put_new(&key, &filed.receipt.to_line())
-                    .await?;
+                inner.store.put_new(&key, &filed.receipt.to_line()).await?;
             }
             Ok(())
         })

@@ -173,11 +173,14 @@ impl MixedEngine {
         if !self.lately(stage)?.is_moving {
             return Ok(None);
         }
-        Ok(self.note(stage)?.filter(|(note, _)| !note.done).map(|(note, _)| Paused {
-            why: format!("it moves to {}: {}", note.to.word(), note.why),
-            who: note.who,
-            when: note.when,
-        }))
+        Ok(self
+            .note(stage)?
+            .filter(|(note, _)| !note.done)
+            .map(|(note, _)| Paused {
+                why: format!("it moves to {}: {}", note.to.word(), note.why),
+                who: note.who,
+                when: note.when,
+            }))
     }
 
     /// Tells whether the work directories here are the archive's: no other may take its parcels.
@@ -278,7 +281,11 @@ impl MixedEngine {
         let mut carrier = self.carrier(stage, lock, signs, &mut step);
         carrier.carry(way_to(standing.home))?;
         for (parcel, reason) in &carrier.carried.left {
-            tracing::error!(parcel, reason, "a parcel cannot be carried to the other engine");
+            tracing::error!(
+                parcel,
+                reason,
+                "a parcel cannot be carried to the other engine"
+            );
         }
         self.remember(stage, carrier.refused);
         Ok(())
@@ -543,8 +550,7 @@ impl Engine for MixedEngine {
                 true => EngineSide::Directories,
                 false => EngineSide::Jetstream,
             };
-            self.side(side)
-                .evict(terms, std::slice::from_ref(worker))?;
+            self.side(side).evict(terms, std::slice::from_ref(worker))?;
         }
         Ok(())
     }
@@ -960,9 +966,7 @@ impl Spool for MixedWorker {
                 limits: &self.limits,
                 version: &self.version,
             };
-            let round = self
-                .engine
-                .move_on(&terms, &self.signs, &mut |_| Ok(()))?;
+            let round = self.engine.move_on(&terms, &self.signs, &mut |_| Ok(()))?;
             for (parcel, reason) in &round.left {
                 tracing::error!(parcel, reason, "a parcel cannot be moved: it stays, held");
             }

@@ -32,9 +32,10 @@ fn servers() -> EngineServers {
 }
 
 fn mixed(servers: &EngineServers, prefix: &str, root: &Path, kind: &str) -> MixedEngine {
-    let text = servers
-        .settings(prefix)
-        .replace("kind = \"jetstream\"", &format!("kind = \"{kind}\"\nmoving = true"));
+    let text = servers.settings(prefix).replace(
+        "kind = \"jetstream\"",
+        &format!("kind = \"{kind}\"\nmoving = true"),
+    );
     let settings = Pipeline::parse(&text, "test").unwrap().engine;
     let tree = WorkTree::open(&root.join("work"));
     MixedEngine::open(&settings, root, None, tree).unwrap()
@@ -111,7 +112,12 @@ fn finish(worker: &mut dyn Spool, parcel: Parcel) -> Finish {
 fn fill(engine: &dyn Engine) {
     let names = ["ready", "again", "deferred", "held", "discarded", "done"];
     for name in names {
-        put(engine, "one", name, format!("text of {name}").repeat(9).as_bytes());
+        put(
+            engine,
+            "one",
+            name,
+            format!("text of {name}").repeat(9).as_bytes(),
+        );
     }
     // Larger than one request takes.
     let large: Vec<u8> = (0..9 << 20).map(|at: u32| (at % 251) as u8).collect();
@@ -163,12 +169,16 @@ fn all_of(engine: &dyn Engine) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for stage in STAGES {
         let mut places = Vec::new();
-        engine.each_place(stage, &mut |place| places.push(place)).unwrap();
+        engine
+            .each_place(stage, &mut |place| places.push(place))
+            .unwrap();
         for place in places {
             let manifest = engine.manifest(&place).unwrap();
             let history = engine.history(&place).unwrap();
             // A page may be a sheet, with other work on it.
-            let lines = history.iter().filter(|filed| filed.receipt.input(&place.parcel).is_some());
+            let lines = history
+                .iter()
+                .filter(|filed| filed.receipt.input(&place.parcel).is_some());
             let lines: Vec<String> = lines
                 .map(|filed| format!("{} {}", filed.digest, line(&filed.receipt)))
                 .collect();
@@ -194,7 +204,10 @@ fn all_of(engine: &dyn Engine) -> BTreeMap<String, String> {
             let text = filed.map(|filed| filed.digest);
             all.insert(format!("{stage} of {name}"), format!("{text:?}"));
         }
-        all.insert(format!("{stage} paused"), format!("{:?}", engine.paused(stage).unwrap()));
+        all.insert(
+            format!("{stage} paused"),
+            format!("{:?}", engine.paused(stage).unwrap()),
+        );
     }
     all
 }
@@ -207,7 +220,10 @@ fn same(found: &BTreeMap<String, String>, expected: &BTreeMap<String, String>) {
     for (key, text) in expected {
         assert_eq!(found.get(key), Some(text), "{key}");
     }
-    let more: Vec<&String> = found.keys().filter(|key| !expected.contains_key(*key)).collect();
+    let more: Vec<&String> = found
+        .keys()
+        .filter(|key| !expected.contains_key(*key))
+        .collect();
     assert!(more.is_empty(), "{more:?}");
 }
 
@@ -401,7 +417,10 @@ fn while_a_stage_moves_nobody_claims_and_what_is_in_hand_is_finished_first() {
         .begin_move("one", EngineSide::Jetstream, "me", "a test")
         .unwrap();
     let first = round(&engine, "one", &mut |_| Ok(())).unwrap();
-    assert_eq!((first.is_done, first.parcels, first.remaining), (false, 1, 1));
+    assert_eq!(
+        (first.is_done, first.parcels, first.remaining),
+        (false, 1, 1)
+    );
     // Who has not heard of it yet claims in vain, on either engine.
     let waiting = Waiting {
         entry: ecluse_spool::ParcelEntry::new(&id("b"), 0),
@@ -419,7 +438,10 @@ fn while_a_stage_moves_nobody_claims_and_what_is_in_hand_is_finished_first() {
     );
     let store = Pipeline::parse(&servers.settings("hand"), "test").unwrap();
     let store = JetstreamEngine::open(&store.engine, root.path(), Some("other")).unwrap();
-    assert_eq!(store.locate(&["one".to_owned()], &id("b")).unwrap().len(), 1);
+    assert_eq!(
+        store.locate(&["one".to_owned()], &id("b")).unwrap().len(),
+        1
+    );
 
     assert_eq!(finish(&mut *old, in_hand), Finish::Committed);
     let last = round(&engine, "one", &mut |_| Ok(())).unwrap();
@@ -490,7 +512,10 @@ fn work_directories_of_another_machine_are_refused() {
         .unwrap();
     let other = mixed(&servers, "trees", theirs.path(), "directories");
     let refused = other.begin_move("one", EngineSide::Jetstream, "me", "a test");
-    assert!(matches!(refused, Err(SpoolError::Refused(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(SpoolError::Refused(_))),
+        "{refused:?}"
+    );
     assert!(round(&other, "one", &mut |_| Ok(())).unwrap().is_busy);
     assert!(round(&engine, "one", &mut |_| Ok(())).unwrap().is_done);
 }

@@ -209,7 +209,11 @@ impl WorkTree {
             trouble.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         // An earlier version wrote the reason beside the parcel.
         let is_held = place.state == ParcelState::Held;
-        if is_held && trouble.as_ref().is_none_or(|trouble| trouble.held.is_none()) {
+        if is_held
+            && trouble
+                .as_ref()
+                .is_none_or(|trouble| trouble.held.is_none())
+        {
             let path = beside(&self.stage(&place.stage).held(), place.parcel.as_str());
             let bytes = if_there(self.fs.read(&path, 1 << 20)).at("read", &path)?;
             let why = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());

@@ -137,10 +137,16 @@ fn killed_again_and_again_while_stages_move_nothing_is_lost_and_nothing_twice() 
     assert!(killed > 0, "every move was over before it could be killed");
     // Those who work finish what was begun, without anybody's help.
     let mut working = run.unwrap_or_else(|| Program::start(chain.command(&["run"])));
-    until_so("no stage to be on its way", || {
+    until_so("no stage that somebody works for to be on its way", || {
         working.must_live();
         let output = chain.must(&["status", "--json"]);
-        !String::from_utf8_lossy(&output.stdout).contains("it moves to")
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let stages = status["stages"].as_array().unwrap();
+        assert!(stages.iter().any(|stage| stage["name"] == "relay"));
+        let is_moving = |stage: &serde_json::Value| stage.to_string().contains("it moves to");
+        !stages
+            .iter()
+            .any(|stage| stage["name"] != "shelf" && is_moving(stage))
     });
     for to in ["jetstream", "directories"] {
         let output = chain.must(&["move", "--to", to, "--why", "a test"]);
@@ -150,7 +156,9 @@ fn killed_again_and_again_while_stages_move_nothing_is_lost_and_nothing_twice() 
     working.signal(Signal::TERM);
     working.wait();
     let output = chain.command(&["run", "--once"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(65), "{output:?}");
+    // 65 when it held one itself.
+    let code = output.status.code();
+    assert!(matches!(code, Some(0 | 65)), "{output:?}");
     let output = chain.must(&["move", "--to", "directories", "--why", "the end"]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("all stages are on directories"), "{said}");

@@ -441,8 +441,9 @@ decay = 0.25
 const FIXED: [&str; 1] = ["version"];
 
 /// Turned where there are servers: by the settings of `ecluse_testkit::servers`, in `tests/engine.rs`.
-const WITH_SERVERS: [&str; 9] = [
+const WITH_SERVERS: [&str; 10] = [
     "engine.kind",
+    "engine.moving",
     "engine.servers",
     "engine.replicas",
     "engine.ack-wait",
@@ -474,6 +475,11 @@ const SEEN_BELOW: &[(&str, &str, &str)] = &[
         "engine.kind",
         "tests/engine.rs",
         "the_same_files_give_the_same_archive_on_both_engines",
+    ),
+    (
+        "engine.moving",
+        "crates/testkit/tests/moving.rs",
+        "killed_again_and_again_while_stages_move_nothing_is_lost_and_nothing_twice",
     ),
     (
         "hosts",

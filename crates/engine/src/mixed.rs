@@ -43,6 +43,8 @@ const TREE: &str = "moves/tree.json";
 #[serde(rename_all = "kebab-case")]
 struct MoveNote {
     schema: u32,
+    /// The engine that had it when the move began.
+    from: EngineSide,
     to: EngineSide,
     /// It is there. Until then it is on its way, and nobody claims its parcels.
     done: bool,
@@ -138,7 +140,7 @@ impl MixedEngine {
                 is_moving: false,
             },
             Some(note) => StageStanding {
-                home: if note.done { note.to } else { note.to.other() },
+                home: if note.done { note.to } else { note.from },
                 is_moving: !note.done,
             },
         }
@@ -252,6 +254,15 @@ impl MixedEngine {
             return Ok(());
         }
         self.carry_all(stage, signs)
+    }
+
+    /// Carries what lies on the wrong engine, so that a parcel of the same name is found to wait.
+    fn carry_before_giving(&self, stage: &str) -> Result<()> {
+        let standing = self.lately(stage)?;
+        if self.has_tree()? && self.has_strays(stage, standing.home)? {
+            self.carry_all(stage, &Signs::default())?;
+        }
+        Ok(())
     }
 
     /// Carries what lies on the wrong engine, unless another process does or the stage is being moved.
@@ -377,7 +388,9 @@ impl MixedEngine {
         if round.remaining == 0 {
             // Nobody has anything in hand there and nobody will: these are all.
             carrier.copy_receipts(way)?;
-            self.copy_pause(stage, note.to)?;
+            if note.from != note.to {
+                self.copy_pause(stage, note.to)?;
+            }
             if way == Way::ToStore {
                 carrier.forget_gone()?;
             }
@@ -416,10 +429,7 @@ impl Movable for MixedEngine {
         loop {
             let before = self.note(stage)?;
             let standing = self.standing_of(before.as_ref().map(|(note, _)| note));
-            let going_to = match standing.is_moving {
-                true => standing.home.other(),
-                false => standing.home,
-            };
+            let going_to = before.as_ref().map_or(standing.home, |(note, _)| note.to);
             if going_to == to {
                 return Ok(());
             }
@@ -428,6 +438,7 @@ impl Movable for MixedEngine {
             Engine::init(store, stage)?;
             let note = MoveNote {
                 schema: 1,
+                from: standing.home,
                 to,
                 done: false,
                 who: who.to_owned(),
@@ -778,10 +789,12 @@ impl Engine for MixedEngine {
         kind: &str,
         build: &mut dyn FnMut(&mut NewParcel) -> Result<()>,
     ) -> Result<ParcelId> {
+        self.carry_before_giving(stage)?;
         self.home(stage)?.put_built(stage, id, kind, build)
     }
 
     fn give(&self, stage: &str, file: &Path, gift: &Gift) -> Result<ParcelId> {
+        self.carry_before_giving(stage)?;
         self.home(stage)?.give(stage, file, gift)
     }
 

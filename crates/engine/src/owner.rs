@@ -509,3 +509,6 @@ async fn keep(inner: Weak<Inner>, holding: Arc<Holding>) {
     }
     holding.is_kept.store(false, Ordering::SeqCst);
 }
+
+#[cfg(test)]
+mod tests;

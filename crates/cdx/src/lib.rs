@@ -14,6 +14,7 @@ mod cursor;
 mod fault;
 mod lookup;
 mod merge;
+mod parts;
 pub mod path;
 mod range;
 mod sort;
@@ -28,6 +29,7 @@ pub use merge::{
     Duplicates, LineShape, MergeError, MergeOptions, MergeStats, check, merge, merge_into,
     merge_pieces,
 };
+pub use parts::{PartedFile, split_points};
 pub use range::KeyRange;
 pub use sort::{SortOptions, Sorter};
 pub use time::CaptureTime;

@@ -134,9 +134,9 @@ impl Iterator for Matches<'_> {
 
 /// A sorted file of lines.
 pub(crate) struct FlatFile {
-    name: String,
+    pub(crate) name: String,
     file: Arc<File>,
-    bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Below this many bytes, reading on is cheaper than another step of the search.
@@ -282,9 +282,18 @@ impl Probe {
 }
 
 /// Reads a shared file from a position of its own.
-struct ReadFrom {
+pub(crate) struct ReadFrom {
     file: Arc<File>,
     offset: u64,
+}
+
+impl ReadFrom {
+    pub(crate) fn new(file: &FlatFile, offset: u64) -> Self {
+        Self {
+            file: Arc::clone(&file.file),
+            offset,
+        }
+    }
 }
 
 impl Read for ReadFrom {

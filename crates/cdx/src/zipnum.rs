@@ -10,11 +10,13 @@
 //! Shards are cut between keys: all captures of a key are in one shard.
 
 mod blocks;
+mod shards;
 mod summary;
 mod write;
 
 pub use blocks::BlockError;
 pub(crate) use blocks::Blocks;
+pub use shards::{WrittenShard, join_shards, write_shard};
 pub(crate) use summary::Summary;
 pub use summary::{SummaryLine, parse_summary_line};
 pub use write::{Shard, Shards, WrittenZipNum, ZipNumOptions, ZipNumWriteError, write};

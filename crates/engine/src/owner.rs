@@ -503,9 +503,12 @@ async fn keep(inner: Weak<Inner>, holding: Arc<Holding>) {
             Ok(None) => {}
             Ok(Some(_)) => break,
             Err(error) => {
-                tracing::warn!(%error, thing = holding.thing.name(), "a lease is not renewed")
+                tracing::warn!(%error, thing = holding.thing.name(), "a lease is not renewed");
             }
         }
     }
     holding.is_kept.store(false, Ordering::SeqCst);
 }
+
+#[cfg(test)]
+mod tests;

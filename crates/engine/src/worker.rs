@@ -492,6 +492,7 @@ impl JetstreamWorker {
             inner: Arc::clone(&self.inner),
             ticket,
             signs: self.signs.clone(),
+            in_hand_of: (self.stage.clone(), self.id.to_string(), self.fence),
         });
         let now = now_text();
         Ok(Parcel::claimed_elsewhere(
@@ -1169,6 +1170,8 @@ struct StoredFiles {
     inner: Arc<Inner>,
     ticket: Ticket,
     signs: Signs,
+    /// The stage, the worker, and the fence it works under.
+    in_hand_of: (String, String, Option<Fence>),
 }
 
 impl ParcelSource for StoredFiles {
@@ -1190,6 +1193,24 @@ impl ParcelSource for StoredFiles {
                     "{} has the digest {sha256}, not {}",
                     file.name, file.sha256
                 ))),
+            }
+        })
+    }
+
+    fn must_be_in_hand(&self) -> Result<()> {
+        let (stage, worker, fence) = &self.in_hand_of;
+        let inner = &self.inner;
+        inner.wait(async {
+            if let Some(fence) = fence {
+                inner.must_own(*fence, worker).await?;
+            }
+            let read = inner.ticket(stage, &self.ticket.name()).await?;
+            let is_his = |read: ReadTicket| matches!(read.ticket.state, TicketState::Working { worker: his } if &his == worker);
+            match read.is_some_and(is_his) {
+                true => Ok(()),
+                false => Err(SpoolError::Fenced {
+                    worker: worker.clone(),
+                }),
             }
         })
     }

@@ -46,6 +46,14 @@ pub trait ParcelSource: Send + Sync {
     /// # Errors
     /// When it cannot be read.
     fn receipt_of(&self, stage: &str) -> Result<Option<Receipt>>;
+
+    /// Fails when the parcel is another worker's by now, or what its stage works on another host's.
+    ///
+    /// # Errors
+    /// [`SpoolError::Fenced`]; when that cannot be asked.
+    fn must_be_in_hand(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl Parcel {
@@ -69,6 +77,20 @@ impl Parcel {
             seen: Seen::default(),
             source: Some(source),
             signs: signs.clone(),
+        }
+    }
+
+    /// Fails when this worker was taken for dead: asked just before something is shown that cannot be taken back.
+    ///
+    /// # Errors
+    /// The parcel is no longer where it was claimed, or another host owns what the stage works on.
+    pub fn must_be_in_hand(&self) -> Result<()> {
+        if let Some(source) = &self.source {
+            return source.must_be_in_hand();
+        }
+        match self.manifest.files.first() {
+            Some(file) => self.open(&file.name).map(drop),
+            None => Ok(()),
         }
     }
 

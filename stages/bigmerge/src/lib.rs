@@ -364,9 +364,7 @@ fn wait_for_lock(index: &IndexDirectory, outbox: &Outbox) -> Result<BuilderLock,
 /// Fails when this worker was taken for dead: its parcels are no longer where it claimed them, and another merges them.
 fn must_not_be_fenced(members: &[&Parcel]) -> Result<(), Failure> {
     for parcel in members {
-        if let Some(file) = parcel.manifest().files.first() {
-            parcel.open(&file.name)?;
-        }
+        parcel.must_be_in_hand()?;
     }
     Ok(())
 }

@@ -438,9 +438,7 @@ fn wait_for_lock(changes: &IndexDirectory, outbox: &Outbox) -> Result<BuilderLoc
 /// Fails when this worker was taken for dead: its parcels are no longer where it claimed them.
 fn must_not_be_fenced(members: &[&Parcel]) -> Result<(), Failure> {
     for parcel in members {
-        if let Some(file) = parcel.manifest().files.first() {
-            parcel.open(&file.name)?;
-        }
+        parcel.must_be_in_hand()?;
     }
     Ok(())
 }

@@ -108,12 +108,31 @@ pub fn write(
     name: &str,
     options: &ZipNumOptions,
 ) -> Result<WrittenZipNum, ZipNumWriteError> {
+    must_be_name(name)?;
+    let summary = Output::create(directory.join(format!("{name}.idx")))?;
+    let mut writer = Writer::create(directory, name, options, summary)?;
+    push_all(source, &mut writer)?;
+    writer.finish()
+}
+
+/// Refuses a name that cannot stand in a summary, or would leave the directory.
+pub(super) fn must_be_name(name: &str) -> Result<(), ZipNumWriteError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if name.is_empty() || name.starts_with('.') || !name.bytes().all(is_plain) {
         return Err(ZipNumWriteError::Name { name: name.into() });
     }
+    Ok(())
+}
+
+pub(super) fn shard_name(name: &str, number: usize) -> String {
+    format!("{name}-{number:05}")
+}
+
+pub(super) fn push_all(
+    source: LineSource,
+    writer: &mut Writer<'_>,
+) -> Result<(), ZipNumWriteError> {
     let mut cursor = Cursor::new(source, 256 << 10, MAX_LINE_BYTES);
-    let mut writer = Writer::create(directory, name, options)?;
     while cursor.advance_sorted()? {
         let line = cursor.line();
         if cdx::is_header(line) {
@@ -128,10 +147,19 @@ pub fn write(
             })?;
         writer.push(line, key_bytes)?;
     }
-    writer.finish()
+    Ok(())
 }
 
-struct Writer<'o> {
+/// Writes the list of shards.
+pub(super) fn write_locations(written: &WrittenZipNum) -> Result<(), ZipNumWriteError> {
+    let mut locations = Output::create(written.locations.clone())?;
+    for shard in &written.shards {
+        locations.write(format!("{}\t{}.cdxj.gz\n", shard.name, shard.name).as_bytes())?;
+    }
+    locations.finish()
+}
+
+pub(super) struct Writer<'o> {
     directory: &'o Path,
     name: &'o str,
     options: &'o ZipNumOptions,
@@ -148,13 +176,16 @@ struct Writer<'o> {
     /// How many split points have been passed.
     splits: usize,
     member: Vec<u8>,
+    /// The number of the first shard.
+    pub(super) first_shard: usize,
 }
 
 impl<'o> Writer<'o> {
-    fn create(
+    pub(super) fn create(
         directory: &'o Path,
         name: &'o str,
         options: &'o ZipNumOptions,
+        summary: Output,
     ) -> Result<Self, ZipNumWriteError> {
         let level = CompressionLvl::new(i32::from(options.level))
             .ok()
@@ -162,16 +193,14 @@ impl<'o> Writer<'o> {
             .ok_or(ZipNumWriteError::Level {
                 level: options.level,
             })?;
-        let summary = directory.join(format!("{name}.idx"));
         Ok(Self {
             directory,
             name,
             options,
             compressor: Compressor::new(level),
-            summary: Output::create(summary.clone())?,
             shard: None,
             written: WrittenZipNum {
-                summary,
+                summary: summary.path.clone(),
                 locations: directory.join(format!("{name}.loc")),
                 shards: Vec::new(),
                 lines: 0,
@@ -183,6 +212,8 @@ impl<'o> Writer<'o> {
             last_key: Vec::new(),
             splits: 0,
             member: Vec::new(),
+            summary,
+            first_shard: 0,
         })
     }
 
@@ -242,7 +273,7 @@ impl<'o> Writer<'o> {
             .expect("the bound leaves room for every input");
         let member = &self.member[..member_bytes];
         if self.shard.is_none() {
-            let name = format!("{}-{:05}", self.name, self.written.shards.len());
+            let name = shard_name(self.name, self.first_shard + self.written.shards.len());
             let path = self.directory.join(format!("{name}.cdxj.gz"));
             self.shard = Some(Output::create(path.clone())?);
             self.written.shards.push(Shard {
@@ -282,23 +313,27 @@ impl<'o> Writer<'o> {
         self.end_member()?;
         self.end_shard()?;
         self.summary.finish()?;
-        let mut locations = Output::create(self.written.locations.clone())?;
-        for shard in &self.written.shards {
-            locations.write(format!("{}\t{}.cdxj.gz\n", shard.name, shard.name).as_bytes())?;
-        }
-        locations.finish()?;
+        write_locations(&self.written)?;
+        Ok(self.written)
+    }
+
+    /// Ends the shards and leaves summary and locations to others.
+    pub(super) fn end_shards(mut self) -> Result<WrittenZipNum, ZipNumWriteError> {
+        self.end_member()?;
+        self.end_shard()?;
+        self.summary.flush()?;
         Ok(self.written)
     }
 }
 
 /// One file being written.
-struct Output {
-    path: PathBuf,
-    file: BufWriter<File>,
+pub(super) struct Output {
+    pub(super) path: PathBuf,
+    pub(super) file: BufWriter<File>,
 }
 
 impl Output {
-    fn create(path: PathBuf) -> Result<Self, ZipNumWriteError> {
+    pub(super) fn create(path: PathBuf) -> Result<Self, ZipNumWriteError> {
         match File::create_new(&path) {
             Ok(file) => Ok(Self {
                 path,
@@ -308,7 +343,7 @@ impl Output {
         }
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<(), ZipNumWriteError> {
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), ZipNumWriteError> {
         self.file
             .write_all(bytes)
             .map_err(|source| ZipNumWriteError::Write {
@@ -317,7 +352,7 @@ impl Output {
             })
     }
 
-    fn finish(mut self) -> Result<(), ZipNumWriteError> {
+    pub(super) fn finish(mut self) -> Result<(), ZipNumWriteError> {
         let synced = self
             .file
             .flush()

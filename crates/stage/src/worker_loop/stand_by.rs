@@ -114,6 +114,9 @@ pub(super) fn stand_by<Kind: Stage>(
     };
     if let Some(standing) = standing {
         standing.end(&context);
+    }
+    if is_on {
+        // When it ends, why it did nothing stays to be told.
         context.tally.set_blocked(None);
     }
     is_on.then_some(context)

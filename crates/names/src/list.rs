@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use crate::flags::NameFlags;
 use crate::key::write_key;
 
-/// No parcel has a longer list: who checks the names of one holds them in memory.
+/// No parcel has a longer list: who checks the names of one keeps a few bytes in memory for each.
 pub const MOST_NAMES: u32 = 1_000_000;
 
 /// One name of the list.

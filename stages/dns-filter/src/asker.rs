@@ -70,8 +70,10 @@ pub(crate) struct Asker {
     free: Vec<u32>,
     /// Those that nobody is there for.
     stalled: VecDeque<u32>,
-    /// When each attempt is over; the wait is the same for all, so they are in order.
+    /// When each attempt is over; the wait is the same for all, so they are in order. Most are answered long before.
     due: VecDeque<(Instant, u32, u32)>,
+    /// The last attempt's number.
+    attempts: u32,
     answered: VecDeque<Answered>,
     /// When we last looked after those.
     woken: Instant,
@@ -93,7 +95,7 @@ struct Pending {
     /// The failure that tells most.
     failure: Option<FailureKind>,
     ede: Vec<u16>,
-    /// Changes with every attempt.
+    /// The number of its attempt, which no other question has had: places are used again within a time-out.
     attempt: u32,
     last: usize,
 }
@@ -144,6 +146,7 @@ impl Asker {
             free: Vec::new(),
             stalled: VecDeque::new(),
             due: VecDeque::new(),
+            attempts: 0,
             answered: VecDeque::new(),
             woken: now,
             turn: 0,
@@ -157,6 +160,11 @@ impl Asker {
     /// Tells whether another question may be asked.
     pub(crate) fn has_room(&self) -> bool {
         self.questions.len() - self.free.len() < self.limits.in_flight
+    }
+
+    /// Returns how many questions may be on their way at once.
+    pub(crate) fn most_in_flight(&self) -> usize {
+        self.limits.in_flight
     }
 
     /// Returns the resolvers with what came of them.
@@ -405,7 +413,6 @@ impl Asker {
                 });
             }
         }
-        pending.attempt = pending.attempt.wrapping_add(1);
         pending.place = Place::Udp {
             resolver: number,
             lane: at,
@@ -413,9 +420,29 @@ impl Asker {
         };
         resolver.in_flight += 1;
         resolver.counts.asked += 1;
-        let due = now + self.limits.timeout;
-        self.due.push_back((due, slot, pending.attempt));
+        self.wait_for(slot, now);
         Ok(Sent::Yes)
+    }
+
+    /// Gives an attempt that was sent its number and the time when it is over.
+    fn wait_for(&mut self, slot: u32, now: Instant) {
+        if self.due.len() == self.due.capacity() {
+            // What is answered makes room: the list is as long as there are questions on their way, not as there were in
+            // the time of a time-out.
+            let questions = &self.questions;
+            self.due.retain(|(_, slot, attempt)| {
+                let pending = questions[*slot as usize].as_ref();
+                pending.is_some_and(|pending| pending.attempt == *attempt)
+            });
+            // Half of it is free then, so that this is done once for many questions.
+            self.due.reserve(self.due.len().max(1024));
+        }
+        self.attempts = self.attempts.wrapping_add(1);
+        if let Some(pending) = &mut self.questions[slot as usize] {
+            pending.attempt = self.attempts;
+            let due = now + self.limits.timeout;
+            self.due.push_back((due, slot, self.attempts));
+        }
     }
 
     /// Takes in what came on a socket.
@@ -535,7 +562,8 @@ impl Asker {
             return;
         };
         let place = std::mem::replace(&mut pending.place, Place::Waiting);
-        pending.attempt = pending.attempt.wrapping_add(1);
+        self.attempts = self.attempts.wrapping_add(1);
+        pending.attempt = self.attempts;
         match place {
             Place::Waiting => {}
             Place::Udp { resolver, lane, id } => {
@@ -653,14 +681,12 @@ impl Asker {
         }
         let id = lane.take_id(slot, || self.random.number());
         lane.queue(&pending.asked.question.bytes(id, pending.with_edns));
-        pending.attempt = pending.attempt.wrapping_add(1);
         pending.place = Place::Tcp {
             resolver: number,
             id,
         };
         self.resolvers[number].counts.by_tcp += 1;
-        let due = now + self.limits.timeout;
-        self.due.push_back((due, slot, pending.attempt));
+        self.wait_for(slot, now);
         self.go_on_by_tcp(number, now);
     }
 
@@ -745,5 +771,77 @@ impl Random {
         let number = u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]]);
         self.bytes.truncate(at);
         number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, UdpSocket};
+
+    use super::*;
+    use crate::wire::RecordKind;
+
+    const TIMEOUT: Duration = Duration::from_secs(3600);
+
+    /// A server that is answered for by the test, and an asker that asks it.
+    fn pair() -> (UdpSocket, Asker) {
+        let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let limits = AskLimits {
+            in_flight: 10,
+            rate: None,
+            timeout: TIMEOUT,
+            tries: 1,
+        };
+        let asker = Asker::open(&[server.local_addr().unwrap()], limits).unwrap();
+        (server, asker)
+    }
+
+    fn ask(asker: &mut Asker) {
+        asker.ask(Asked {
+            tag: 7,
+            question: Question::new("exemple.fr", RecordKind::A).unwrap(),
+            except: None,
+            rather: None,
+        });
+        asker.go_on(Duration::ZERO).unwrap();
+    }
+
+    /// Says that the name does not exist, and waits until that has come.
+    fn deny(server: &UdpSocket, asker: &mut Asker) {
+        let mut bytes = [0; 512];
+        let (length, from) = server.recv_from(&mut bytes).unwrap();
+        bytes[2] |= 0x80;
+        bytes[3] = 3;
+        server.send_to(&bytes[..length], from).unwrap();
+        while asker.take().is_none() {
+            asker.go_on(Duration::from_millis(10)).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_time_of_a_question_that_was_answered_ends_no_other() {
+        let (server, mut asker) = pair();
+        ask(&mut asker);
+        let (due, first, _) = asker.due[0];
+        deny(&server, &mut asker);
+        ask(&mut asker);
+        let (_, second, _) = asker.due[1];
+        assert_eq!(first, second, "the second one has the place of the first");
+        asker.expire(due);
+        assert!(asker.take().is_none());
+        assert_eq!(asker.counts().next().unwrap().1.silent, 0);
+        asker.expire(due + TIMEOUT);
+        assert!(asker.take().is_some(), "its own time does");
+    }
+
+    #[test]
+    fn questions_that_were_answered_take_no_memory() {
+        let (server, mut asker) = pair();
+        for _ in 0..5000 {
+            ask(&mut asker);
+            deny(&server, &mut asker);
+        }
+        assert!(asker.due.capacity() < 4096, "{}", asker.due.capacity());
+        assert_eq!(asker.questions.len(), 1);
     }
 }

@@ -19,8 +19,8 @@ use crate::wire::{Question, RecordKind, Reply};
 
 /// The longest name, as text.
 const NAME_BYTES: usize = 253;
-/// Wildcards that are remembered.
-const REMEMBERED: usize = 200_000;
+/// Wildcards that are remembered: lists are sorted, and names below one another lie close together.
+const REMEMBERED: usize = 50_000;
 /// How long the asker may go on before we look after other things.
 const STEP: Duration = Duration::from_millis(100);
 
@@ -140,7 +140,7 @@ impl<'a> NameChecker<'a> {
                 return Ok(CheckEnd::NoResolver(why));
             }
             let mut is_out = false;
-            while self.asker.has_room() {
+            while self.has_room() {
                 match next()? {
                     Some(name) => self.begin(name),
                     None => {
@@ -168,6 +168,13 @@ impl<'a> NameChecker<'a> {
                 }
             }
         }
+    }
+
+    /// Tells whether another name may be begun. Names that wait for a wildcard ask nothing themselves; without a limit of their
+    /// own there are as many of them as come while one answer is late.
+    fn has_room(&self) -> bool {
+        let names = self.tasks.len() - self.free.len();
+        self.asker.has_room() && names < self.asker.most_in_flight() * 2
     }
 
     fn begin(&mut self, to_check: NameToCheck) {

@@ -22,6 +22,10 @@ use crate::tally::{CheckTally, grouped};
 
 /// Names that are read before the first of them is written.
 const WINDOW: usize = 100_000;
+/// What is known of them, as text: the same for long lists and short ones, fast networks and slow.
+const WINDOW_BYTES: usize = 8 << 20;
+/// So much is written at once.
+const PIECE_BYTES: usize = 64 << 10;
 /// A longer line is no name.
 const LINE_BYTES: usize = 64 << 10;
 /// What is shown of a line that is no name.
@@ -41,6 +45,7 @@ pub(crate) fn filter(
         input: Input::open(files)?,
         window: VecDeque::new(),
         first: 0,
+        bytes: 0,
         again: VecDeque::new(),
         later: settings.later,
         normaliser: Normaliser::new(),
@@ -48,28 +53,32 @@ pub(crate) fn filter(
         unsettled: 0,
         is_closed: false,
     });
-    let mut sink = |number: u64, line: CheckedLine| -> Result<(), Failure> {
-        state.borrow_mut().take(number, line);
-        state.borrow_mut().write(out)
-    };
     let is_terminal = io::stderr().is_terminal();
-    let mut checker = NameChecker::new(&mut asker, &check_settings, &hints);
-    let end = checker.run(&mut || state.borrow_mut().next(), &mut sink, &mut || {
-        let mut state = state.borrow_mut();
-        if is_terminal && state.tally.is_due(Duration::from_secs(1)) {
-            eprint!("\r\x1b[K{}", state.tally.text("names", state.input.part()));
+    let mut end = CheckEnd::Done;
+    // Lines that are no names may fill the window without a question being asked: then there is more to read.
+    while end == CheckEnd::Done && !state.borrow().is_read() {
+        let mut sink = |number: u64, line: CheckedLine| -> Result<(), Failure> {
+            state.borrow_mut().take(number, &line)?;
+            state.borrow_mut().write(out)
+        };
+        let mut checker = NameChecker::new(&mut asker, &check_settings, &hints);
+        let ended = checker.run(&mut || state.borrow_mut().next(), &mut sink, &mut || {
+            let mut state = state.borrow_mut();
+            if is_terminal && state.tally.is_due(Duration::from_secs(1)) {
+                eprint!("\r\x1b[K{}", state.tally.text("names", state.input.part()));
+            }
+            state.is_closed
+        });
+        if is_terminal {
+            eprint!("\r\x1b[K");
         }
-        state.is_closed
-    });
-    if is_terminal {
-        eprint!("\r\x1b[K");
+        end = ended?;
+        state.borrow_mut().write(out)?;
     }
-    let state = &mut *state.borrow_mut();
-    match end? {
-        CheckEnd::Done | CheckEnd::Stopped => {}
-        CheckEnd::NoResolver(why) => return Err(Failure::defer(why)),
+    if let CheckEnd::NoResolver(why) = end {
+        return Err(Failure::defer(why));
     }
-    state.write(out)?;
+    let state = &*state.borrow();
     for (address, counts) in asker.counts() {
         if counts.wrongly_denied > 0 {
             eprintln!(
@@ -93,8 +102,10 @@ struct FilterState {
     /// What is read and not written, from the name `first` on.
     window: VecDeque<WindowSlot>,
     first: u64,
-    /// What is asked again.
-    again: VecDeque<NameToCheck>,
+    /// The bytes of text in the window, and of what is asked again.
+    bytes: usize,
+    /// What is asked again: its number, and the line of the time before.
+    again: VecDeque<(u64, Box<[u8]>)>,
     later: u32,
     normaliser: Normaliser,
     tally: CheckTally,
@@ -105,14 +116,20 @@ struct FilterState {
 
 #[derive(Default)]
 struct WindowSlot {
-    line: Option<CheckedLine>,
+    /// Its line with its end, once it is done. As text, which takes a fifth of what the line takes.
+    text: Option<Box<[u8]>>,
     /// How often it was asked again.
     again: u32,
 }
 
 impl FilterState {
+    /// Tells whether every line was read and written.
+    fn is_read(&self) -> bool {
+        self.window.is_empty() && self.input.is_over()
+    }
+
     fn next(&mut self) -> Result<Option<NameToCheck>, Failure> {
-        while self.window.len() < WINDOW {
+        while self.window.len() < WINDOW && self.bytes < WINDOW_BYTES {
             let Some(line) = self.input.line()? else {
                 break;
             };
@@ -128,15 +145,27 @@ impl FilterState {
                     }));
                 }
                 Found::Bad(line) => {
+                    let text = text_of(&line)?;
+                    self.bytes += text.len();
                     self.window.push_back(WindowSlot {
-                        line: Some(*line),
+                        text: Some(text),
                         again: 0,
                     });
                     self.tally.count();
                 }
             }
         }
-        Ok(self.again.pop_front())
+        let Some((number, text)) = self.again.pop_front() else {
+            return Ok(None);
+        };
+        self.bytes -= text.len();
+        let before = std::str::from_utf8(text.trim_ascii_end()).map_err(Failure::halt)?;
+        let before = CheckedLine::parse(before).map_err(Failure::halt)?;
+        Ok(Some(NameToCheck {
+            number,
+            name: before.name.clone(),
+            before: Some(before),
+        }))
     }
 
     fn name_in(&mut self, line: &Line) -> Found {
@@ -171,33 +200,41 @@ impl FilterState {
         }))
     }
 
-    fn take(&mut self, number: u64, line: CheckedLine) {
+    fn take(&mut self, number: u64, line: &CheckedLine) -> io::Result<()> {
         let at = number.checked_sub(self.first).map(usize::try_from);
         let slot = at.and_then(|at| self.window.get_mut(at.ok()?));
-        let Some(slot) = slot else { return };
-        if !is_settled(&line) && slot.again < self.later {
+        let Some(slot) = slot else { return Ok(()) };
+        let text = text_of(line)?;
+        self.bytes += text.len();
+        if !is_settled(line) && slot.again < self.later {
             slot.again += 1;
-            self.again.push_back(NameToCheck {
-                number,
-                name: line.name.clone(),
-                before: Some(line),
-            });
-            return;
+            self.again.push_back((number, text));
+            return Ok(());
         }
-        self.unsettled += u64::from(!is_settled(&line));
+        self.unsettled += u64::from(!is_settled(line));
         self.tally.count();
-        slot.line = Some(line);
+        slot.text = Some(text);
+        Ok(())
     }
 
     /// Writes what is done up to the first that is not.
     fn write(&mut self, out: &mut dyn Write) -> Result<(), Failure> {
-        let mut text = Vec::new();
-        while let Some(line) = self.window.front().and_then(|slot| slot.line.as_ref()) {
-            line.write(&mut text)?;
+        let mut piece = Vec::new();
+        while let Some(text) = self.window.front_mut().and_then(|slot| slot.text.take()) {
             self.window.pop_front();
             self.first += 1;
+            self.bytes -= text.len();
+            piece.extend_from_slice(&text);
+            if piece.len() >= PIECE_BYTES {
+                self.give(out, &piece)?;
+                piece.clear();
+            }
         }
-        match out.write_all(&text) {
+        self.give(out, &piece)
+    }
+
+    fn give(&mut self, out: &mut dyn Write, text: &[u8]) -> Result<(), Failure> {
+        match out.write_all(text) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 // Whoever read along has seen enough.
                 self.is_closed = true;
@@ -250,6 +287,11 @@ impl Input {
             read: 0,
             total,
         })
+    }
+
+    /// Tells whether nothing is left to read.
+    fn is_over(&self) -> bool {
+        self.files.is_empty() && self.reader.is_none()
     }
 
     /// How much of it was read.
@@ -311,6 +353,13 @@ fn read_line(reader: &mut dyn BufRead, read: &mut u64) -> io::Result<Option<Line
 
 fn cannot_open(file: &Path, error: &io::Error) -> Failure {
     Failure::hold(format!("cannot open {}: {error}", file.display()))
+}
+
+/// Returns a line as it is kept, with its end.
+fn text_of(line: &CheckedLine) -> io::Result<Box<[u8]>> {
+    let mut text = Vec::new();
+    line.write(&mut text)?;
+    Ok(text.into_boxed_slice())
 }
 
 /// Returns the beginning of a line as printable ASCII.

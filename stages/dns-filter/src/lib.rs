@@ -24,6 +24,7 @@ mod resolver;
 mod settings;
 mod tally;
 mod tcp;
+mod unsettled;
 mod wire;
 
 use std::io::Write;

@@ -1,8 +1,8 @@
 //! The check of one parcel: rounds over its names, then where they lead, then the list.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::io::Write;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, BufWriter, Write};
 use std::time::{Duration, Instant};
 
 use ecluse_names::{CheckedLine, DnsClass, RedirectKind};
@@ -12,12 +12,13 @@ use ecluse_stage::{Failure, Home, Outbox, Parcel, ParcelId};
 use crate::asker::Asker;
 use crate::check::{CheckEnd, NameChecker, NameToCheck, is_settled};
 use crate::hints::HintLists;
-use crate::list::{ListedName, NAMES, read_names};
+use crate::list::{ListedName, NAMES, NameList};
 use crate::progress::Progress;
 use crate::redirects::{NameToFollow, RedirectError, RedirectSettings, follow};
-use crate::report::write_report;
+use crate::report::Report;
 use crate::settings::Settings;
 use crate::tally::{CheckTally, grouped};
+use crate::unsettled::Unsettled;
 
 /// What is made.
 pub(crate) const CHECKED: &str = "checked.tsv";
@@ -35,47 +36,44 @@ pub(crate) struct ParcelCheck<'a> {
 
 impl ParcelCheck<'_> {
     pub(crate) fn run(&self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {
-        let names = read_names(parcel)?;
-        let list = parcel.manifest().file(NAMES);
+        let list = NameList::open(parcel)?;
+        let file = parcel.manifest().file(NAMES);
         let of = format!(
             "{} {}",
-            list.map_or("", |file| &file.sha256),
+            file.map_or("", |file| &file.sha256),
             self.settings.mark()
         );
         let today = jiff::Timestamp::now().strftime("%Y%m%d").to_string();
-        let mut progress = Progress::open(self.home, parcel.id(), &of, &today)?;
-        self.rounds(&names, &mut progress, outbox)?;
+        let mut progress = Progress::open(self.home, parcel.id(), list.names, &of, &today)?;
+        self.rounds(&list, &mut progress, outbox)?;
         if self.settings.redirects {
-            self.follow(&names, &mut progress, outbox)?;
+            self.follow(&list, &mut progress, outbox)?;
         }
-        self.write(parcel, &names, progress, outbox)
+        self.write(parcel, &list, progress, outbox)
     }
 
     /// Asks of every name that is not settled, once more than it was.
     fn rounds(
         &self,
-        names: &[ListedName],
+        list: &NameList<'_>,
         progress: &mut Progress,
         outbox: &mut Outbox,
     ) -> Result<(), Failure> {
-        let is_open = |progress: &Progress, number: &u64| {
-            let known = progress.lines.get(number);
-            known.is_none_or(|line| !is_settled(line))
-        };
-        let numbers = 0..names.len() as u64;
-        let todo: Vec<u64> = numbers.filter(|number| is_open(progress, number)).collect();
-        let is_new = todo
-            .iter()
-            .any(|number| !progress.lines.contains_key(number));
-        if todo.is_empty() || (progress.rounds > self.settings.later && !is_new) {
+        let numbers = 0..list.names;
+        let todo = numbers
+            .clone()
+            .filter(|number| !progress.is_settled(*number));
+        let todo = todo.count();
+        let is_new = numbers.into_iter().any(|number| !progress.is_known(number));
+        if todo == 0 || (progress.rounds > self.settings.later && !is_new) {
             return Ok(());
         }
-        let left = self.round(names, todo, progress, outbox)?;
+        let left = self.round(list, todo, progress, outbox)?;
         if left > 0 && progress.rounds <= self.settings.later {
             return Err(Failure::defer(format!(
                 "{} of {} names have no answer yet: they are asked again ({} of {} times)",
                 grouped(left),
-                grouped(names.len() as u64),
+                grouped(list.names as u64),
                 progress.rounds,
                 self.settings.later
             )));
@@ -83,44 +81,43 @@ impl ParcelCheck<'_> {
         Ok(())
     }
 
-    /// Asks of names; returns how many are not settled.
+    /// Asks of the names that are not settled; returns how many are not settled then.
     fn round(
         &self,
-        names: &[ListedName],
-        todo: Vec<u64>,
+        list: &NameList<'_>,
+        todo: usize,
         progress: &mut Progress,
         outbox: &mut Outbox,
     ) -> Result<u64, Failure> {
         let resolvers = self.settings.resolvers().map_err(Failure::config)?;
         let mut asker = Asker::open(&resolvers, self.settings.ask_limits())?;
         let settings = self.settings.check_settings();
-        let watch = RefCell::new(Watch::new(self.home, outbox, names.len(), todo.len()));
-        let before: BTreeMap<u64, CheckedLine> = todo
-            .iter()
-            .filter_map(|number| Some((*number, progress.lines.get(number)?.clone())))
-            .collect();
-        let mut todo = todo.into_iter();
-        let mut next = || {
-            let Some(number) = todo.next() else {
-                return Ok(None);
-            };
-            let name = usize::try_from(number).ok().and_then(|at| names.get(at));
-            Ok(name.map(|listed| NameToCheck {
-                number,
-                name: listed.name.clone(),
-                before: before.get(&number).cloned(),
-            }))
+        let watch = RefCell::new(Watch::new(self.home, outbox, list.names, todo));
+        let progress = RefCell::new(progress);
+        let mut names = list.reader()?;
+        let mut next = || -> Result<Option<NameToCheck>, Failure> {
+            while let Some((number, listed)) = names.next()? {
+                let mut progress = progress.borrow_mut();
+                if !progress.is_settled(number) {
+                    return Ok(Some(NameToCheck {
+                        number: number as u64,
+                        name: listed.name,
+                        before: progress.line(number)?,
+                    }));
+                }
+            }
+            Ok(None)
         };
-        let mut unsettled = Vec::new();
+        // Kept until the round is over: what failed because the network did is asked again.
+        let mut unsettled = Unsettled::new(&self.home.temporary());
         let mut sink = |number: u64, line: CheckedLine| -> Result<(), Failure> {
             watch.borrow_mut().tally.count();
             match is_settled(&line) {
-                true => progress.note(number, line)?,
-                // Kept until the round is over: what failed because the network did is asked again.
-                false => unsettled.push((number, line)),
+                true => progress.borrow_mut().note(number, &line)?,
+                false => unsettled.push(number, &line)?,
             }
             if watch.borrow_mut().is_note_due() {
-                progress.flush()?;
+                progress.borrow_mut().flush()?;
             }
             Ok(())
         };
@@ -133,16 +130,15 @@ impl ParcelCheck<'_> {
         });
         drop(checker);
         tell_resolvers(&asker, outbox);
+        let progress = progress.into_inner();
         progress.flush()?;
         match end? {
             CheckEnd::Done => {}
             CheckEnd::Stopped => return Err(Failure::give_back()),
             CheckEnd::NoResolver(why) => return Err(Failure::defer(why)),
         }
-        let left = unsettled.len() as u64;
-        for (number, line) in unsettled {
-            progress.note(number, line)?;
-        }
+        let left = unsettled.names;
+        unsettled.read(&mut |number, line| progress.note(number, line))?;
         progress.end_round()?;
         Ok(left)
     }
@@ -150,22 +146,20 @@ impl ParcelCheck<'_> {
     /// Asks web servers where names lead.
     fn follow(
         &self,
-        names: &[ListedName],
+        list: &NameList<'_>,
         progress: &mut Progress,
         outbox: &mut Outbox,
     ) -> Result<(), Failure> {
-        let mut todo = Vec::new();
-        for (number, listed) in (0..).zip(names) {
-            if listed.is_from_redirects || progress.redirects.contains_key(&number) {
-                continue;
-            }
-            let hosts = progress.lines.get(&number).map(hosts_of);
-            let hosts = hosts.unwrap_or_default();
-            if !hosts.is_empty() {
-                todo.push(NameToFollow { number, hosts });
-            }
+        let is_to_follow = |progress: &Progress, number: usize, listed: &ListedName| {
+            progress.has_address(number)
+                && !progress.has_redirect(number)
+                && !listed.is_from_redirects
+        };
+        let (mut todo, mut names) = (0, list.reader()?);
+        while let Some((number, listed)) = names.next()? {
+            todo += usize::from(is_to_follow(progress, number, &listed));
         }
-        if todo.is_empty() {
+        if todo == 0 {
             return Ok(());
         }
         let paces = self.home.path(&self.settings.paces).join(host_name());
@@ -179,22 +173,38 @@ impl ParcelCheck<'_> {
             paces: &paces,
             temporary: &temporary,
         };
-        let total = todo.len() + progress.redirects.len();
-        let watch = RefCell::new(Watch::new(self.home, outbox, total, todo.len()));
+        let followed = (0..list.names).filter(|number| progress.has_redirect(*number));
+        let total = todo + followed.count();
+        let watch = RefCell::new(Watch::new(self.home, outbox, total, todo));
+        let progress = RefCell::new(progress);
+        let mut names = list.reader()?;
         let followed = follow(
             &settings,
-            todo,
+            &mut || {
+                while let Some((number, listed)) = names.next().map_err(io::Error::other)? {
+                    let mut progress = progress.borrow_mut();
+                    if !is_to_follow(&progress, number, &listed) {
+                        continue;
+                    }
+                    let hosts = progress.line(number)?.as_ref().map(hosts_of);
+                    return Ok(Some(NameToFollow {
+                        number: number as u64,
+                        hosts: hosts.unwrap_or_default(),
+                    }));
+                }
+                Ok(None)
+            },
             &mut |number, found| {
                 watch.borrow_mut().tally.count();
-                progress.note_redirect(number, found)?;
+                progress.borrow_mut().note_redirect(number, found)?;
                 if watch.borrow_mut().is_note_due() {
-                    progress.flush()?;
+                    progress.borrow_mut().flush()?;
                 }
                 Ok(())
             },
             &mut || watch.borrow_mut().is_stopped("names followed"),
         );
-        progress.flush()?;
+        progress.into_inner().flush()?;
         match followed {
             Ok(true) => Ok(()),
             Ok(false) => Err(Failure::give_back()),
@@ -206,62 +216,48 @@ impl ParcelCheck<'_> {
     fn write(
         &self,
         parcel: &Parcel,
-        names: &[ListedName],
+        list: &NameList<'_>,
         mut progress: Progress,
         outbox: &mut Outbox,
     ) -> Result<(), Failure> {
-        let mut figures = Figures::default();
-        let mut sites: BTreeSet<String> = BTreeSet::new();
-        let mut text = Vec::with_capacity(names.len() * 128);
-        for (number, listed) in (0..).zip(names) {
-            let mut line = progress.lines.remove(&number).ok_or_else(|| {
-                let name = &listed.name;
-                Failure::halt(format!("nothing is known of {name}, which was asked"))
-            })?;
-            let found = progress.redirects.remove(&number).flatten();
-            if let Some(found) = found
-                .as_ref()
-                .filter(|found| found.kind == RedirectKind::Other)
-            {
-                sites.insert(found.domain.clone());
-            }
-            line.evidence.redirect = found;
-            figures.count(&line);
-            line.write(&mut text)?;
-        }
+        let mut results = Results::default();
         if self.home.next.is_empty() {
             let directory = self.home.path(&self.settings.reports);
             let name = format!("{}.tsv", parcel.id());
-            write_report(&directory, &name, &text)?;
+            let mut report = Report::begin(&directory, &name)?;
+            results.write(list, &mut progress, &mut report.file)?;
+            report.show()?;
             outbox.fact("report", name);
         } else {
-            let mut file = outbox.create(CHECKED)?;
-            file.write_all(&text)?;
+            let mut file = BufWriter::new(outbox.create(CHECKED)?);
+            results.write(list, &mut progress, &mut file)?;
+            let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
             outbox.attach(file)?;
         }
         if self.settings.redirects {
-            let new = self.new_sites(names, sites)?;
+            let new = self.new_sites(list, results.sites)?;
             self.send_back(parcel, &new, outbox)?;
             outbox.fact("new-sites", new.len());
         }
         outbox.fact("checked", progress.begun.as_str());
-        figures.tell(names.len(), outbox);
+        results.figures.tell(list.names, outbox);
         Ok(())
     }
 
     /// Leaves out what the parcel or the register has.
     fn new_sites(
         &self,
-        names: &[ListedName],
-        sites: BTreeSet<String>,
+        list: &NameList<'_>,
+        mut sites: BTreeSet<String>,
     ) -> Result<Vec<String>, Failure> {
-        let own: HashSet<&str> = names.iter().map(|listed| listed.site.as_str()).collect();
+        let mut names = list.reader()?;
+        while let Some((_, listed)) = names.next()? {
+            sites.remove(&listed.site);
+        }
         let register = Register::at(&self.home.register()).map_err(Failure::halt)?;
         let mut new = Vec::new();
         for site in sites {
-            let is_known = own.contains(site.as_str())
-                || register.lookup(&site).map_err(Failure::halt)?.is_some();
-            if !is_known {
+            if register.lookup(&site).map_err(Failure::halt)?.is_none() {
                 new.push(site);
             }
         }
@@ -342,6 +338,44 @@ impl<'a> Watch<'a> {
             tracing::info!(progress = self.tally.text(what, None), "checking");
         }
         self.is_stopped
+    }
+}
+
+/// What is found out while the list is written.
+#[derive(Default)]
+struct Results {
+    figures: Figures,
+    /// Where names lead.
+    sites: BTreeSet<String>,
+}
+
+impl Results {
+    /// Writes what is known of every name, in the order of the list.
+    fn write(
+        &mut self,
+        list: &NameList<'_>,
+        progress: &mut Progress,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        let (mut names, mut text) = (list.reader()?, Vec::new());
+        while let Some((number, listed)) = names.next()? {
+            let mut line = progress.line(number)?.ok_or_else(|| {
+                let name = &listed.name;
+                Failure::halt(format!("nothing is known of {name}, which was asked"))
+            })?;
+            let found = progress.redirect(number)?.flatten();
+            if let Some(found) = &found
+                && found.kind == RedirectKind::Other
+            {
+                self.sites.insert(found.domain.clone());
+            }
+            line.evidence.redirect = found;
+            self.figures.count(&line);
+            text.clear();
+            line.write(&mut text)?;
+            out.write_all(&text)?;
+        }
+        Ok(())
     }
 }
 

@@ -65,10 +65,11 @@ pub(crate) enum RedirectError {
     Machine(#[from] io::Error),
 }
 
-/// Follows names; `sink` is given each with where it leads. Ends early when `is_stopped` says so: then it returns false.
+/// Follows the names that `next` gives; `sink` is given each with where it leads. Ends early when `is_stopped` says so: then it
+/// returns false.
 pub(crate) fn follow(
     settings: &RedirectSettings<'_>,
-    names: Vec<NameToFollow>,
+    next: &mut dyn FnMut() -> io::Result<Option<NameToFollow>>,
     sink: &mut dyn FnMut(u64, Option<RedirectEvidence>) -> io::Result<()>,
     is_stopped: &mut dyn FnMut() -> bool,
 ) -> Result<bool, RedirectError> {
@@ -78,11 +79,10 @@ pub(crate) fn follow(
         .build()?;
     let local = tokio::task::LocalSet::new();
     let followed = local.block_on(&runtime, async {
-        let mut names = names.into_iter();
         let mut going = JoinSet::new();
         loop {
             while going.len() < settings.connections {
-                let Some(name) = names.next() else { break };
+                let Some(name) = next()? else { break };
                 let web = Rc::clone(&web);
                 going.spawn_local(async move {
                     let found = web.lead_of(&name.hosts).await;

@@ -326,6 +326,41 @@ fn hostile_and_broken_resolvers_cost_nothing_but_their_answers() {
 }
 
 #[test]
+fn a_long_list_takes_no_more_memory_than_a_short_one() {
+    let denies = || odd_server(|question| Some(answer_of(question, 3)));
+    let root = root(
+        &[denies(), denies()],
+        "rate = 0\nin-flight = 200\nlater = 0\ntimeout = \"60s\"",
+    );
+    let names: Vec<String> = (0..40_000)
+        .map(|number| format!("n{number:05}.fr"))
+        .collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    root.put_files("dns-filter", "names", &[("names.tsv", &list(&names))]);
+    // What is known of so many names takes more than that in memory, as the file they come from shows.
+    let mut command = Command::new("sh");
+    settle_environment(&mut command);
+    let output = command
+        .args([
+            "-c",
+            "ulimit -d 49152; exec \"$0\" --once --root \"$1\"",
+            DNS_FILTER,
+        ])
+        .arg(root.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let found = checked(&root);
+    assert_eq!(found.len(), names.len());
+    assert!(
+        found
+            .values()
+            .all(|line| line.verdict().as_str() == "absent")
+    );
+}
+
+#[test]
 fn a_question_is_asked_again_without_edns_where_nobody_knows_that() {
     // A server of before 1999: an additional record makes no sense to it.
     let old = || {
@@ -569,6 +604,26 @@ fn the_filter_keeps_the_order_and_tells_what_is_no_name() {
         .find(|c| (c.is_control() && !"\n\t".contains(*c)) || !c.is_ascii());
     assert_eq!(raw, None);
     assert!(said.contains("15 names"), "{said}");
+}
+
+#[test]
+fn the_filter_reads_on_after_any_number_of_lines_that_are_no_names() {
+    let (one, other) = pair(&[]);
+    let root = root(&[one.address(), other.address()], QUICK);
+    let path = root.path().join("names.txt");
+    let bad = 120_000;
+    fs::write(&path, "a b.fr\n".repeat(bad) + "parti.fr\n").unwrap();
+    let mut command = Command::new(DNS_FILTER);
+    settle_environment(&mut command);
+    let config = root.path().join("pipeline.toml");
+    let output = command.arg("--config").arg(config).arg(&path).output();
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.lines().count(), bad + 1);
+    let last = text.lines().last().unwrap();
+    assert!(last.starts_with("fr,parti\tparti.fr\tNXDOMAIN"), "{last}");
 }
 
 #[test]

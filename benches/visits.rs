@@ -1,10 +1,10 @@
 //! What does it cost to choose visits among millions of URLs, and does memory stay the same whatever their number?
 //!
 //! `ecluse-plan --once` with a harvest whose `[refresh]` asks for 1 % of the URLs, in a process of its own: CPU-seconds, user and system together, and the
-//! peak of its memory. `stage.plan.memory` is 16 MiB: with more, the visits of small runs are sorted in memory, and it seems to grow. Worrying: more than 64 MiB, or
+//! peak of its memory. One page in a hundred has a pattern of the day of its own, half of the others that of their site. `stage.plan.memory` is 16 MiB: with more, the visits of small runs are sorted in memory, and it seems to grow. Worrying: more than 64 MiB, or
 //! memory that grows with the URLs.
 //!
-//! `cargo build --release -p ecluse-plan`, then `cargo bench -p ecluse-changes --bench visits -- [--dir DIR] [--urls N]`.
+//! `cargo build --release -p ecluse-plan`, then `cargo bench -p ecluse-changes --bench visits -- [--dir DIR] [--urls N,N…] [--policies NAME,NAME…]`.
 
 #![expect(
     clippy::unwrap_used,
@@ -19,7 +19,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use ecluse_changes::{ArchiveTime, PageChanges, RecordWriter};
+use ecluse_changes::{
+    ArchiveTime, PageChanges, PagePattern, PatternOf, PatternSums, RecordWriter, SitePattern,
+    site_of,
+};
 use ecluse_links::{RANKS_FILE, RankRecord, RankWriter};
 use ecluse_refresh::{Dice, IntervalHistogram};
 use page::Page;
@@ -35,30 +38,40 @@ fn main() {
     };
     let directory =
         option("--dir").map_or_else(|| std::env::temp_dir().join("ecluse-bench"), PathBuf::from);
-    let most: u64 = option("--urls").map_or(20_000_000, |text| text.parse().unwrap());
+    let list = |name: &str, default: &str| -> Vec<String> {
+        let words = option(name).unwrap_or_else(|| default.to_owned());
+        words.split(',').map(str::to_owned).collect()
+    };
+    let sizes = list("--urls", "1000000,5000000,20000000");
+    let policies = list("--policies", "obsolescence,mixed,belief,lagrange");
     let mut page = Page::begin("visits");
-    page.say("| URLs, of which 9 in 10 are known pages | policy | visits | CPU s | peak MiB | at most |\n|--:|---|--:|--:|--:|--:|");
-    for (urls, policies) in [
-        (most / 20, &["mixed", "belief", "lagrange"][..]),
-        (most / 4, &["mixed", "belief", "lagrange"]),
-        (most, &["obsolescence", "mixed", "belief"]),
-    ] {
+    page.say("| URLs, of which 9 in 10 are known pages | policy | visits | CPU s | s | peak MiB | at most |\n|--:|---|--:|--:|--:|--:|--:|");
+    for urls in sizes {
+        let urls: u64 = urls.parse().unwrap();
         let root = directory.join("visits-root");
         let _ = fs::remove_dir_all(&root);
         fill(&root, urls);
-        for policy in policies {
-            let (visits, cpu, peak) = run(&root, urls / 100, policy);
+        for policy in &policies {
+            let (visits, cost) = run(&root, urls / 100, policy);
+            let RunCost { cpu, wall, peak } = cost;
             page.say(format!(
-                "| {urls} | {policy} | {visits} | {cpu:.1} | {peak} | 64 |"
+                "| {urls} | {policy} | {visits} | {cpu:.1} | {wall:.0} | {peak} | 64 |"
             ));
         }
         fs::remove_dir_all(&root).unwrap();
     }
-    page.end(most == 20_000_000);
+    page.end(option("--urls").or(option("--policies")).is_none());
 }
 
-/// Runs plan by a policy; returns visits, CPU-seconds and the peak in MiB.
-fn run(root: &Path, budget: u64, policy: &str) -> (u64, f64, u64) {
+/// What a run cost: CPU-seconds, seconds by the clock, and the peak of its memory in MiB.
+struct RunCost {
+    cpu: f64,
+    wall: f64,
+    peak: u64,
+}
+
+/// Runs plan by a policy; returns how many visits it gave out, and what that cost.
+fn run(root: &Path, budget: u64, policy: &str) -> (u64, RunCost) {
     for done in ["runs", "work"] {
         let _ = fs::remove_dir_all(root.join(done));
     }
@@ -76,12 +89,12 @@ fn run(root: &Path, budget: u64, policy: &str) -> (u64, f64, u64) {
         root.display(),
         program.display()
     );
-    let (cpu, peak) = measured(&command);
+    let cost = measured(&command);
     let record = fs::read_to_string(root.join("runs/visits/20261120030000.json")).unwrap();
     let record: serde_json::Value = serde_json::from_str(&record).unwrap();
     let visits = record["objects"].as_u64().unwrap();
     assert_eq!(visits, budget, "{record}");
-    (visits, cpu, peak)
+    (visits, cost)
 }
 
 fn fill(root: &Path, urls: u64) {
@@ -104,6 +117,9 @@ fn fill(root: &Path, urls: u64) {
     let ranks = fs::File::create(links.join(RANKS_FILE)).unwrap();
     let mut ranks = RankWriter::new(std::io::BufWriter::new(ranks)).unwrap();
     let mut pages = RecordWriter::<PageChanges>::create(&changes).unwrap();
+    let mut patterns = RecordWriter::<PagePattern>::create(&changes).unwrap();
+    let mut sites = RecordWriter::<SitePattern>::create(&changes).unwrap();
+    let sums = mornings();
     let now = ArchiveTime::parse("20261120030000").unwrap().seconds();
     for number in 0..urls {
         let (site, path) = (number / SITE, number % SITE);
@@ -125,6 +141,26 @@ fn fill(root: &Path, urls: u64) {
                 .then(|| ecluse_cdx::CaptureTime::from_digits(digits.as_bytes()).unwrap()),
         };
         ranks.write(&record).unwrap();
+        // One page in a hundred has a pattern of its own; of every second site the others have the site's.
+        let pattern = match (path % 100, site % 2) {
+            (0, _) => Some(PatternOf::Page),
+            (_, 0) => Some(PatternOf::Site),
+            (_, _) => None,
+        };
+        if path == 0 {
+            let record = SitePattern {
+                site: site_of(&surt).to_owned(),
+                pages: SITE,
+                changes: 5 * SITE,
+                rate: 0.1,
+                sums: sums.clone(),
+            };
+            sites.write(&record).unwrap();
+        }
+        if pattern == Some(PatternOf::Page) {
+            let (surt, sums) = (surt.clone(), sums.clone());
+            patterns.write(&PagePattern { surt, sums }).unwrap();
+        }
         if is_known {
             pages
                 .write(&PageChanges {
@@ -147,7 +183,7 @@ fn fill(root: &Path, urls: u64) {
                     last_modified: None,
                     signal: None,
                     simhash: Some(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
-                    pattern: None,
+                    pattern,
                     words: None,
                 })
                 .unwrap();
@@ -155,12 +191,30 @@ fn fill(root: &Path, urls: u64) {
     }
     ranks.finish().unwrap();
     pages.finish().unwrap();
+    patterns.finish().unwrap();
+    sites.finish().unwrap();
 }
 
-/// Runs a command; returns the CPU seconds of its processes, and the most memory one of them had in MiB.
-fn measured(command: &str) -> (f64, u64) {
+/// Changes between nine and ten on weekdays, mostly.
+fn mornings() -> PatternSums {
+    let mut sums = PatternSums::new(24);
+    for day in 9..=22 {
+        for hour in 0..23 {
+            let at = |hour: u32| {
+                let digits = format!("202611{day:02}{hour:02}0000");
+                ArchiveTime::parse(&digits).unwrap()
+            };
+            let is_change = hour == 9 || (day + hour) % 11 == 0;
+            sums.see(at(hour), at(hour + 1), is_change.then_some(0.3));
+        }
+    }
+    sums
+}
+
+/// Runs a command; the CPU-seconds of all its processes, and the most memory one of them had.
+fn measured(command: &str) -> RunCost {
     let output = Command::new("/usr/bin/time")
-        .args(["-f", "%U %S %M", "sh", "-c", command])
+        .args(["-f", "%U %S %e %M", "sh", "-c", command])
         .env_remove("ECLUSE_CONFIG")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -170,5 +224,9 @@ fn measured(command: &str) -> (f64, u64) {
     assert!(output.status.success(), "{command} failed: {said}");
     let last = said.lines().last().unwrap();
     let figures: Vec<f64> = last.split(' ').map(|word| word.parse().unwrap()).collect();
-    (figures[0] + figures[1], figures[2] as u64 / 1024)
+    RunCost {
+        cpu: figures[0] + figures[1],
+        wall: figures[2],
+        peak: figures[3] as u64 / 1024,
+    }
 }

@@ -168,7 +168,7 @@ pub(crate) enum Verb {
     Resume(StageChoice),
     /// Writes the captures of a job or a collection for others to use
     #[command(
-        after_help = "Examples:\n  ecluse export 145-412 --as wacz\n  ecluse export elections --as warc --url example.org --match domain -o example.warc.gz\n  ecluse export 145 --as text | less\n\nWACZ and WARC go into a file, NAME.wacz or NAME.warc.gz unless -o names another; the others to standard output."
+        after_help = "Examples:\n  ecluse export 145-412 --as wacz\n  ecluse export elections --as warc --url example.org --match domain -o example.warc.gz\n  ecluse export 145 --as text | less\n  ecluse export --sort-job /srv/sort     for an index too large for one machine\n\nWACZ and WARC go into a file, NAME.wacz or NAME.warc.gz unless -o names another; the others to standard output."
     )]
     Export(ExportOptions),
     /// Checks packages, whoever made them: BagIt bags, WACZ files, OCFL objects and storage roots
@@ -745,12 +745,17 @@ pub(crate) struct MoveOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportOptions {
-    /// A job, JOB or JOB-HARVEST, or a collection
-    #[arg(value_name = "JOB|COLLECTION")]
-    pub(crate) what: String,
+    /// A job, JOB or JOB-HARVEST, or a collection; with --sort-job a collection that has an index of its own
+    #[arg(value_name = "JOB|COLLECTION", required_unless_present = "sort_job")]
+    pub(crate) what: Option<String>,
     /// As what
-    #[arg(long = "as", value_enum, value_name = "FORMAT")]
-    pub(crate) format: ExportAs,
+    #[arg(
+        long = "as",
+        value_enum,
+        value_name = "FORMAT",
+        required_unless_present = "sort_job"
+    )]
+    pub(crate) format: Option<ExportAs>,
     /// Captures of this URL only
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
@@ -760,6 +765,9 @@ pub(crate) struct ExportOptions {
     /// Writes there; never overwrites
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Instead: writes a Spark job there that merges the index and the days that wait, and the list of what it reads
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["format", "url", "output"])]
+    pub(crate) sort_job: Option<PathBuf>,
 }
 
 /// What captures can be written as.

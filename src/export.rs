@@ -5,6 +5,7 @@
 
 mod documents;
 mod one_warc;
+mod sort_job;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -50,12 +51,18 @@ pub(crate) fn export(
     options: &ExportOptions,
 ) -> Result<ExitCode, Trouble> {
     context.must_be_archive()?;
-    let selection = Selection::of(context, options)?;
+    if let Some(directory) = &options.sort_job {
+        return sort_job::write(context, options.what.as_deref(), directory);
+    }
+    let (Some(what), Some(format)) = (&options.what, options.format) else {
+        return Err(Trouble::usage("what is to be exported, and --as what"));
+    };
+    let selection = Selection::of(context, what, options)?;
     let into = |ending: &str| {
         let name = format!("{}.{ending}", selection.name);
         options.output.clone().unwrap_or_else(|| name.into())
     };
-    match options.format {
+    match format {
         ExportAs::Wacz => to_file(context, &into("wacz"), |file| wacz::write(&selection, file)),
         ExportAs::Warc => to_file(context, &into("warc.gz"), |file| {
             let mut out = BufWriter::new(file);
@@ -86,9 +93,9 @@ pub(crate) fn export(
 }
 
 impl Selection {
-    fn of(context: &DriverContext, options: &ExportOptions) -> Result<Self, Trouble> {
+    fn of(context: &DriverContext, what: &str, options: &ExportOptions) -> Result<Self, Trouble> {
         let manifest = crate::verify::open_to_read(context)?;
-        let (title, rows) = rows_of(&manifest, &options.what)?;
+        let (title, rows) = rows_of(&manifest, what)?;
         let mut files = Vec::new();
         for row in rows {
             if row.kind.as_deref() == Some("metadata") {
@@ -109,7 +116,7 @@ impl Selection {
         };
         let settings = context.pipeline.stage_settings(Index::NAME);
         Ok(Self {
-            name: options.what.replace('/', "_"),
+            name: what.replace('/', "_"),
             title,
             files,
             range,

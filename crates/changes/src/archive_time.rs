@@ -22,14 +22,19 @@ pub struct ArchiveTime {
     seconds: i64,
 }
 
+/// The first second of the year 1, and the last of 9999.
+const FIRST_SECOND: i64 = -62_135_596_800;
+const LAST_SECOND: i64 = 253_402_300_799;
 /// Seconds of a day.
 pub(crate) const DAY_SECONDS: i64 = 86_400;
 
 impl ArchiveTime {
     /// Returns the moment so many seconds after 1970 began; none outside the years 1 to 9999.
     pub fn from_seconds(seconds: i64) -> Option<Self> {
-        let year = civil(seconds.div_euclid(DAY_SECONDS)).0;
-        (1..=9999).contains(&year).then_some(Self { seconds })
+        // A plan asks this some hundred times for each page: the calendar would be slow.
+        (FIRST_SECOND..=LAST_SECOND)
+            .contains(&seconds)
+            .then_some(Self { seconds })
     }
 
     /// Reads 14 digits, or the first 14 of 17; none where the calendar has no such day.

@@ -110,6 +110,37 @@ pub fn manifest_python() -> PathBuf {
     install_into("manifests", &MANIFEST_JUDGES).unwrap_or_else(|why| panic!("{why}"))
 }
 
+/// What runs the sort job of `ecluse export --sort-job`; it needs a Java of 17 or newer beside it.
+const SPARK: [&str; 1] = ["pyspark==4.3.0"];
+
+/// Returns `spark-submit`, installed into `target/spark` when first wanted; none on a machine without Java.
+/// `ECLUSE_TEST_SPARK` names a directory that has it, and a `python` with pyspark, already.
+///
+/// # Panics
+/// Like [`python`].
+pub fn spark_submit() -> Option<PathBuf> {
+    let java = Command::new("java").arg("-version").output();
+    java.ok().filter(|java| java.status.success())?;
+    Some(match std::env::var_os("ECLUSE_TEST_SPARK") {
+        Some(home) => Path::new(&home).join("spark-submit"),
+        None => {
+            let python = install_into("spark", &SPARK).unwrap_or_else(|why| panic!("{why}"));
+            python.with_file_name("spark-submit")
+        }
+    })
+}
+
+/// A sorter to compare with.
+const DATAFUSION: [&str; 1] = ["datafusion==55.0.0"];
+
+/// Returns an interpreter that has [`DATAFUSION`], installed into `target/datafusion` when first wanted.
+///
+/// # Panics
+/// Like [`python`].
+pub fn datafusion_python() -> PathBuf {
+    install_into("datafusion", &DATAFUSION).unwrap_or_else(|why| panic!("{why}"))
+}
+
 /// Returns the library that sets a program's clock: the machine's, or the one that comes with a Python package.
 ///
 /// # Panics

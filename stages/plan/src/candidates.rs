@@ -19,7 +19,7 @@ use ecluse_stage::Failure;
 use regex::RegexSet;
 
 use crate::definition::HarvestKind;
-use crate::hours::PageHours;
+use crate::hours::{HoursKnown, PageHours, SiteShape};
 use crate::planning::Planning;
 use crate::record_view::{RecordView, line_of};
 use crate::traps::TrapFile;
@@ -65,7 +65,7 @@ pub(crate) struct Candidate {
     /// What is known of its changes.
     pub(crate) page: Option<PageChanges>,
     /// What it brings by the hour, where that is wanted.
-    pub(crate) hours: Option<PageHours>,
+    pub(crate) hours: Option<HoursKnown>,
 }
 
 impl Candidate {
@@ -110,7 +110,8 @@ pub(crate) struct CandidateReader<'a> {
     ranked: Option<RankedUrl>,
     patterns: Option<RecordReader<PagePattern>>,
     sites: Option<RecordReader<SitePattern>>,
-    site: Option<SitePattern>,
+    /// The site whose shape was asked for last, and its shape.
+    site: (String, Option<Rc<SiteShape>>),
     seeds: SeedStream,
     seed: Option<HarvestSeed>,
     last_site: String,
@@ -162,7 +163,7 @@ impl<'a> CandidateReader<'a> {
                 true => open_list(lists.changes.as_deref())?,
                 false => None,
             },
-            site: None,
+            site: (String::new(), None),
             seeds,
             seed: None,
             last_site: String::new(),
@@ -285,20 +286,20 @@ impl<'a> CandidateReader<'a> {
     }
 
     /// What a page brings by the hour.
-    fn hours_of(&mut self, page: &PageChanges) -> Result<PageHours, Failure> {
-        let weight = page.change_weight;
+    fn hours_of(&mut self, page: &PageChanges) -> Result<HoursKnown, Failure> {
+        let (rate, weight) = (page.rate, page.change_weight);
         let found = match page.pattern {
             Some(PatternOf::Page) => self
                 .own_pattern(&page.surt)?
                 .as_ref()
-                .and_then(PageHours::own),
-            Some(PatternOf::Site) => {
-                let site = self.site_pattern(site_of(&page.surt))?;
-                site.and_then(|sums| PageHours::of_site(sums, page.rate, weight))
-            }
+                .and_then(PageHours::own)
+                .map(HoursKnown::Own),
+            Some(PatternOf::Site) => self
+                .site_shape(site_of(&page.surt))?
+                .map(|shape| HoursKnown::OfSite(shape, rate, weight)),
             None => None,
         };
-        Ok(found.unwrap_or_else(|| PageHours::even(page.rate, weight)))
+        Ok(found.unwrap_or(HoursKnown::Even(rate, weight)))
     }
 
     fn own_pattern(&mut self, surt: &str) -> Result<Option<PatternSums>, Failure> {
@@ -313,18 +314,20 @@ impl<'a> CandidateReader<'a> {
         Ok(pattern.map(|pattern| pattern.sums))
     }
 
-    fn site_pattern(&mut self, site: &str) -> Result<Option<&PatternSums>, Failure> {
+    fn site_shape(&mut self, site: &str) -> Result<Option<Rc<SiteShape>>, Failure> {
         let Some(sites) = &mut self.sites else {
             return Ok(None);
         };
-        if self.site.as_ref().is_none_or(|known| known.site != site) {
+        if self.site.0 != site {
             sites.skip_below(site).map_err(Failure::halt)?;
-            self.site = match sites.peek_key().map_err(Failure::halt)? == Some(site) {
+            let pattern = match sites.peek_key().map_err(Failure::halt)? == Some(site) {
                 true => sites.next_record().map_err(Failure::halt)?,
                 false => None,
             };
+            let shape = pattern.and_then(|pattern: SitePattern| SiteShape::of(&pattern.sums));
+            self.site = (site.to_owned(), shape.map(Rc::new));
         }
-        Ok(self.site.as_ref().map(|site| &site.sums))
+        Ok(self.site.1.clone())
     }
 
     fn take_page(&mut self) -> Result<Option<PageChanges>, Failure> {

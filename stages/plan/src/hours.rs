@@ -1,5 +1,7 @@
 //! What a page brings hour by hour: by its own pattern, by the shape of its site, or evenly by its rate.
 
+use std::rc::Rc;
+
 use ecluse_changes::{ArchiveTime, DayClass, PatternSums};
 use ecluse_refresh::{DayPattern, PagePeriods};
 
@@ -10,11 +12,79 @@ const USUAL_WEIGHT: f64 = 0.5;
 const HOUR: i64 = 3600;
 const WEEK: i64 = 7 * 24 * HOUR;
 
+/// What is known of the hours of a page. Of one without a pattern of its own it is two numbers, and the shape it shares with its site.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum HoursKnown {
+    /// A pattern of its own.
+    Own(PageHours),
+    /// The hours of its site; so many times a day, with that weight.
+    OfSite(Rc<SiteShape>, f64, Option<f64>),
+    /// Any hour; so many times a day, with that weight.
+    Even(f64, Option<f64>),
+}
+
+impl HoursKnown {
+    /// Returns what the page brings by the hour.
+    pub(crate) fn hours(&self) -> PageHours {
+        match self {
+            Self::Own(hours) => hours.clone(),
+            Self::OfSite(shape, rate, weight) => shape.of_page(*rate, *weight),
+            Self::Even(rate, weight) => PageHours::even(*rate, *weight),
+        }
+    }
+}
+
+/// The hours at which the pages of a site change.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SiteShape {
+    /// What is known of all of its pages together.
+    pub(crate) hours: PageHours,
+    /// Changes a day.
+    mean: f64,
+}
+
+impl SiteShape {
+    /// None where nothing is known of the site, or nothing changes there.
+    pub(crate) fn of(site: &PatternSums) -> Option<Self> {
+        Self::new(PageHours::own(site)?)
+    }
+
+    /// The shape by what a site brings by the hour.
+    pub(crate) fn new(hours: PageHours) -> Option<Self> {
+        let of_day =
+            |day: &DayPattern| day.chance.iter().map(|chance| hazard(*chance)).sum::<f64>();
+        let mean = (5.0 * of_day(&hours.days[0]) + 2.0 * of_day(&hours.days[1])) / 7.0;
+        (mean > 0.0).then_some(Self { hours, mean })
+    }
+
+    /// A page that changes at the hours of its site, so many times a day.
+    pub(crate) fn of_page(&self, rate: f64, weight: Option<f64>) -> PageHours {
+        let weight = weight.unwrap_or(USUAL_WEIGHT);
+        let of_day = |day: &DayPattern| {
+            let of_period = |chance: &f64| -(-hazard(*chance) * rate / self.mean).exp_m1();
+            let chance: Vec<f64> = day.chance.iter().map(of_period).collect();
+            DayPattern {
+                gain: chance.iter().map(|chance| chance * weight).collect(),
+                chance,
+                days: day.days,
+            }
+        };
+        let [weekday, weekend] = &self.hours.days;
+        PageHours {
+            days: [of_day(weekday), of_day(weekend)],
+        }
+    }
+}
+
+fn hazard(chance: f64) -> f64 {
+    -(1.0 - chance.min(0.999)).ln()
+}
+
 /// What a page brings by the hours of weekdays and weekends.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PageHours {
     /// Weekdays, weekends.
-    days: [DayPattern; 2],
+    pub(crate) days: [DayPattern; 2],
 }
 
 impl PageHours {
@@ -27,32 +97,6 @@ impl PageHours {
             (Some(one), None) | (None, Some(one)) => [one.clone(), one],
             (None, None) => return None,
         };
-        Some(Self { days })
-    }
-
-    /// A page that changes at the hours of its site, so many times a day.
-    pub(crate) fn of_site(site: &PatternSums, rate: f64, weight: Option<f64>) -> Option<Self> {
-        let shape = Self::own(site)?;
-        let hazard = |chance: f64| -(1.0 - chance.min(0.999)).ln();
-        let of_day =
-            |day: &DayPattern| day.chance.iter().map(|chance| hazard(*chance)).sum::<f64>();
-        let mean = (5.0 * of_day(&shape.days[0]) + 2.0 * of_day(&shape.days[1])) / 7.0;
-        if mean <= 0.0 {
-            return None;
-        }
-        let weight = weight.unwrap_or(USUAL_WEIGHT);
-        let days = shape.days.map(|day| {
-            let chance: Vec<f64> = day
-                .chance
-                .iter()
-                .map(|chance| -(-hazard(*chance) * rate / mean).exp_m1())
-                .collect();
-            DayPattern {
-                gain: chance.iter().map(|chance| chance * weight).collect(),
-                chance,
-                days: day.days,
-            }
-        });
         Some(Self { days })
     }
 
@@ -230,7 +274,10 @@ mod tests {
 
     #[test]
     fn a_page_without_a_pattern_has_the_shape_of_its_site_or_none() {
-        let site = PageHours::of_site(&mornings(), 0.5, Some(0.2)).unwrap();
+        let shape = SiteShape::of(&mornings()).unwrap();
+        let site = shape.of_page(0.5, Some(0.2));
+        let known = HoursKnown::OfSite(Rc::new(shape), 0.5, Some(0.2));
+        assert_eq!(known.hours(), site);
         let at = |digits: &str| time(digits).seconds();
         let morning = site.gain(at("20261118100000"));
         assert!(morning > 0.05 && site.gain(at("20261118090000")) == 0.0);
@@ -243,5 +290,10 @@ mod tests {
         let (two, _) = even.period(at("20261118090000"), 2 * HOUR);
         assert!((two - (1.0 - (-0.2f64).exp())).abs() < 1e-12);
         assert!(PageHours::own(&PatternSums::new(24)).is_none());
+        assert!(SiteShape::of(&PatternSums::new(24)).is_none());
+        // A site where nothing changes has no shape.
+        let mut still = PatternSums::new(24);
+        still.see(time("20261116000000"), time("20261116060000"), None);
+        assert!(PageHours::own(&still).is_some() && SiteShape::of(&still).is_none());
     }
 }

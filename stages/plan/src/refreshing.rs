@@ -1,12 +1,13 @@
 //! A run that visits what the archive knows: which URLs, why each of them, and in which jobs.
 //!
-//! The lists of changes and ranks are read twice (three times for the Lagrange index): first what is known of each candidate goes into a file of records of one length, and into sums
+//! The lists of changes and ranks are read twice: first what is known of each candidate goes into a file of records of one length, and into sums
 //! and classes from which the price of a visit follows; each gets its priority, and a histogram says from which one on they are taken; then the lists
 //! are read again and those are given out. Memory does not depend on how many there are. The same lists, definition and time give the same visits.
 
 mod cuts;
 mod dealing;
 mod entry;
+mod kept_hours;
 mod ranking;
 #[cfg(test)]
 mod rehearsal;
@@ -25,6 +26,7 @@ use jiff::SignedDuration;
 use self::cuts::{Cuts, divide, level_of, read_site};
 use self::dealing::VisitDealer;
 use self::entry::{BEGINS_SITE, DISCOVERY, Entry, FORGOTTEN, NOBODY, REFRESH};
+use self::kept_hours::{HoursReader, HoursWriter};
 use self::ranking::{Ranking, SiteSums};
 use self::rules::RunRules;
 use self::survey::Survey;
@@ -113,9 +115,9 @@ impl<'a> Refreshing<'a> {
     /// When a list or a temporary file fails.
     pub fn plan(&self, job_name: &dyn Fn(usize) -> String) -> Result<PlannedVisits, Failure> {
         let mut left_out = BTreeMap::new();
-        let (survey, mut entries) = self.survey(&mut left_out)?;
+        let (survey, mut entries, hours) = self.survey(&mut left_out)?;
         let ranking = self.rules.ranking(&survey);
-        let mut cuts = self.prioritise(&survey, &mut entries, &ranking)?;
+        let mut cuts = self.prioritise(&survey, &mut entries, hours, &ranking)?;
         let mut planned = self.give_out(&survey, &mut entries, &mut cuts, job_name)?;
         planned.plan.left_out = left_out;
         Ok(planned)
@@ -129,22 +131,30 @@ impl<'a> Refreshing<'a> {
         Ok(tempfile::tempfile_in(self.planning.temporary)?)
     }
 
-    /// Reads the lists for the first time.
+    /// Reads the lists for the first time: what was summed up, the candidates, and their hours where the policy asks for them later.
     fn survey(
         &self,
         left_out: &mut BTreeMap<&'static str, u64>,
-    ) -> Result<(Survey, File), Failure> {
+    ) -> Result<(Survey, File, Option<File>), Failure> {
         let mut entries = BufWriter::with_capacity(256 << 10, self.temporary()?);
+        let mut hours = match self.refresh.policy {
+            VisitPolicy::Lagrange => Some(HoursWriter::new(self.temporary()?)),
+            _ => None,
+        };
         let mut survey = Survey::new();
         let mut reader = self.reader()?;
         while let Some(candidate) = reader.next()? {
             let entry = self.rules.entry(&candidate);
             entry.write(&mut entries)?;
+            if let Some(hours) = &mut hours {
+                hours.write(candidate.hours.as_ref())?;
+            }
             self.rules.note(&mut survey, &candidate, &entry);
         }
         *left_out = reader.left_out;
         let entries = entries.into_inner().map_err(|error| error.into_error())?;
-        Ok((survey, entries))
+        let hours = hours.map(HoursWriter::finish).transpose()?;
+        Ok((survey, entries, hours))
     }
 
     /// Gives every candidate its priority, and finds where to cut.
@@ -152,6 +162,7 @@ impl<'a> Refreshing<'a> {
         &self,
         survey: &Survey,
         entries: &mut File,
+        hours: Option<File>,
         ranking: &Ranking,
     ) -> Result<Cuts, Failure> {
         let mut out = BufWriter::with_capacity(256 << 10, self.temporary()?);
@@ -161,19 +172,16 @@ impl<'a> Refreshing<'a> {
         if self.refresh.policy == VisitPolicy::Sites {
             return self.prioritise_sites(&mut entries, out, ranking);
         }
-        let mut reader = match ranking.lagrange {
-            Some(_) => Some(self.reader()?),
-            None => None,
-        };
+        let mut hours = hours.map(HoursReader::new);
         let mut count = 0;
         while let Some(entry) = Entry::read(&mut entries)? {
             count += 1;
             self.planning.look(count)?;
-            let candidate = match &mut reader {
-                Some(reader) => reader.next()?,
+            let known = match &mut hours {
+                Some(hours) => hours.read()?,
                 None => None,
             };
-            let priority = self.rules.priority(ranking, candidate.as_ref(), &entry);
+            let priority = self.rules.priority(ranking, known.as_ref(), &entry);
             if usize::from(entry.side) != NOBODY {
                 histograms[usize::from(entry.side)].add(priority, 1);
             }

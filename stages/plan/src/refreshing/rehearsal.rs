@@ -15,7 +15,7 @@ use super::entry::{DISCOVERY, FORGOTTEN, NOBODY, REFRESH};
 use super::rules::RunRules;
 use super::survey::Survey;
 use crate::candidates::{Candidate, UNKNOWN_RATE};
-use crate::hours::PageHours;
+use crate::hours::{HoursKnown, PageHours, SiteShape};
 use crate::priority::PriorityHistogram;
 use crate::refresh::{RefreshDefinition, VisitPolicy};
 use crate::visits::VisitReason;
@@ -142,6 +142,7 @@ fn candidates(pages: &[RehearsedPage]) -> Vec<Candidate> {
             site.add(&pattern.sums);
         }
     }
+    let shape = SiteShape::of(&site).map(Rc::new);
     let of_page = |(page, known): (&RehearsedPage, _)| {
         let (changes, pattern): (Option<ecluse_changes::PageChanges>, Option<_>) = match known {
             Some((changes, pattern)) => (Some(changes), pattern),
@@ -151,10 +152,13 @@ fn candidates(pages: &[RehearsedPage]) -> Vec<Candidate> {
             let weight = changes.change_weight;
             let own = match changes.pattern {
                 Some(PatternOf::Page) => pattern
-                    .and_then(|pattern: ecluse_changes::PagePattern| PageHours::own(&pattern.sums)),
-                _ => PageHours::of_site(&site, changes.rate, weight),
+                    .and_then(|pattern: ecluse_changes::PagePattern| PageHours::own(&pattern.sums))
+                    .map(HoursKnown::Own),
+                _ => shape
+                    .clone()
+                    .map(|shape| HoursKnown::OfSite(shape, changes.rate, weight)),
             };
-            own.unwrap_or_else(|| PageHours::even(changes.rate, weight))
+            own.unwrap_or(HoursKnown::Even(changes.rate, weight))
         });
         Candidate {
             surt: page.surt.clone(),
@@ -188,6 +192,8 @@ struct Rehearsal {
     days: i64,
     every: i64,
     budget: u64,
+    /// Belief is what its paper has: what a visit finds now, whatever waiting would add.
+    is_printed: bool,
 }
 
 impl Rehearsal {
@@ -231,7 +237,14 @@ impl Rehearsal {
     fn once(&self, rules: &RunRules<'_>, pages: &mut [RehearsedPage]) {
         let candidates = candidates(pages);
         let mut survey = Survey::new();
-        let entries: Vec<_> = candidates.iter().map(|one| rules.entry(one)).collect();
+        let mut entries: Vec<_> = candidates.iter().map(|one| rules.entry(one)).collect();
+        if self.is_printed {
+            for (candidate, entry) in candidates.iter().zip(&mut entries) {
+                let age = (candidate.age_days(rules.now) * 86_400.0) as i64;
+                let hours = candidate.hours.as_ref().map(HoursKnown::hours);
+                entry.hour = hours.map_or(0.0, |hours| hours.belief(rules.now, age)) as f32;
+            }
+        }
         for (candidate, entry) in candidates.iter().zip(&entries) {
             rules.note(&mut survey, candidate, entry);
         }
@@ -239,7 +252,7 @@ impl Rehearsal {
         let mut histograms = [(); 3].map(|()| PriorityHistogram::new());
         let mut priorities = Vec::new();
         for (candidate, entry) in candidates.iter().zip(&entries) {
-            let priority = rules.priority(&ranking, Some(candidate), entry);
+            let priority = rules.priority(&ranking, candidate.hours.as_ref(), entry);
             if usize::from(entry.side) != NOBODY {
                 histograms[usize::from(entry.side)].add(priority, 1);
             }
@@ -282,12 +295,21 @@ fn caught<const COUNT: usize>(
         days: 21,
         every: 4,
         budget: 5,
+        is_printed: false,
     };
     let found = policies.map(|policy| rehearsal.run(policy));
     let figures = policies.iter().zip(found);
-    let line: String = figures
+    let mut line: String = figures
         .map(|(policy, found)| format!("  {} {found:.3}", policy.word()))
         .collect();
+    if std::env::var_os("ECLUSE_REHEARSE").is_some() {
+        let printed = Rehearsal {
+            is_printed: true,
+            ..rehearsal
+        };
+        let found = printed.run(VisitPolicy::Belief);
+        line.push_str(&format!("  belief, printed {found:.3}"));
+    }
     eprintln!("measured: {world:?} {seed}:{line}");
     found
 }

@@ -8,6 +8,7 @@ use super::entry::{BEGINS_SITE, DISCOVERY, Entry, FORGOTTEN, IS_ANNOUNCED, NOBOD
 use super::ranking::Ranking;
 use super::survey::{PageSample, SampledPage, Survey, number_of};
 use crate::candidates::Candidate;
+use crate::hours::{HoursKnown, PageHours};
 use crate::refresh::{RefreshDefinition, VisitPolicy};
 use crate::visits::VisitReason;
 
@@ -46,13 +47,14 @@ impl RunRules<'_> {
     pub(super) fn priority(
         &self,
         ranking: &Ranking,
-        candidate: Option<&Candidate>,
+        hours: Option<&HoursKnown>,
         entry: &Entry,
     ) -> f32 {
         match usize::from(entry.side) {
-            REFRESH => match (&ranking.lagrange, candidate) {
-                (Some(prices), Some(candidate)) => self.index(ranking, prices, candidate, entry),
-                (_, _) => ranking.priority(entry),
+            REFRESH => match (&ranking.lagrange, hours) {
+                (Some(prices), Some(hours)) => self.index(ranking, prices, &hours.hours(), entry),
+                (Some(_), None) => 0.0,
+                (None, _) => ranking.priority(entry),
             },
             FORGOTTEN => entry.age,
             DISCOVERY => (entry.relevance.max(0.0) + entry.rank).min(f32::MAX),
@@ -87,12 +89,13 @@ impl RunRules<'_> {
             flags |= IS_ANNOUNCED;
         }
         let (mut hour, mut week) = (0.0, 0.0);
-        if let Some(hours) = &candidate.hours {
+        if let Some(hours) = candidate.hours.as_ref().map(HoursKnown::hours) {
             let seconds = (age * DAY) as i64;
             hour = match self.refresh.policy {
                 VisitPolicy::ImportancePattern => hours.gain(self.now),
                 VisitPolicy::Belief => hours.ripeness(self.now, seconds, self.period()),
-                _ => hours.belief(self.now, seconds),
+                // The Lagrange index asks for hours once the prices are known.
+                _ => 0.0,
             };
             week = hours.week();
         }
@@ -135,6 +138,7 @@ impl RunRules<'_> {
         };
         let (_, ahead, ages) = self.horizon();
         let periods = hours
+            .hours()
             .smoothed()
             .periods(self.now, self.period(), ages, ahead);
         let page = SampledPage {
@@ -207,16 +211,7 @@ impl RunRules<'_> {
     }
 
     /// What a visit now gains over one at a later run.
-    fn index(
-        &self,
-        ranking: &Ranking,
-        prices: &[f64],
-        candidate: &Candidate,
-        entry: &Entry,
-    ) -> f32 {
-        let Some(hours) = &candidate.hours else {
-            return 0.0;
-        };
+    fn index(&self, ranking: &Ranking, prices: &[f64], hours: &PageHours, entry: &Entry) -> f32 {
         let (_, ahead, ages) = self.horizon();
         let smooth = hours.smoothed();
         let mut page = smooth.periods(self.now, self.period(), ages, ahead);

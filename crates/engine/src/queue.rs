@@ -301,7 +301,14 @@ impl Queue {
             .messages()
             .await
             .map_err(|error| self.broken("ask", stage, error))?;
-        while let Some(message) = messages.next().await {
+        loop {
+            // A server that is cut off after it was asked never says that this was all.
+            let Ok(next) = tokio::time::timeout(ANSWER, messages.next()).await else {
+                tracing::warn!(stage, "a queue did not say that this was all");
+                self.lock().remove(stage);
+                break;
+            };
+            let Some(message) = next else { break };
             let message = match message {
                 Ok(message) => message,
                 Err(error) => {

@@ -9,7 +9,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -343,6 +344,153 @@ fn killed_at_any_moment_it_ends_with_the_same_archive() {
     must_be_equal(&killed.kept(), &directories.kept());
     let status = killed.must(&["status"]);
     assert!(status.contains("Nothing needs you"), "{status}");
+}
+
+/// What cannot carry an archive is refused, with the line of the settings and what to do.
+#[test]
+fn bad_servers_are_refused_with_line_and_remedy() {
+    let servers = servers();
+    let good = servers.settings("refused");
+    let endpoint = good.lines().find(|line| line.starts_with("endpoint"));
+    let endpoint = endpoint.unwrap();
+    let at = |port: u16| format!("endpoint = \"http://127.0.0.1:{port}\"");
+    let wrong = tempfile::NamedTempFile::new().unwrap();
+    fs::write(wrong.path(), "not-it").unwrap();
+    let secret = good.lines().find(|line| line.starts_with("secret-file"));
+    let wrong_secret = format!("secret-file = {:?}", wrong.path());
+    for (from, to, key, remedy) in [
+        (
+            "bucket = \"archive\"",
+            "bucket = \"elsewhere\"",
+            "bucket",
+            "make the bucket",
+        ),
+        (
+            secret.unwrap(),
+            &wrong_secret,
+            "key-file",
+            "look into key-file and secret-file",
+        ),
+        (
+            endpoint,
+            &at(careless_store("200 OK")),
+            "endpoint",
+            "does not keep If-None-Match",
+        ),
+        (
+            endpoint,
+            &at(careless_store("501 Not Implemented")),
+            "endpoint",
+            "knows no conditional put",
+        ),
+        ("replicas = 1", "replicas = 3", "replicas", "set fewer"),
+    ] {
+        let archive = Archive::new(&good.replace(from, to));
+        let output = archive.ecluse(&["check"]);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let line = settings_line(&archive.path("pipeline.toml"), key);
+        let is_it = |found: &str| {
+            found.contains(&format!(":{line}: 'engine.{key}'")) && found.contains(remedy)
+        };
+        assert!(said.lines().any(is_it), "{key}: {said}");
+        let code = output.status.code();
+        assert!(
+            code.is_some_and(|code| code >= 2),
+            "{key}: {code:?}: {said}"
+        );
+    }
+}
+
+/// Of two servers one is away: `status` and `check` say so, and everything else is there.
+#[test]
+fn a_server_that_is_away_is_told_of() {
+    let servers = servers();
+    let settings = servers
+        .settings("away")
+        .replace("servers = [", "servers = [\"nats://127.0.0.1:1\", ");
+    let archive = Archive::new(&settings);
+    let told = "the server nats://127.0.0.1:1 is cut off from here";
+    let status = archive.must(&["status"]);
+    assert!(status.contains(told), "{status}");
+    assert!(status.contains("NEEDS YOU"), "{status}");
+    let is_row = |line: &str| line.contains("CUT OFF") && line.ends_with("nats://127.0.0.1:1");
+    assert!(status.lines().any(is_row), "{status}");
+    assert!(status.contains("ingest"), "the stages are there: {status}");
+    let json: serde_json::Value =
+        serde_json::from_str(&archive.must(&["--json", "status"])).unwrap();
+    let states: Vec<&str> = json["cluster"]["servers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|server| server["state"].as_str().unwrap())
+        .collect();
+    assert_eq!(states, ["cut-off", "ok"], "{json}");
+    assert!(json["cluster"]["store"]["read_ms"].is_u64(), "{json}");
+    let output = archive.ecluse(&["check"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        said.contains(&format!("warning: servers: {told}")),
+        "{said}"
+    );
+    assert!(output.status.code().is_some_and(|code| code >= 1), "{said}");
+
+    // Without any server it ends as something that passes, so that units start it again.
+    let none = Archive::new(&servers.settings("away").replace(
+        settings_value(&servers.settings("away"), "servers"),
+        "[\"nats://127.0.0.1:1\"]",
+    ));
+    let output = none.ecluse(&["status"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("cannot reach nats://127.0.0.1:1"), "{said}");
+    assert_eq!(output.status.code(), Some(75), "{said}");
+}
+
+fn settings_value<'a>(settings: &'a str, key: &str) -> &'a str {
+    let mut lines = settings.lines();
+    let line = lines.find(|line| line.starts_with(key)).unwrap();
+    line.split_once(" = ").unwrap().1
+}
+
+/// Starts a store that gives every object that is put the same answer, whatever lies there. It ends with the test.
+fn careless_store(answer: &'static str) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            // Who hangs up has heard enough.
+            thread::spawn(move || answer_carelessly(client, answer));
+        }
+    });
+    port
+}
+
+fn answer_carelessly(client: TcpStream, answer: &str) -> io::Result<()> {
+    let mut reader = BufReader::new(client.try_clone()?);
+    let (mut method, mut bytes) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        if line.trim().is_empty() {
+            break;
+        }
+        if method.is_empty() {
+            method = line.split(' ').next().unwrap().to_owned();
+        }
+        let (name, value) = line.split_once(':').unwrap_or(("", ""));
+        if name.eq_ignore_ascii_case("content-length") {
+            bytes = value.trim().parse().unwrap();
+        }
+    }
+    io::copy(&mut reader.take(bytes), &mut io::sink())?;
+    let status = match method.as_str() {
+        "PUT" => answer,
+        _ => "404 Not Found",
+    };
+    let mut client = client;
+    write!(
+        client,
+        "HTTP/1.1 {status}\r\nETag: \"one\"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    )
 }
 
 fn settings_line(path: &Path, key: &str) -> usize {

@@ -60,11 +60,9 @@ impl Inner {
         }
         hit("handed-over");
         if has_sheet {
-            // Whoever tried before may have left one too. While there is a ticket, somebody comes back to this.
-            match receipt.attempt > 1 || repeat == Repeat::Perhaps {
-                true => self.remove_sheets(stage, &receipt.work).await?,
-                false => self.store.remove(&sheet).await?,
-            }
+            // Whoever tried before may have left one too, also in a try that was not counted. Nobody removes his own when a commit
+            // failed: it may have been carried out. While there is a ticket, somebody comes back to this.
+            self.remove_sheets(stage, &receipt.work).await?;
         }
         for ticket in inputs {
             self.retire(stage, ticket, Some(receipt)).await?;

@@ -19,7 +19,7 @@ use async_nats::jetstream::stream::{
     ClusterInfo, Config, DiscardPolicy, RetentionPolicy, StorageType, Stream,
 };
 use async_nats::jetstream::{self, Context};
-use async_nats::{Client, ConnectOptions};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions};
 use ecluse_config::EngineSettings;
 use ecluse_spool::{Result, SpoolError, digest};
 use futures_util::{StreamExt, future};
@@ -37,6 +37,8 @@ const IN_HANDS: i64 = 200_000;
 /// How long the servers may take for a connection, and for an answer.
 const CONNECT: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(10);
+/// A server that is cut off closes no connection: who does not answer three of these is left for another.
+const PING: Duration = Duration::from_secs(5);
 
 /// The queues of all stages.
 pub(crate) struct Queue {
@@ -116,6 +118,7 @@ impl Queue {
         let mut options = ConnectOptions::new()
             .name("ecluse")
             .connection_timeout(CONNECT)
+            .ping_interval(PING)
             .request_timeout(Some(ANSWER));
         if !settings.credentials.as_os_str().is_empty() {
             let path = root.join(&settings.credentials);
@@ -134,8 +137,13 @@ impl Queue {
             options = options.require_tls(true);
         }
         let address = settings.servers.join(",");
-        let client = options.connect(&settings.servers).await.map_err(|error| {
-            OpenError::away("servers", format!("cannot reach {address}: {error}"))
+        let client = options.connect(&settings.servers).await;
+        let client = client.map_err(|error| match error.kind() {
+            ConnectErrorKind::ServerParse => OpenError::new(
+                "servers",
+                format!("{address}: {error}; write \"nats://host:4222\" for each"),
+            ),
+            _ => OpenError::away("servers", format!("cannot reach {address}: {error}")),
         })?;
         let mut context = jetstream::new(client.clone());
         context.set_timeout(ANSWER);
@@ -293,7 +301,14 @@ impl Queue {
             .messages()
             .await
             .map_err(|error| self.broken("ask", stage, error))?;
-        while let Some(message) = messages.next().await {
+        loop {
+            // A server that is cut off after it was asked never says that this was all.
+            let Ok(next) = tokio::time::timeout(ANSWER, messages.next()).await else {
+                tracing::warn!(stage, "a queue did not say that this was all");
+                self.lock().remove(stage);
+                break;
+            };
+            let Some(message) = next else { break };
             let message = match message {
                 Ok(message) => message,
                 Err(error) => {

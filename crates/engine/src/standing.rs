@@ -21,6 +21,8 @@ const GREETING: Duration = Duration::from_secs(3);
 const LEADERS: Duration = Duration::from_secs(5);
 /// How long the store may take, with the tries that its client makes.
 const STORE: Duration = Duration::from_secs(20);
+/// What a store says of a request that was signed at another time than its own.
+const SKEWED: &str = "RequestTimeTooSkewed";
 /// The port of NATS.
 const PORT: u16 = 4222;
 
@@ -72,6 +74,10 @@ impl Inner {
             });
         };
         match (&written, &read) {
+            (_, Err(why)) if why.contains(SKEWED) => trouble(
+                format!("the store refuses this host because of its clock: {why}"),
+                "set the clock of this host; S3 stores take a quarter of an hour at most",
+            ),
             (_, Err(why)) => trouble(
                 format!("the store cannot be read: {why}"),
                 "mend the store or the way to it; all goes on by itself",

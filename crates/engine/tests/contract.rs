@@ -14,8 +14,8 @@ use std::time::Duration;
 use ecluse_config::{EngineSettings, Pipeline};
 use ecluse_engine::JetstreamEngine;
 use ecluse_spool::{
-    Engine, Finish, Parcel, ParcelId, ParcelState, ReconcileExtent, Spool, SpoolError, Work,
-    WorkerLimits, WorkerTerms,
+    Engine, Finish, Parcel, ParcelId, ParcelState, ReconcileExtent, ServerState, Spool, SpoolError,
+    Work, WorkerLimits, WorkerTerms,
 };
 use ecluse_testkit::engine::engine_contract;
 use ecluse_testkit::root::until;
@@ -223,6 +223,37 @@ fn servers_that_lose_every_message_cost_delay_only() {
         0
     );
     second.close().unwrap();
+}
+
+#[test]
+fn of_several_servers_one_is_enough_and_the_other_is_told_of() {
+    let servers = servers();
+    let root = tempfile::tempdir().unwrap();
+    let mut settings = settings(&servers, "several");
+    settings.servers.insert(0, "nats://127.0.0.1:1".into());
+    let engine = JetstreamEngine::open(&settings, root.path(), None).unwrap();
+    put(&engine, "a");
+    let view = engine.cluster(&["one".to_owned()]).unwrap();
+    let states: Vec<ServerState> = view.servers.iter().map(|server| server.state).collect();
+    assert_eq!(states, [ServerState::CutOff, ServerState::Ok]);
+    assert!(!view.hides_stages(), "{view:?}");
+    let [trouble] = view.troubles.as_slice() else {
+        panic!("one thing is wrong: {view:?}");
+    };
+    assert!(
+        trouble
+            .what
+            .contains("nats://127.0.0.1:1 is cut off from here"),
+        "{trouble:?}"
+    );
+    assert!(view.store.read_ms.is_some() && view.store.write_ms.is_some());
+
+    settings.servers = vec!["nats://127.0.0.1:1".into()];
+    let away = JetstreamEngine::open(&settings, root.path(), None).err();
+    assert!(away.is_some_and(|error| error.is_away));
+    settings.servers = vec!["nats://127.0.0.1:none".into()];
+    let wrong = JetstreamEngine::open(&settings, root.path(), None).err();
+    assert!(wrong.is_some_and(|error| !error.is_away && error.key == "servers"));
 }
 
 #[test]

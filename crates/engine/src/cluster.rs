@@ -38,6 +38,9 @@ pub(crate) struct Inner {
     owed: Mutex<Vec<(String, Hint)>>,
     /// How many parcels each worker of this process has heard of and not claimed, by stage.
     heard: Mutex<Vec<(String, Weak<AtomicUsize>)>>,
+    /// Which processes own things together: those of one running kernel, unless they were given another name. Containers
+    /// have names of their own, and share its locks and files.
+    pub(crate) identity: String,
     /// What this host owns, as far as this process knows.
     pub(crate) owners: Owners,
 }
@@ -76,6 +79,10 @@ impl JetstreamEngine {
         let store = Store::open(settings, root)?;
         let queue = runtime.block_on(Queue::open(settings, root))?;
         let mut this = Host::this();
+        let identity = match host {
+            Some(host) => format!("{host}@{}", this.boot),
+            None => this.boot.clone(),
+        };
         if let Some(host) = host {
             this.name = host.to_owned();
         }
@@ -89,6 +96,7 @@ impl JetstreamEngine {
             clock: Mutex::default(),
             owed: Mutex::default(),
             heard: Mutex::default(),
+            identity,
             owners: Owners::default(),
         };
         Ok(Self {

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use ecluse_config::OwnedThing;
-use ecluse_spool::{Host, NotOwned, OtherOwner, Result, Signs, SpoolError};
+use ecluse_spool::{NotOwned, OtherOwner, Result, Signs, SpoolError};
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::{FiledObject, GivenUpBatch, Inner, dice, now_text};
@@ -80,9 +80,10 @@ struct OwnerSheet {
     thing: String,
     /// Counts the owners.
     fence: u64,
+    /// What it is called, for messages.
     host: String,
-    machine: String,
-    boot: String,
+    /// Which processes it is of.
+    identity: String,
     /// What the mark beside the thing says.
     state: String,
     /// How long it may look the same, in milliseconds.
@@ -97,9 +98,8 @@ struct OwnerSheet {
 
 impl OwnerSheet {
     /// Tells whether it is of this host, running since the same boot: two machines copied from one image have one name.
-    fn is_of(&self, host: &Host) -> bool {
-        !self.free
-            && (&self.host, &self.machine, &self.boot) == (&host.name, &host.machine, &host.boot)
+    fn is_of(&self, identity: &str) -> bool {
+        !self.free && self.identity == identity
     }
 
     fn to_bytes(&self) -> Vec<u8> {
@@ -231,7 +231,7 @@ impl Inner {
     }
 
     fn owner_lock(&self, thing: OwnedThing) -> PathBuf {
-        let name = format!("{}-{}", thing.name(), self.host.name);
+        let name = format!("{}-{}", thing.name(), self.identity);
         self.scratch.root.join(".owners").join(name)
     }
 
@@ -260,7 +260,7 @@ impl Inner {
                     "{key} in the store makes no sense"
                 )));
             };
-            let next = if sheet.is_of(&self.host) {
+            let next = if sheet.is_of(&self.identity) {
                 write_mark(&state.place, holding.thing, &sheet.state)?;
                 let lease = state.lease.max(Duration::from_millis(sheet.lease));
                 OwnerSheet {
@@ -285,7 +285,7 @@ impl Inner {
                 .put_over(&key, &next.to_bytes(), &read.etag)
                 .await?;
             if let Put::There(_) = put {
-                if !sheet.is_of(&self.host) {
+                if !sheet.is_of(&self.identity) {
                     let (thing, from, fence) = (holding.thing.name(), &sheet.host, next.fence);
                     tracing::warn!(thing, from, fence, "taken over");
                 }
@@ -308,8 +308,7 @@ impl Inner {
             thing: thing.name().to_owned(),
             fence,
             host: self.host.name.clone(),
-            machine: self.host.machine.clone(),
-            boot: self.host.boot.clone(),
+            identity: self.identity.clone(),
             state,
             lease: u64::try_from(lease.as_millis()).unwrap_or(u64::MAX),
             since: now_text(),
@@ -322,7 +321,7 @@ impl Inner {
     pub(crate) async fn must_own(&self, fence: Fence, worker: &str) -> Result<()> {
         let read = self.store.get(&key(fence.thing)).await?;
         let sheet = read.and_then(|read| serde_json::from_slice::<OwnerSheet>(&read.bytes).ok());
-        if sheet.is_some_and(|sheet| sheet.is_of(&self.host) && sheet.fence == fence.number) {
+        if sheet.is_some_and(|sheet| sheet.is_of(&self.identity) && sheet.fence == fence.number) {
             return Ok(());
         }
         let holding = self.owners.holding(fence.thing);
@@ -424,7 +423,7 @@ impl Inner {
             return Ok(());
         };
         let sheet = serde_json::from_slice::<OwnerSheet>(&read.bytes).ok();
-        let ours = sheet.filter(|sheet| sheet.is_of(&self.host) && sheet.fence == fence);
+        let ours = sheet.filter(|sheet| sheet.is_of(&self.identity) && sheet.fence == fence);
         let Some(mut sheet) = ours else { return Ok(()) };
         sheet.free = true;
         sheet.beat = dice();

@@ -463,6 +463,30 @@ fn while_a_stage_moves_nobody_claims_and_what_is_in_hand_is_finished_first() {
 }
 
 #[test]
+fn workers_go_on_with_a_move_whose_command_was_killed() {
+    let servers = servers();
+    let root = tempfile::tempdir().unwrap();
+    let engine = mixed(&servers, "alone", root.path(), "directories");
+    put(&engine, "one", "a", b"text");
+    let mut worker = open(&engine, "one");
+    engine
+        .begin_move("one", EngineSide::Jetstream, "me", "a test")
+        .unwrap();
+    let killed = round(&engine, "one", &mut |step| match step {
+        "uploaded" => Err(SpoolError::Refused("killed".into())),
+        _ => Ok(()),
+    });
+    assert!(killed.is_err(), "{killed:?}");
+    until("the worker to have moved the stage", || {
+        worker.recover().unwrap();
+        let standing = engine.standing("one").unwrap();
+        (standing.home == EngineSide::Jetstream && !standing.is_moving).then_some(())
+    });
+    assert_eq!(engine.count("one", EngineSide::Jetstream).unwrap(), 1);
+    assert_eq!(engine.count("one", EngineSide::Directories).unwrap(), 0);
+}
+
+#[test]
 fn a_dead_worker_keeps_no_stage_from_moving() {
     let servers = servers();
     let root = tempfile::tempdir().unwrap();

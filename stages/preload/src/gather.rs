@@ -6,12 +6,12 @@
 //! `docs/decisions/0015-names-by-partitions.md` says why it is done so.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use ecluse_names::NameFlags;
-use twox_hash::XxHash3_128;
+use twox_hash::XxHash3_64;
 
 /// How many sources a run can have.
 pub(crate) const SOURCES: usize = 64;
@@ -400,7 +400,7 @@ const fn digits() -> [u8; 256] {
 }
 
 fn hash_of(key: &[u8]) -> u64 {
-    XxHash3_128::oneshot(key) as u64
+    XxHash3_64::oneshot(key)
 }
 
 fn narrow(place: usize) -> u32 {
@@ -410,9 +410,14 @@ fn narrow(place: usize) -> u32 {
 /// A record of a run takes no more than this.
 const RECORD_BYTES: usize = 4 + 255 + 5 * SOURCES;
 
+/// Runs are written in pieces of about this size.
+const PIECE_BYTES: usize = 256 << 10;
+
 /// Runs, one behind the other in a file without a name.
 struct RunFile {
-    out: BufWriter<File>,
+    file: File,
+    /// What is not in the file yet.
+    unwritten: Vec<u8>,
     written: u64,
     begun: u64,
     extents: Vec<Extent>,
@@ -420,9 +425,9 @@ struct RunFile {
 
 impl RunFile {
     fn new(temporary: &Path) -> io::Result<Self> {
-        let file = tempfile::tempfile_in(temporary)?;
         Ok(Self {
-            out: BufWriter::with_capacity(256 << 10, file),
+            file: tempfile::tempfile_in(temporary)?,
+            unwritten: Vec::with_capacity(PIECE_BYTES + RECORD_BYTES),
             written: 0,
             begun: 0,
             extents: Vec::new(),
@@ -433,13 +438,23 @@ impl RunFile {
         let bytes = u8::try_from(key.len()).expect("a name has 253 bytes at most");
         let number = u8::try_from(origins.len()).expect("a run has 64 sources at most");
         let [low, high] = flags.to_le_bytes();
-        self.out.write_all(&[bytes, number, low, high])?;
-        self.out.write_all(key)?;
+        self.unwritten
+            .extend_from_slice(&[bytes, number, low, high]);
+        self.unwritten.extend_from_slice(key);
         for (source, count) in origins {
             let [a, b, c, d] = count.to_le_bytes();
-            self.out.write_all(&[*source, a, b, c, d])?;
+            self.unwritten.extend_from_slice(&[*source, a, b, c, d]);
         }
         self.written += 4 + key.len() as u64 + 5 * origins.len() as u64;
+        if self.unwritten.len() >= PIECE_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.write_all(&self.unwritten)?;
+        self.unwritten.clear();
         Ok(())
     }
 
@@ -451,12 +466,9 @@ impl RunFile {
         self.begun = self.written;
     }
 
-    fn finish(self) -> io::Result<(File, Vec<Extent>)> {
-        let file = self
-            .out
-            .into_inner()
-            .map_err(io::IntoInnerError::into_error)?;
-        Ok((file, self.extents))
+    fn finish(mut self) -> io::Result<(File, Vec<Extent>)> {
+        self.flush()?;
+        Ok((self.file, self.extents))
     }
 }
 
@@ -467,9 +479,9 @@ struct Run<'a> {
     block: Vec<u8>,
     start: usize,
     end: usize,
-    key: Vec<u8>,
-    flags: u16,
-    origins: Vec<(u8, u32)>,
+    /// Where the record of the name is in the block.
+    record: usize,
+    key_bytes: usize,
 }
 
 impl<'a> Run<'a> {
@@ -480,10 +492,25 @@ impl<'a> Run<'a> {
             block: vec![0; block_bytes],
             start: 0,
             end: 0,
-            key: Vec::new(),
-            flags: 0,
-            origins: Vec::new(),
+            record: 0,
+            key_bytes: 0,
         }
+    }
+
+    fn key(&self) -> &[u8] {
+        &self.block[self.record + 4..][..self.key_bytes]
+    }
+
+    fn flags(&self) -> u16 {
+        u16::from_le_bytes([self.block[self.record + 2], self.block[self.record + 3]])
+    }
+
+    fn origins(&self) -> impl Iterator<Item = (u8, u32)> {
+        let origins = &self.block[self.record + 4 + self.key_bytes..self.start];
+        origins.chunks_exact(5).map(|origin| {
+            let count = [origin[1], origin[2], origin[3], origin[4]];
+            (origin[0], u32::from_le_bytes(count))
+        })
     }
 
     /// Goes to the next name; tells whether there is one.
@@ -499,21 +526,13 @@ impl<'a> Run<'a> {
                 Err(cut_short())
             };
         };
-        let (key, rest) = rest
-            .split_at_checked(usize::from(head[0]))
-            .ok_or_else(cut_short)?;
-        let (origins, _) = rest
-            .split_at_checked(5 * usize::from(head[1]))
-            .ok_or_else(cut_short)?;
-        self.flags = u16::from_le_bytes([head[2], head[3]]);
-        self.key.clear();
-        self.key.extend_from_slice(key);
-        self.origins.clear();
-        for origin in origins.chunks_exact(5) {
-            let count = [origin[1], origin[2], origin[3], origin[4]];
-            self.origins.push((origin[0], u32::from_le_bytes(count)));
+        let (key_bytes, origins) = (usize::from(head[0]), usize::from(head[1]));
+        if rest.len() < key_bytes + 5 * origins {
+            return Err(cut_short());
         }
-        self.start += 4 + usize::from(head[0]) + 5 * usize::from(head[1]);
+        self.record = self.start;
+        self.key_bytes = key_bytes;
+        self.start += 4 + key_bytes + 5 * origins;
         Ok(true)
     }
 
@@ -546,55 +565,29 @@ fn merge(
     see: &mut dyn FnMut(&NameOrigins<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
     let block_bytes = (memory_bytes / extents.len().max(1)).clamp(2 * RECORD_BYTES, 256 << 10);
-    let mut runs = Vec::new();
-    let mut order: Vec<SortEntry> = Vec::new();
-    for extent in extents {
-        let mut run = Run::open(file, *extent, block_bytes);
-        if run.advance()? {
-            order.push(SortEntry::of(&run.key, narrow(runs.len())));
-            runs.push(run);
-        }
-    }
-    let is_above = |runs: &[Run<'_>], left: &SortEntry, right: &SortEntry| {
-        let keys = || {
-            (
-                &runs[left.name as usize].key,
-                &runs[right.name as usize].key,
-            )
-        };
-        let heads = left.head().cmp(&right.head());
-        heads.then_with(|| keys().0.cmp(keys().1)).is_ge()
-    };
-    // The run with the smallest key is the last.
-    order.sort_unstable_by(|left, right| {
-        let keys = || {
-            (
-                &runs[left.name as usize].key,
-                &runs[right.name as usize].key,
-            )
-        };
-        let heads = right.head().cmp(&left.head());
-        heads.then_with(|| keys().1.cmp(keys().0))
-    });
+    let runs = extents
+        .iter()
+        .map(|extent| Run::open(file, *extent, block_bytes));
+    let mut contest = Contest::begin(runs.collect())?;
     let (mut key, mut origins): (Vec<u8>, Vec<(u8, u32)>) = Default::default();
-    while let Some(first) = order.last() {
-        key.clone_from(&runs[first.name as usize].key);
+    while let Some(run) = contest.first() {
+        key.clear();
+        key.extend_from_slice(run.key());
+        let head = contest.head();
         origins.clear();
         let mut flags = 0;
-        while let Some(entry) = order.pop_if(|entry| runs[entry.name as usize].key == key) {
-            let run = &mut runs[entry.name as usize];
-            flags |= run.flags;
-            for origin in &run.origins {
+        while let Some(run) = contest.first()
+            && contest.head() == head
+            && run.key() == key
+        {
+            flags |= run.flags();
+            for origin in run.origins() {
                 match origins.iter_mut().find(|(source, _)| *source == origin.0) {
                     Some((_, count)) => *count = count.saturating_add(origin.1),
-                    None => origins.push(*origin),
+                    None => origins.push(origin),
                 }
             }
-            if run.advance()? {
-                let entry = SortEntry::of(&run.key, entry.name);
-                let at = order.partition_point(|other| is_above(&runs, other, &entry));
-                order.insert(at, entry);
-            }
+            contest.advance()?;
         }
         origins.sort_unstable();
         see(&NameOrigins {
@@ -604,6 +597,94 @@ fn merge(
         })?;
     }
     Ok(())
+}
+
+/// Runs that compete for who has the smallest name: a tree of losers, in which a run that goes on meets only those that lost on its
+/// way, one for each doubling of the runs.
+struct Contest<'a> {
+    runs: Vec<Run<'a>>,
+    /// The head of each run's key; a run that is over, or is none, comes after every other.
+    heads: Vec<u128>,
+    /// At each node the run that lost there; at 0 the one that lost nowhere. The leaves come after the nodes and are not kept.
+    losers: Vec<u32>,
+}
+
+/// The head of a run that is over.
+const OVER: u128 = u128::MAX;
+
+impl<'a> Contest<'a> {
+    fn begin(mut runs: Vec<Run<'a>>) -> io::Result<Self> {
+        let leaves = runs.len().next_power_of_two();
+        let mut heads = vec![OVER; leaves];
+        for (head, run) in heads.iter_mut().zip(&mut runs) {
+            if run.advance()? {
+                *head = head_of(run.key());
+            }
+        }
+        let mut contest = Self {
+            runs,
+            heads,
+            losers: vec![0; leaves],
+        };
+        // The winners below each node, from the leaves up.
+        let mut winners: Vec<u32> = vec![0; 2 * leaves];
+        for leaf in 0..leaves {
+            winners[leaves + leaf] = narrow(leaf);
+        }
+        for node in (1..leaves).rev() {
+            let (left, right) = (winners[2 * node], winners[2 * node + 1]);
+            let is_left = contest.is_before(left, right);
+            winners[node] = if is_left { left } else { right };
+            contest.losers[node] = if is_left { right } else { left };
+        }
+        contest.losers[0] = winners[1];
+        Ok(contest)
+    }
+
+    /// Returns the run with the smallest name.
+    fn first(&self) -> Option<&Run<'a>> {
+        self.runs
+            .get(self.losers[0] as usize)
+            .filter(|_| self.head() != OVER)
+    }
+
+    /// Returns the head of that name.
+    fn head(&self) -> u128 {
+        self.heads[self.losers[0] as usize]
+    }
+
+    /// Lets that run go to its next name.
+    fn advance(&mut self) -> io::Result<()> {
+        let mut winner = self.losers[0];
+        let run = &mut self.runs[winner as usize];
+        self.heads[winner as usize] = match run.advance()? {
+            true => head_of(run.key()),
+            false => OVER,
+        };
+        let mut node = (self.losers.len() + winner as usize) / 2;
+        while node > 0 {
+            let other = self.losers[node];
+            let is_other = self.is_before(other, winner);
+            self.losers[node] = if is_other { winner } else { other };
+            winner = if is_other { other } else { winner };
+            node /= 2;
+        }
+        self.losers[0] = winner;
+        Ok(())
+    }
+
+    fn is_before(&self, left: u32, right: u32) -> bool {
+        let (a, b) = (self.heads[left as usize], self.heads[right as usize]);
+        if a == b && a != OVER {
+            return self.runs[left as usize].key() < self.runs[right as usize].key();
+        }
+        a < b
+    }
+}
+
+fn head_of(key: &[u8]) -> u128 {
+    let (last_label, rest) = SortEntry::of(key, 0).head();
+    u128::from(last_label) << 64 | u128::from(rest)
 }
 
 #[cfg(test)]

@@ -15,17 +15,21 @@ pub(crate) struct OpenSites {
     /// The line of the register that comes next, and the sources of this run that it names.
     next: Option<(Vec<u8>, u64)>,
     stack: Vec<OpenSite>,
+    /// One that was closed, for its memory: nearly every name has a site of its own.
+    spare: Option<OpenSite>,
     /// The sources of this run by name.
     sources: Vec<String>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct OpenSite {
     key: Vec<u8>,
     /// The sources of this run that the register has it from; none where the register has it not.
     registered: Option<u64>,
-    /// The sources that have a name of it, and where it is counted; none where no name came.
-    seen: Option<(u64, String)>,
+    /// The sources that have a name of it; none where no name came.
+    seen: Option<u64>,
+    /// Where it is counted.
+    tld: String,
 }
 
 impl OpenSites {
@@ -34,6 +38,7 @@ impl OpenSites {
             register,
             next: None,
             stack: Vec::new(),
+            spare: None,
             sources: figures
                 .sources
                 .iter()
@@ -60,17 +65,19 @@ impl OpenSites {
             .position(|open| open.key.len() >= site_bytes)
             .unwrap_or(self.stack.len());
         if self.stack.get(depth).is_none_or(|open| open.key != site) {
-            let open = OpenSite {
-                key: site.to_vec(),
-                registered: None,
-                seen: None,
-            };
+            let mut open = self.spare.take().unwrap_or_default();
+            open.key.clear();
+            open.key.extend_from_slice(site);
+            (open.registered, open.seen) = (None, None);
             self.stack.insert(depth, open);
         }
         let open = &mut self.stack[depth];
         match &mut open.seen {
-            Some((seen, _)) => *seen |= sources,
-            None => open.seen = Some((sources, tld.to_owned())),
+            Some(seen) => *seen |= sources,
+            None => {
+                open.seen = Some(sources);
+                tld.clone_into(&mut open.tld);
+            }
         }
         Ok(open.registered.is_some())
     }
@@ -103,7 +110,7 @@ impl OpenSites {
                     _ => self.stack.push(OpenSite {
                         key: next,
                         registered: Some(sources),
-                        seen: None,
+                        ..OpenSite::default()
                     }),
                 }
             }
@@ -134,13 +141,14 @@ impl OpenSites {
     fn close(&mut self, key: &[u8], figures: &mut Statistics) {
         while let Some(open) = self.stack.pop_if(|open| !is_below(key, &open.key)) {
             open.count(figures);
+            self.spare = Some(open);
         }
     }
 }
 
 impl OpenSite {
-    fn count(self, figures: &mut Statistics) {
-        let seen = self.seen.as_ref().map_or(0, |(seen, _)| *seen);
+    fn count(&self, figures: &mut Statistics) {
+        let seen = self.seen.unwrap_or(0);
         if let Some(registered) = self.registered {
             for place in 0..64 {
                 let is_gone = registered & !seen & 1 << place != 0;
@@ -149,8 +157,8 @@ impl OpenSite {
                 }
             }
         }
-        if let Some((seen, tld)) = self.seen {
-            figures.domain(&tld, seen, self.registered.is_none());
+        if let Some(seen) = self.seen {
+            figures.domain(&self.tld, seen, self.registered.is_none());
         }
     }
 }

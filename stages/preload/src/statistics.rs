@@ -135,8 +135,10 @@ impl Statistics {
                 others &= others - 1;
             }
         }
-        if self.sets.len() < SETS || self.sets.contains_key(&sources) {
-            *self.sets.entry(sources).or_default() += 1;
+        if let Some(domains) = self.sets.get_mut(&sources) {
+            *domains += 1;
+        } else if self.sets.len() < SETS {
+            self.sets.insert(sources, 1);
         } else {
             self.other_sets += 1;
         }

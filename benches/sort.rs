@@ -197,7 +197,7 @@ impl Bench {
     }
 
     fn datafusion(&self, python: &Path) -> Cost {
-        let (script, out) = (self.path("datafusion.py"), self.path("datafusion.csv"));
+        let (script, out) = (self.path("distinct.py"), self.path("datafusion.csv"));
         fs::write(&script, DATAFUSION).unwrap();
         let mut command = Command::new(python);
         command.arg(&script).arg(&out).args(self.lists());

@@ -116,9 +116,11 @@ impl DriverContext {
         };
         survey.free_bytes = survey.room.map(|room| room.free);
         if let Some(cluster) = &survey.cluster {
-            survey.needs_you.extend(cluster.troubles.iter().map(|trouble| {
-                Need::of_stage(SERVERS, trouble.what.clone(), trouble.help.clone())
-            }));
+            survey
+                .needs_you
+                .extend(cluster.troubles.iter().map(|trouble| {
+                    Need::of_stage(SERVERS, trouble.what.clone(), trouble.help.clone())
+                }));
             if cluster.hides_stages() {
                 return Ok(survey);
             }

@@ -322,11 +322,15 @@ fn bad_servers_are_refused_with_line_and_remedy() {
         let output = archive.ecluse(&["check"]);
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let line = settings_line(&archive.path("pipeline.toml"), key);
-        let is_it =
-            |found: &str| found.contains(&format!(":{line}: 'engine.{key}'")) && found.contains(remedy);
+        let is_it = |found: &str| {
+            found.contains(&format!(":{line}: 'engine.{key}'")) && found.contains(remedy)
+        };
         assert!(said.lines().any(is_it), "{key}: {said}");
         let code = output.status.code();
-        assert!(code.is_some_and(|code| code >= 2), "{key}: {code:?}: {said}");
+        assert!(
+            code.is_some_and(|code| code >= 2),
+            "{key}: {code:?}: {said}"
+        );
     }
 }
 
@@ -357,7 +361,10 @@ fn a_server_that_is_away_is_told_of() {
     assert!(json["cluster"]["store"]["read_ms"].is_u64(), "{json}");
     let output = archive.ecluse(&["check"]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains(&format!("warning: servers: {told}")), "{said}");
+    assert!(
+        said.contains(&format!("warning: servers: {told}")),
+        "{said}"
+    );
     assert!(output.status.code().is_some_and(|code| code >= 1), "{said}");
 
     // Without any server it ends as something that passes, so that units start it again.

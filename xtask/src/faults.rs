@@ -343,7 +343,11 @@ impl<'a> Trial<'a> {
         let judged_root = self.dir.join("judged");
         lay_out(&objects, &judged_root.join("work"))?;
         let given = given_log(&self.dir.join("away"));
-        let words = format!("{} ({:.0} s)", self.fault.name, self.began.elapsed().as_secs_f64());
+        let words = format!(
+            "{} ({:.0} s)",
+            self.fault.name,
+            self.began.elapsed().as_secs_f64()
+        );
         let judged = self.fleet.samples().judge(&judged_root, &given, &words)?;
         Ok(Outcome {
             judged,

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ecluse_spool::{
-    BellWire, Blocked, ClusterView, Depths, Engine, Filed, FoldedShard, Fs, Gift, Host, Marks, NewParcel,
-    ParcelId, ParcelManifest, ParcelPlace, ParcelState, Paused, RealFs, ReconcileExtent, Result,
-    Ring, Room, Signs, Spool, SpoolError, Throughput, Trouble, Why, WorkTree, WorkerId,
+    BellWire, Blocked, ClusterView, Depths, Engine, Filed, FoldedShard, Fs, Gift, Host, Marks,
+    NewParcel, ParcelId, ParcelManifest, ParcelPlace, ParcelState, Paused, RealFs, ReconcileExtent,
+    Result, Ring, Room, Signs, Spool, SpoolError, Throughput, Trouble, Why, WorkTree, WorkerId,
     WorkerTerms, WorkerView, parse_sheet,
 };
 use futures_util::{StreamExt, TryStreamExt, stream};

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::consumer::pull;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer};
-use async_nats::jetstream::message::Acker;
-use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::GetStreamErrorKind;
+use async_nats::jetstream::message::Acker;
 use async_nats::jetstream::stream::{
     ClusterInfo, Config, DiscardPolicy, RetentionPolicy, StorageType, Stream,
 };

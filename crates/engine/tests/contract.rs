@@ -14,8 +14,8 @@ use std::time::Duration;
 use ecluse_config::{EngineSettings, Pipeline};
 use ecluse_engine::JetstreamEngine;
 use ecluse_spool::{
-    Engine, Finish, Parcel, ParcelId, ParcelState, ReconcileExtent, ServerState, Spool, SpoolError, Work,
-    WorkerLimits, WorkerTerms,
+    Engine, Finish, Parcel, ParcelId, ParcelState, ReconcileExtent, ServerState, Spool, SpoolError,
+    Work, WorkerLimits, WorkerTerms,
 };
 use ecluse_testkit::engine::engine_contract;
 use ecluse_testkit::root::until;
@@ -241,7 +241,9 @@ fn of_several_servers_one_is_enough_and_the_other_is_told_of() {
         panic!("one thing is wrong: {view:?}");
     };
     assert!(
-        trouble.what.contains("nats://127.0.0.1:1 is cut off from here"),
+        trouble
+            .what
+            .contains("nats://127.0.0.1:1 is cut off from here"),
         "{trouble:?}"
     );
     assert!(view.store.read_ms.is_some() && view.store.write_ms.is_some());

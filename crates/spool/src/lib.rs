@@ -39,9 +39,7 @@ mod worker;
 
 pub use adopt::Adopted;
 pub use clock::CLOCK_SKEW_LIMIT;
-pub use cluster::{
-    ClusterTrouble, ClusterView, QueueView, ServerState, ServerView, StoreView,
-};
+pub use cluster::{ClusterTrouble, ClusterView, QueueView, ServerState, ServerView, StoreView};
 pub use commit::{Finish, Work};
 pub use depths::{Blocked, Depths, Floor, Marks, Paused, Throughput, WorkerNote, WorkerView};
 pub use engine::{BellWire, Engine, FoldedShard, ReconcileExtent, Ring, WorkerTerms};

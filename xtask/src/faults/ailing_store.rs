@@ -154,7 +154,10 @@ impl Request {
                 break;
             }
             if method.is_empty() {
-                line.split(' ').next().unwrap_or("-").clone_into(&mut method);
+                line.split(' ')
+                    .next()
+                    .unwrap_or("-")
+                    .clone_into(&mut method);
             }
             let (name, value) = line.split_once(':').unwrap_or((&line, ""));
             if name.eq_ignore_ascii_case("content-length") {

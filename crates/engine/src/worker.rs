@@ -803,6 +803,11 @@ impl Spool for JetstreamWorker {
         for told in told.into_values() {
             self.answer(&told.name, told.message.as_ref(), AckKind::Nak(None));
         }
+        // Of a claim that failed only the message is left. Kept in hand, nobody would be told of its parcel again.
+        let left = std::mem::take(&mut *self.lock_messages());
+        for (name, message) in left {
+            self.answer(&name, Some(&message), AckKind::Nak(None));
+        }
         let out = self.home.out();
         RealFs.remove_tree(&out).map_err(at("remove", &out))?;
         RealFs.mkdir(&out).map_err(at("make", &out))?;

@@ -292,3 +292,88 @@ fn server(
         lag: lags.get(name).copied().unwrap_or(0),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a queue says whose servers are these: name, offline, current, lag.
+    fn led_by(leader: &str, copies: &[(&str, bool, bool, u64)]) -> ClusterInfo {
+        let replicas: Vec<_> = copies
+            .iter()
+            .map(|(name, offline, current, lag)| {
+                serde_json::json!({
+                    "name": name, "offline": offline, "current": current, "active": 1, "lag": lag,
+                })
+            })
+            .collect();
+        let info = serde_json::json!({"name": "c", "leader": leader, "replicas": replicas});
+        serde_json::from_value(info).expect("it is as the servers write it")
+    }
+
+    fn greeting(number: usize, is_there: bool) -> (String, std::result::Result<String, String>) {
+        let said = match is_there {
+            true => Ok(format!("n{number}")),
+            false => Err("it does not answer".to_owned()),
+        };
+        (format!("nats://n{number}.example"), said)
+    }
+
+    #[test]
+    fn a_server_that_does_not_answer_is_the_one_that_nobody_named() {
+        let queue = led_by("n1", &[("n2", false, true, 0), ("n3", true, false, 7)]);
+        let view = judge(&Said {
+            greetings: vec![greeting(1, true), greeting(2, true), greeting(3, false)],
+            queues: vec![("index".into(), Ok(Some(queue)))],
+        });
+        let third = &view.servers[2];
+        assert_eq!(
+            (third.name.as_str(), third.state, third.lag),
+            ("n3", ServerState::CutOff, 7)
+        );
+        assert_eq!(view.servers[0].leads, 1);
+        assert_eq!(view.servers.len(), 3);
+        assert_eq!(view.queues[0].behind, ["n3"]);
+        assert_eq!(view.troubles.len(), 1, "{:?}", view.troubles);
+        assert!(!view.hides_stages());
+    }
+
+    #[test]
+    fn one_that_answers_us_and_not_the_others_is_cut_off_too() {
+        let queue = led_by("n1", &[("n2", true, false, 2), ("n3", false, false, 1)]);
+        let view = judge(&Said {
+            greetings: (1..=3).map(|number| greeting(number, true)).collect(),
+            queues: vec![("index".into(), Ok(Some(queue)))],
+        });
+        let states: Vec<ServerState> = view.servers.iter().map(|server| server.state).collect();
+        let expected = [ServerState::Ok, ServerState::CutOff, ServerState::Behind];
+        assert_eq!(states, expected);
+        let [trouble] = view.troubles.as_slice() else {
+            panic!("to be behind is no trouble: {:?}", view.troubles);
+        };
+        assert!(trouble.what.contains("n2") && trouble.what.contains("from the other servers"));
+    }
+
+    #[test]
+    fn without_a_majority_nobody_leads() {
+        let nobody = || Err("nobody answers".to_owned());
+        let view = judge(&Said {
+            greetings: vec![greeting(1, true), greeting(2, false), greeting(3, false)],
+            queues: vec![("index".into(), nobody()), ("merge".into(), nobody())],
+        });
+        assert!(view.hides_stages());
+        let last = view.troubles.last().expect("it is told");
+        let told = "the queues of index, merge have no leader: of 3 servers 1 answer from here";
+        assert!(last.what.starts_with(told), "{}", last.what);
+    }
+
+    #[test]
+    fn one_server_without_a_cluster_is_well() {
+        let view = judge(&Said {
+            greetings: vec![greeting(1, true)],
+            queues: vec![("index".into(), Ok(None))],
+        });
+        assert_eq!(view.servers[0].state, ServerState::Ok);
+        assert_eq!((view.troubles, view.queues), (Vec::new(), Vec::new()));
+    }
+}

@@ -898,9 +898,9 @@ impl Spool for JetstreamWorker {
         for told in told.into_values() {
             self.answer(&told.name, told.message.as_ref(), AckKind::Nak(None));
         }
-        // Those of parcels whose claim failed half way.
-        let lost: Vec<_> = self.lock_messages().drain().collect();
-        for (name, message) in lost {
+        // Of a claim that failed only the message is left. Kept in hand, nobody would be told of its parcel again.
+        let left = std::mem::take(&mut *self.lock_messages());
+        for (name, message) in left {
             self.answer(&name, Some(&message), AckKind::Nak(None));
         }
         let out = self.home.out();

@@ -756,6 +756,10 @@ impl Spool for JetstreamWorker {
         }
     }
 
+    fn give_back_unasked(&mut self) -> Result<()> {
+        self.put_back_ahead()
+    }
+
     fn outbox(&self, parcels: &[Parcel]) -> Outbox {
         Outbox::elsewhere(
             &self.home.out(),

@@ -32,6 +32,10 @@ pub trait Spool: Send {
     fn undefer(&mut self) -> Result<Option<u64>>;
     /// Claims a parcel. `None`: another was quicker, or it needs no more work.
     fn claim(&mut self, waiting: &Waiting) -> Result<Option<Parcel>>;
+    /// Gives back what was claimed with others and that nobody has asked for: nothing more is claimed for a while.
+    fn give_back_unasked(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// Returns an empty outbox for one parcel, or for a batch.
     fn outbox(&self, parcels: &[Parcel]) -> Outbox;
     /// Commits finished work, all of it together, and hands it over.

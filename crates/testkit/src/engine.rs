@@ -15,7 +15,7 @@ use crate::root::until;
 pub type Clause = (&'static str, fn(&dyn Engine));
 
 /// Everything that is asked of an engine, each of one without parcels.
-pub const CLAUSES: [Clause; 13] = [
+pub const CLAUSES: [Clause; 14] = [
     ("a parcel passes on with what was attached", passes_on),
     ("of two workers one has a parcel", one_wins),
     ("one parcel becomes many", fans_out),
@@ -23,6 +23,7 @@ pub const CLAUSES: [Clause; 13] = [
     ("a deferred parcel comes back when it is due", defers),
     ("a held parcel waits for a person", holds),
     ("what is given back costs no attempt", gives_back),
+    ("what nobody asked for is let go", keeps_nothing_unasked),
     (
         "a dead worker's parcels go back, and the last attempt holds them",
         recovers,
@@ -371,6 +372,48 @@ fn gives_back(engine: &dyn Engine) {
     assert_eq!(parcel.attempt(), 1);
     finish(&mut *first, parcel);
     first.close().expect("a worker can end");
+}
+
+/// A worker that is kept from claiming has nothing in hand but what it was given.
+fn keeps_nothing_unasked(engine: &dyn Engine) {
+    let names: Vec<String> = (0..12).map(|number| format!("p{number}")).collect();
+    for name in &names {
+        put(engine, name, b"text");
+    }
+    let mut first = worker(engine, STAGE);
+    let mut in_hand = Vec::new();
+    // Whoever is quick may be given several at a time.
+    while in_hand.len() < 4 {
+        let scan = first.scan().expect("a stage can be scanned");
+        let Some(waiting) = scan.waiting.first() else {
+            continue;
+        };
+        in_hand.extend(first.claim(waiting).expect("a parcel can be claimed"));
+    }
+    first.give_back_unasked().expect("it can be given back");
+    let taken: Vec<String> = in_hand
+        .iter()
+        .map(|parcel| parcel.id().to_string())
+        .collect();
+    for name in &names {
+        let expected = match taken.contains(name) {
+            true => ParcelState::Working,
+            false => ParcelState::Ready,
+        };
+        assert_eq!(state(engine, STAGE, name), Some(expected), "{name}");
+    }
+    // And the others are free for whoever comes.
+    let mut second = worker(engine, STAGE);
+    for name in names.iter().filter(|name| !taken.contains(name)) {
+        let parcel = claim(&mut *second, name);
+        assert_eq!(parcel.attempt(), 1);
+        assert_eq!(finish(&mut *second, parcel), Finish::Committed);
+    }
+    for parcel in in_hand {
+        assert_eq!(finish(&mut *first, parcel), Finish::Committed);
+    }
+    first.close().expect("a worker can end");
+    second.close().expect("a worker can end");
 }
 
 fn recovers(engine: &dyn Engine) {

@@ -106,6 +106,13 @@ impl Spool for MixedWorker {
         Ok(Some(parcel))
     }
 
+    fn give_back_unasked(&mut self) -> Result<()> {
+        match &mut self.worker {
+            Some(worker) => worker.give_back_unasked(),
+            None => Ok(()),
+        }
+    }
+
     fn outbox(&self, parcels: &[Parcel]) -> Outbox {
         match &self.worker {
             Some(worker) => worker.outbox(parcels),

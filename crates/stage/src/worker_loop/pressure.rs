@@ -31,6 +31,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
         };
         let why = say_blocked(blocked);
         self.commit()?;
+        self.worker.give_back_unasked()?;
         self.note("blocked", &why, "");
         self.upkeep_if_due()?;
         let heard = self.context.bell.rings();

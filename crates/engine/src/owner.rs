@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use ecluse_config::OwnedThing;
-use ecluse_spool::{NotOwned, OtherOwner, Result, Signs, SpoolError};
+use ecluse_spool::{Fs, NotOwned, OtherOwner, RealFs, Result, Signs, SpoolError};
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::{FiledObject, GivenUpBatch, Inner, dice, now_text};
@@ -244,9 +244,7 @@ impl Inner {
         let key = key(holding.thing);
         loop {
             let Some(read) = self.store.get(&key).await? else {
-                let id = read_mark(&state.place, holding.thing)
-                    .unwrap_or_else(|| format!("{:016x}", dice()));
-                write_mark(&state.place, holding.thing, &id)?;
+                let id = first_mark(&state.place, holding.thing)?;
                 let fence = holding.fence.load(Ordering::SeqCst) + 1;
                 let sheet = self.sheet(holding.thing, fence, id, state.lease);
                 if let Put::There(_) = self.store.put_new(&key, &sheet.to_bytes()).await? {
@@ -474,6 +472,34 @@ fn read_mark(place: &Path, thing: OwnedThing) -> Option<String> {
     let word = text.trim();
     let is_word = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric());
     is_word.then(|| word.to_owned())
+}
+
+/// Returns what the mark of a thing says, and makes one where there is none. Of several hosts that do so at once on one file
+/// system the first wins: were it written over by one that then does not own the thing, nobody could take it over.
+fn first_mark(place: &Path, thing: OwnedThing) -> Result<String> {
+    if let Some(mark) = read_mark(place, thing) {
+        return Ok(mark);
+    }
+    std::fs::create_dir_all(place).map_err(at("make", place))?;
+    let path = mark_path(place, thing);
+    let mark = format!("{:016x}", dice());
+    let new = place.join(format!(".owner-{}-{mark}", thing.name()));
+    RealFs
+        .write_new(&new, format!("{mark}\n").as_bytes())
+        .map_err(at("write", &new))?;
+    let linked = RealFs.link(&new, &path);
+    RealFs.unlink(&new).map_err(at("remove", &new))?;
+    match linked {
+        Ok(()) => Ok(mark),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            match read_mark(place, thing) {
+                Some(mark) => Ok(mark),
+                // It says nothing that can be read: it is as good as none.
+                None => write_mark(place, thing, &mark).map(|()| mark),
+            }
+        }
+        Err(error) => Err(at("make", &path)(error)),
+    }
 }
 
 fn write_mark(place: &Path, thing: OwnedThing, state: &str) -> Result<()> {

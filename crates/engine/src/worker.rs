@@ -102,6 +102,8 @@ struct LeaseObject {
     note: LeaseNote,
     /// When it last beat.
     beaten: Mutex<Instant>,
+    /// Whether it was removed for good. Held while it is put: a put that is on its way when the worker ends would bring it back.
+    is_over: tokio::sync::Mutex<bool>,
 }
 
 /// The content of that object.
@@ -135,8 +137,23 @@ impl LeaseObject {
             });
         }
         *self.beaten.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        self.inner
-            .wait(self.inner.store.put(&self.key, &self.bytes()))
+        self.inner.wait(self.put())
+    }
+
+    /// Shows how it stands, unless the worker has ended.
+    async fn put(&self) -> Result<()> {
+        let is_over = self.is_over.lock().await;
+        match *is_over {
+            true => Ok(()),
+            false => self.inner.store.put(&self.key, &self.bytes()).await,
+        }
+    }
+
+    /// Removes it for good.
+    async fn end(&self) -> Result<()> {
+        let mut is_over = self.is_over.lock().await;
+        *is_over = true;
+        self.inner.store.remove(&self.key).await
     }
 
     /// Tells how long ago it beat.
@@ -168,6 +185,7 @@ impl JetstreamWorker {
             worker: id.to_string(),
             note,
             beaten: Mutex::new(Instant::now()),
+            is_over: tokio::sync::Mutex::new(false),
         });
         // Other hosts know that it lives before it has anything.
         lease.beat()?;
@@ -942,8 +960,7 @@ impl Spool for JetstreamWorker {
         // Best effort, and nobody waits for it: the heartbeat tells it again.
         let lease = Arc::clone(&self.lease);
         self.inner.runtime.spawn(async move {
-            let bytes = lease.bytes();
-            let _ = lease.inner.store.put(&lease.key, &bytes).await;
+            let _ = lease.put().await;
         });
     }
 
@@ -963,7 +980,7 @@ impl Spool for JetstreamWorker {
         self.reset()?;
         self.lock_messages().clear();
         let inner = &self.inner;
-        inner.wait(inner.store.remove(&self.lease.key))?;
+        inner.wait(self.lease.end())?;
         inner.scratch.forget(&self.stage, &self.id)
     }
 }

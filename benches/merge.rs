@@ -6,7 +6,7 @@
 //! * a day with 1 % of new lines into the next generation of a flat index, against `cp` of the index: worrying below half as fast.
 //!
 //! `cargo bench --bench merge -- [--dir DIR] [--megabytes N] [--runs N] [--scale N,N,…]`. With `--scale`, a day of 1 % into indexes of so
-//! many megabytes, and how far the line through the two smallest misses each: `docs/scale.md` stands on it. The stages run in the driver's own program, each in
+//! many megabytes, beside `cp` of each: `docs/scale.md` stands on it. The stages run in the driver's own program, each in
 //! a process of its own, fsync included; the peers sync nothing.
 
 #![expect(
@@ -55,12 +55,10 @@ fn main() {
     page.end(true);
 }
 
-/// Builds the next generation of indexes of several sizes, and holds each against the line through the two smallest.
+/// Builds the next generation of indexes of several sizes, and holds what each costs against what `cp` of it does. CPU-seconds alone
+/// would tell of the machine: nearly all of them are the kernel's, for pages and disks, and differ from run to run for `cp` as well.
 fn scale(sizes: &str, runs: u64, directory: &Path) {
-    let mut page = Page::begin("merge");
-    page.say("| index, GB | lines, millions | CPU s | CPU s a GB | by the line through the first two | off by |");
-    page.say("|--:|--:|--:|--:|--:|--:|");
-    let mut points: Vec<(f64, f64)> = Vec::new();
+    let mut rows = Vec::new();
     for megabytes in sizes.split(',') {
         let bench = Bench {
             big_bytes: megabytes.parse::<u64>().unwrap() * 1_000_000,
@@ -71,21 +69,27 @@ fn scale(sizes: &str, runs: u64, directory: &Path) {
         bench.generate(Lists::Index);
         let gigabytes = bench.index_bytes() as f64 / 1e9;
         let lines = lines_of(&bench.path("big.cdxj")) + lines_of(&bench.path("new.cdxj"));
-        let (_, built) = bench.time_bigmerge();
+        let (copied, built) = bench.time_bigmerge();
         fs::remove_dir_all(&bench.directory).unwrap();
-        points.push((gigabytes, built));
-        let line = match points.as_slice() {
-            [first, second, ..] => {
-                let slope = (second.1 - first.1) / (second.0 - first.0);
-                let expected = first.1 + slope * (gigabytes - first.0);
-                format!("{expected:.2} | {:+.0} %", (built / expected - 1.0) * 100.0)
-            }
-            _ => " | ".to_owned(),
-        };
+        rows.push((gigabytes, lines, copied, built));
+    }
+    let ratio = |copied: CpuSeconds, built: CpuSeconds| built.all() / copied.all();
+    let ratios = rows
+        .iter()
+        .map(|(_, _, copied, built)| ratio(*copied, *built));
+    let model = ratios.sum::<f64>() / rows.len() as f64;
+    let mut page = Page::begin("merge");
+    page.say(format!("| index, GB | lines, millions | `cp`, CPU s | the next generation, CPU s | its own code's | beside `cp` | off {model:.2} × |"));
+    page.say("|--:|--:|--:|--:|--:|--:|--:|");
+    for (gigabytes, lines, copied, built) in rows {
+        let ratio = ratio(copied, built);
         page.say(format!(
-            "| {gigabytes:.2} | {:.1} | {built:.2} | {:.2} | {line} |",
+            "| {gigabytes:.2} | {:.1} | {:.2} | {:.2} | {:.2} | {ratio:.2} × | {:+.0} % |",
             lines as f64 / 1e6,
-            built / gigabytes,
+            copied.all(),
+            built.all(),
+            built.own,
+            (ratio / model - 1.0) * 100.0,
         ));
     }
     page.end(false);
@@ -157,7 +161,7 @@ impl Bench {
             }
             for (best, command) in best.iter_mut().zip([&sort, &filter, &stage]) {
                 settle();
-                *best = best.min(cpu_seconds(command));
+                *best = best.min(cpu_seconds(command).all());
             }
         }
         same(&ours, &peer);
@@ -190,6 +194,7 @@ impl Bench {
 
     fn bigmerge(&self, page: &mut Page) {
         let (copied, built) = self.time_bigmerge();
+        let (copied, built) = (copied.all(), built.all());
         let bytes = self.index_bytes();
         row(page, "`cp` of the index", bytes, copied, copied);
         row(
@@ -206,7 +211,7 @@ impl Bench {
     }
 
     /// Returns the CPU-seconds of copying the index, and of building the next generation.
-    fn time_bigmerge(&self) -> (f64, f64) {
+    fn time_bigmerge(&self) -> (CpuSeconds, CpuSeconds) {
         let (big, new, peer) = (
             self.path("big.cdxj"),
             self.path("new.cdxj"),
@@ -224,7 +229,7 @@ impl Bench {
             .map(str::to_owned)
             .to_vec();
         cpu_seconds(&sort);
-        let (mut copied, mut built) = (f64::INFINITY, f64::INFINITY);
+        let (mut copied, mut built) = (CpuSeconds::MOST, CpuSeconds::MOST);
         for run in 0..self.runs {
             put(
                 &root,
@@ -371,7 +376,34 @@ fn size(path: &str) -> u64 {
 }
 
 /// Runs a command and asks the shell that ran it for its times.
-fn cpu_seconds(command: &[String]) -> f64 {
+/// CPU time of a program: in its own code, and in the kernel for it.
+#[derive(Debug, Clone, Copy)]
+struct CpuSeconds {
+    own: f64,
+    kernel: f64,
+}
+
+impl CpuSeconds {
+    const MOST: Self = Self {
+        own: f64::INFINITY,
+        kernel: f64::INFINITY,
+    };
+
+    fn all(self) -> f64 {
+        self.own + self.kernel
+    }
+
+    /// Returns the run that took less.
+    fn min(self, other: Self) -> Self {
+        if other.all() < self.all() {
+            other
+        } else {
+            self
+        }
+    }
+}
+
+fn cpu_seconds(command: &[String]) -> CpuSeconds {
     let output = Command::new("bash")
         .args(["-c", "\"$@\" && times", "bash"])
         .args(command)
@@ -388,7 +420,11 @@ fn cpu_seconds(command: &[String]) -> f64 {
         let (minutes, seconds) = time.trim_end_matches('s').split_once('m').unwrap();
         60.0 * minutes.parse::<f64>().unwrap() + seconds.parse::<f64>().unwrap()
     };
-    children.split_whitespace().map(seconds).sum()
+    let (own, kernel) = children.split_once(' ').unwrap();
+    CpuSeconds {
+        own: seconds(own),
+        kernel: seconds(kernel.trim()),
+    }
 }
 
 fn same(left: &str, right: &str) {

@@ -137,8 +137,9 @@ impl DriverContext {
         let names: Vec<String> = survey.stages.iter().map(|view| view.name.clone()).collect();
         survey.needs_you.append(&mut survey.holdings.needs(self));
         if let Some((stage, what)) = names.first().zip(self.clock_trouble(&names)) {
-            let help = "set the clock of this host or of the file server";
-            let need = Need::of_stage(stage, what, help.to_owned());
+            let owner = self.engine.clock_owner(stage);
+            let help = format!("set the clock of this host or of {owner}; work goes on meanwhile");
+            let need = Need::of_stage(stage, what, help);
             survey.needs_you.push(need);
         }
         if only.is_none_or(|only| only == ecluse_crawl::Crawl::NAME) {
@@ -173,20 +174,19 @@ impl DriverContext {
         Ok(survey)
     }
 
-    /// Says by how much this host's clock differs from the file system's, when it is too much.
+    /// Says by how much this host's clock differs from the one that all hosts share, when it is too much.
     pub(crate) fn clock_trouble(&self, stages: &[String]) -> Option<String> {
         let mut skews = stages
             .iter()
-            .filter_map(|name| self.engine.clock_skew(name));
-        let skew = skews.next()?;
+            .filter_map(|name| Some((name, self.engine.clock_skew(name)?)));
+        let (stage, skew) = skews.next()?;
         if skew.unsigned_abs() <= ecluse_spool::CLOCK_SKEW_LIMIT.as_secs() {
             return None;
         }
         let side = if skew > 0 { "ahead of" } else { "behind" };
         let by = show::age(skew.unsigned_abs());
-        Some(format!(
-            "this host's clock is {by} {side} the file system's"
-        ))
+        let owner = self.engine.clock_owner(stage);
+        Some(format!("this host's clock is {by} {side} {owner}'s"))
     }
 
     /// Looks at one stage.

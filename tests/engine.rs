@@ -56,6 +56,8 @@ leave-free = "0 B"
 struct Archive {
     dir: tempfile::TempDir,
     files: usize,
+    /// How far the clock of its host is off.
+    off_by: Option<&'static str>,
 }
 
 impl Archive {
@@ -83,7 +85,11 @@ impl Archive {
         // With its metadata file the job is whole, and a package is made of it.
         let metadata = dir.path().join("harvested/1-1-metadata-1.warc.gz");
         fs::write(metadata, packing_list(&list)).unwrap();
-        Self { dir, files }
+        Self {
+            dir,
+            files,
+            off_by: None,
+        }
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -93,6 +99,12 @@ impl Archive {
     fn ecluse(&self, words: &[&str]) -> Output {
         let mut command = Command::new(ECLUSE);
         settle_environment(&mut command);
+        if let Some(off_by) = self.off_by {
+            command
+                .env("LD_PRELOAD", ecluse_peers::libfaketime())
+                .env("FAKETIME", off_by)
+                .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        }
         command
             .arg("--root")
             .arg(self.dir.path())
@@ -233,6 +245,24 @@ fn servers() -> EngineServers {
         ecluse_peers::server("weed"),
     );
     EngineServers::start(&nats, &weed)
+}
+
+#[test]
+fn a_host_whose_clock_is_off_does_its_work_and_says_so() {
+    let servers = servers();
+    let directories = Archive::of(3, "");
+    directories.must(&["run", "--once"]);
+    let mut off = Archive::of(3, &servers.settings("off-clock"));
+    off.off_by = Some("+1h");
+    off.must(&["run", "--once"]);
+    must_be_equal(&off.kept(), &directories.kept());
+    let told = "this host's clock is 1h 00m ahead of the store's";
+    let status = off.must(&["status"]);
+    assert!(status.contains(told), "{status}");
+    let check = off.ecluse(&["check"]);
+    let said = String::from_utf8_lossy(&check.stdout);
+    assert_eq!(check.status.code(), Some(1), "{said}");
+    assert!(said.contains(told), "{said}");
 }
 
 #[test]

@@ -52,11 +52,12 @@ const NEVER_AGAIN: [i32; 2] = [64, 78];
 const GIFTS: [u64; 3] = [60, 12, 40];
 /// How long `status` may take at most.
 const STATUS_SECONDS: &str = "120";
-/// The clocks of the hosts. Further apart they would be refused by the store, as S3 has it; that is a fault of its own.
-const CLOCKS: [Option<&str>; HOSTS] = [None, Some("+6m"), Some("-6m")];
+/// The clocks of the hosts: an hour from the store's is more than S3 takes.
+const CLOCKS: [Option<&str>; HOSTS] = [None, Some("+1h"), Some("-1h")];
 
-/// The one whose clock can be wrong.
+/// The one whose clock can be more than an hour wrong, and by how much. It has workers of every stage.
 const SKEWED_HOST: usize = 1;
+const FAR_OFF: &str = "+1d";
 
 /// Something that breaks.
 struct Fault {
@@ -151,9 +152,9 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "clock",
-        about: "the clock of a host is an hour ahead: the store refuses it",
+        about: "the clock of a host is a day ahead, and no other host works",
         kind: FaultKind::Clock,
-        says: "because of its clock",
+        says: "this host's clock is 1d 00h ahead of the store's",
         goes_on: true,
     },
 ];
@@ -447,11 +448,10 @@ impl<'a> Trial<'a> {
                 Ok(Vec::new())
             }
             FaultKind::Clock => {
-                self.set_clock(SKEWED_HOST, Some("+1h"));
+                self.set_clock(SKEWED_HOST, Some(FAR_OFF));
+                self.down = (0..HOSTS).filter(|&host| host != SKEWED_HOST).collect();
                 for at in 0..self.fleet.slots.len() {
-                    if self.fleet.slots[at].host == SKEWED_HOST {
-                        self.fleet.signal(at, Signal::KILL);
-                    }
+                    self.fleet.signal(at, Signal::KILL);
                 }
                 Ok(Vec::new())
             }
@@ -573,7 +573,15 @@ impl<'a> Trial<'a> {
                 }
                 self.cluster.door.ail(Ailment::None);
             }
-            FaultKind::Clock => self.set_clock(SKEWED_HOST, CLOCKS[SKEWED_HOST]),
+            FaultKind::Clock => {
+                self.down.clear();
+                self.set_clock(SKEWED_HOST, CLOCKS[SKEWED_HOST]);
+                for at in 0..self.fleet.slots.len() {
+                    if self.fleet.slots[at].host == SKEWED_HOST {
+                        self.fleet.signal(at, Signal::KILL);
+                    }
+                }
+            }
         }
         Ok(())
     }

@@ -109,7 +109,7 @@ fn stages(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
 
 /// Which crates of ours each crate may know, as ARCHITECTURE.md draws it. A stage may know any crate that no other table
 /// keeps for one stage alone, and never a stage.
-const KNOWS: [(&str, &[&str]); 29] = [
+const KNOWS: [(&str, &[&str]); 30] = [
     (
         "access",
         &[
@@ -127,7 +127,7 @@ const KNOWS: [(&str, &[&str]); 29] = [
     ("bag", &[]),
     ("changes", &["refresh"]),
     ("ocfl", &["bag"]),
-    ("engine", &["spool", "config", "failpoint"]),
+    ("engine", &["spool", "config", "failpoint", "store-clock"]),
     ("failpoint", &["spool"]),
     ("peers", &[]),
     ("surt", &[]),
@@ -145,6 +145,7 @@ const KNOWS: [(&str, &[&str]); 29] = [
     ("telemetry", &[]),
     ("config", &[]),
     ("spool", &[]),
+    ("store-clock", &["spool"]),
     ("cdx", &["surt"]),
     ("http", &["warc"]),
     ("report", &["warc"]),

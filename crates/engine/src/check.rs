@@ -6,6 +6,7 @@ use ecluse_config::EngineSettings;
 use futures_util::future::join_all;
 
 use crate::cluster::dice;
+use crate::standing::SKEWED;
 use crate::store::Put;
 use crate::{JetstreamEngine, OpenError};
 
@@ -110,6 +111,12 @@ impl JetstreamEngine {
 fn remedy(text: &str) -> (&'static str, &'static str) {
     if text.contains("NoSuchBucket") {
         return ("bucket", "make the bucket, or name another");
+    }
+    if text.contains(SKEWED) {
+        return (
+            "endpoint",
+            "the store refuses this host because of its clock, and does not say its own: set the clock of this host",
+        );
     }
     let denied = [
         "AccessDenied",

@@ -687,6 +687,13 @@ impl Engine for MixedEngine {
         self.home(stage).ok()?.clock_skew(stage)
     }
 
+    fn clock_owner(&self, stage: &str) -> &'static str {
+        match self.home(stage) {
+            Ok(home) => home.clock_owner(stage),
+            Err(_) => self.inner.store.clock_owner(stage),
+        }
+    }
+
     fn paused(&self, stage: &str) -> Result<Option<Paused>> {
         match self.moving_pause(stage)? {
             Some(moving) => Ok(Some(moving)),

@@ -576,6 +576,10 @@ impl Engine for JetstreamEngine {
         self.inner.clock_skew()
     }
 
+    fn clock_owner(&self, _stage: &str) -> &'static str {
+        "the store"
+    }
+
     fn paused(&self, stage: &str) -> Result<Option<Paused>> {
         let read = self
             .inner

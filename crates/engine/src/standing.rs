@@ -22,7 +22,7 @@ const LEADERS: Duration = Duration::from_secs(5);
 /// How long the store may take, with the tries that its client makes.
 const STORE: Duration = Duration::from_secs(20);
 /// What a store says of a request that was signed at another time than its own.
-const SKEWED: &str = "RequestTimeTooSkewed";
+pub(crate) const SKEWED: &str = "RequestTimeTooSkewed";
 /// The port of NATS.
 const PORT: u16 = 4222;
 
@@ -75,7 +75,9 @@ impl Inner {
         };
         match (&written, &read) {
             (_, Err(why)) if why.contains(SKEWED) => trouble(
-                format!("the store refuses this host because of its clock: {why}"),
+                format!(
+                    "the store refuses this host because of its clock, and does not say its own: {why}"
+                ),
                 "set the clock of this host; S3 stores take a quarter of an hour at most",
             ),
             (_, Err(why)) => trouble(

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ecluse_config::EngineSettings;
 use ecluse_spool::{FileEntry, Fs, RealFs, Result, Signs, SpoolError, hex};
+use ecluse_store_clock::{SigningKey, StoreClockConnector};
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::aws::{AmazonS3, AmazonS3Builder, Checksum};
@@ -98,14 +99,20 @@ impl Store {
         if is_plain || has_ca {
             options = options.with_no_system_certificates(true);
         }
+        let key = SigningKey {
+            id: secret("key-file", &root.join(&settings.key_file))?,
+            secret: secret("secret-file", &root.join(&settings.secret_file))?,
+            region: settings.region.clone(),
+        };
         let bucket = AmazonS3Builder::new()
             .with_endpoint(&settings.endpoint)
             .with_virtual_hosted_style_request(false)
             .with_bucket_name(&settings.bucket)
             .with_region(&settings.region)
-            .with_access_key_id(secret("key-file", &root.join(&settings.key_file))?)
-            .with_secret_access_key(secret("secret-file", &root.join(&settings.secret_file))?)
+            .with_access_key_id(&key.id)
+            .with_secret_access_key(&key.secret)
             .with_checksum_algorithm(Checksum::SHA256)
+            .with_http_connector(StoreClockConnector::new(key))
             .with_client_options(options)
             .with_retry(RetryConfig {
                 max_retries: RETRIES,

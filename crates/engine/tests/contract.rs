@@ -7,7 +7,9 @@
 )]
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,6 +93,61 @@ fn jetstream_keeps_the_contract() {
         number += 1;
         let prefix = format!("clause-{number}");
         Arc::new(open(&servers, &prefix, root.path(), &prefix))
+    });
+}
+
+/// Says to this test, when it runs in a process whose clock is off, where the servers are.
+const OFF_CLOCK: &str = "ECLUSE_TEST_OFF_CLOCK";
+
+#[test]
+fn a_host_whose_clock_is_an_hour_off_keeps_the_contract() {
+    let Ok(settings) = std::env::var(OFF_CLOCK) else {
+        let servers = servers();
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture"])
+            .arg("a_host_whose_clock_is_an_hour_off_keeps_the_contract")
+            .env(OFF_CLOCK, servers.settings("PREFIX"))
+            .env("LD_PRELOAD", ecluse_peers::libfaketime())
+            .env("FAKETIME", "+1h")
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}{errors}");
+        assert!(said.contains("1 passed"), "{said}");
+        return;
+    };
+    let root = tempfile::tempdir().unwrap();
+    let open = |prefix: &str| {
+        let settings = Pipeline::parse(&settings.replace("PREFIX", prefix), "test").unwrap();
+        JetstreamEngine::open(&settings.engine, &root.path().join(prefix), Some(prefix)).unwrap()
+    };
+    let engine = open("skewed");
+    let skew = Engine::clock_skew(&engine, "one").unwrap();
+    assert!((3500..3700).contains(&skew), "{skew}");
+    // Sent and brought in parts.
+    let bytes: Vec<u8> = (0..20u32 << 20)
+        .map(|at| (at >> 8) as u8 ^ at as u8)
+        .collect();
+    let id = ParcelId::new("large").unwrap();
+    let dynamic: &dyn Engine = &engine;
+    let put = dynamic.put::<SpoolError>("one", &id, "test", |parcel| parcel.write("data", &bytes));
+    put.unwrap();
+    let mut worker = worker(&engine);
+    let parcel = until("a parcel", || try_claim(&mut *worker));
+    let mut found = Vec::new();
+    parcel
+        .open("data")
+        .unwrap()
+        .read_to_end(&mut found)
+        .unwrap();
+    assert!(found == bytes, "the bytes are the same");
+    assert_eq!(finish(&mut *worker, vec![parcel]), Finish::Committed);
+    let mut number = 0;
+    engine_contract(|| {
+        number += 1;
+        Arc::new(open(&format!("off-{number}")))
     });
 }
 

@@ -140,6 +140,21 @@ impl Register {
         keep: usize,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<RegisterUpdate, RegisterError> {
+        self.update_if(members, changes, keep, is_stopped, &mut || true)
+    }
+
+    /// As [`Register::update`]; `may_show` is asked once, when all is written and nobody sees it yet.
+    ///
+    /// # Errors
+    /// As there; [`RegisterError::Stopped`] when it may not be shown.
+    pub fn update_if(
+        &self,
+        members: Vec<IndexMember>,
+        changes: impl Iterator<Item = io::Result<impl RegisterChange>>,
+        keep: usize,
+        is_stopped: &dyn Fn() -> bool,
+        may_show: &mut dyn FnMut() -> bool,
+    ) -> Result<RegisterUpdate, RegisterError> {
         self.generations.prepare()?;
         let busy = || RegisterError::Busy(self.generations.root().to_owned());
         let lock = self.generations.try_lock()?.ok_or_else(busy)?;
@@ -162,6 +177,9 @@ impl Register {
                 generation
                     .write(&building)
                     .map_err(RegisterError::io("write", &building))?;
+                if !may_show() {
+                    return Err(RegisterError::Stopped);
+                }
                 self.generations
                     .publish(&lock, &building, &generation, last.as_ref())?;
                 Ok(update)

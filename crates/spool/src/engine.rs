@@ -171,6 +171,8 @@ pub trait Engine: Send + Sync {
     fn now_seconds(&self, stage: &str) -> u64;
     /// Returns by how many seconds this host's clock is ahead of that one.
     fn clock_skew(&self, stage: &str) -> Option<i64>;
+    /// Says whose clock that is, for messages.
+    fn clock_owner(&self, stage: &str) -> &'static str;
     /// Tells whether a stage is paused, by whom and why.
     fn paused(&self, stage: &str) -> Result<Option<Paused>>;
     /// Stops a stage from claiming.
@@ -359,6 +361,10 @@ impl Engine for WorkTree {
 
     fn clock_skew(&self, stage: &str) -> Option<i64> {
         WorkTree::clock_skew(self, stage)
+    }
+
+    fn clock_owner(&self, _stage: &str) -> &'static str {
+        "the file system"
     }
 
     fn paused(&self, stage: &str) -> Result<Option<Paused>> {

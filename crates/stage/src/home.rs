@@ -35,7 +35,7 @@ pub struct Home {
 
 impl Home {
     /// Returns the surroundings of a stage under a root.
-    pub(crate) fn of(pipeline: &Pipeline, stage: &str, root: &Path) -> Self {
+    pub fn of(pipeline: &Pipeline, stage: &str, root: &Path) -> Self {
         Self {
             stage: stage.to_owned(),
             root: root.to_owned(),

@@ -6,6 +6,7 @@ pub mod checker;
 pub mod contract;
 pub mod dns;
 pub mod engine;
+pub mod fence;
 pub mod lists;
 pub mod machine;
 pub mod mmdb;

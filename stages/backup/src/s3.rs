@@ -1,6 +1,6 @@
 //! An object store that speaks S3.
 //!
-//! The requests and their signatures are the crate `object_store`'s. Every body is sent with its digest, so the service
+//! The requests are those of the crate `object_store`, signed by the clock of the service. Every body is sent with its digest, so the service
 //! refuses what was altered on the way. A file that is larger than a part is sent part by part, one part in memory at a
 //! time. Nothing is written over: what lies under the key already is read, and counts or is refused. An upload that does
 //! not end well is ended, by this attempt or by the next.

@@ -15,6 +15,7 @@ use ecluse_holding::Proof;
 use ecluse_spool::digest;
 use ecluse_testkit::machine::{kill_at, newcomer};
 use ecluse_testkit::root::{Program, Root, until_so};
+use ecluse_testkit::servers::{BUCKET, EngineServers};
 use rcgen::{CertificateParams, KeyPair};
 use tempfile::TempDir;
 
@@ -188,6 +189,55 @@ fn files_of_every_size_are_put_and_read_back() {
         );
     }
     assert_eq!(service.objects().len(), files.len());
+}
+
+/// A store refuses what is signed an hour off; rclone's does not care.
+#[test]
+fn a_host_whose_clock_is_off_keeps_backups() {
+    let servers = EngineServers::start(
+        &ecluse_peers::server("nats-server"),
+        &ecluse_peers::server("weed"),
+    );
+    let settings = servers.settings("-");
+    let setting = |name: &str| {
+        let mut lines = settings.lines();
+        let line = lines.find(|line| line.starts_with(name)).unwrap();
+        line.split('"').nth(1).unwrap().to_owned()
+    };
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    fs::set_permissions(setting("secret-file"), private).unwrap();
+    let root = Root::new();
+    let target = format!(
+        "{{ name = \"store\", kind = \"s3\", endpoint = \"{}\", bucket = \"{BUCKET}\", prefix = \"warc/\", \
+         key-file = \"{}\", secret-file = \"{}\", part = \"5 MiB\" }}",
+        setting("endpoint"),
+        setting("key-file"),
+        setting("secret-file"),
+    );
+    let table = format!("[stage.backup]\n{SOON}\ntargets = [{target}]\n");
+    root.settings(&["backup", "sink"], &table);
+    let files = [5, 2 * PART + 77].map(|bytes| noise(bytes, bytes as u32));
+    for (number, bytes) in files.iter().enumerate() {
+        let name = format!("{number}.warc.gz");
+        root.put_files("backup", &format!("p-{number}"), &[(&name, bytes)]);
+    }
+    let output = root
+        .program(BACKUP)
+        .arg("--once")
+        .env("LD_PRELOAD", ecluse_peers::libfaketime())
+        .env("FAKETIME", "-1h")
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for (number, bytes) in files.iter().enumerate() {
+        let proof = proof(&root, &format!("p-{number}"), &format!("{number}.warc.gz"));
+        assert_eq!(proof.sha256, digest(bytes));
+    }
+    let there = tempfile::tempdir().unwrap();
+    servers.mirror("warc", there.path()).unwrap();
+    assert!(fs::read(there.path().join("1.warc.gz")).unwrap() == files[1]);
 }
 
 #[test]

@@ -442,10 +442,15 @@ impl Plan {
             let changes = gatherer.finish(&rules, self.settings.history.get(), &mut keep)?;
             let keep = self.settings.keep.get() as usize;
             let stopped = || outbox.stop_asked();
+            let mut fenced = None;
+            let mut may_show = || {
+                fenced = must_not_be_fenced(news).err();
+                fenced.is_none()
+            };
             let update = self
                 .register
-                .update(members, changes, keep, &stopped)
-                .map_err(blame)?;
+                .update_if(members, changes, keep, &stopped, &mut may_show);
+            let update = update.map_err(|error| fenced.unwrap_or_else(|| blame(error)))?;
             outbox.fact("generation", update.number);
             outbox.fact("domains", update.records);
             outbox.fact("added", update.added);
@@ -485,7 +490,7 @@ impl Plan {
             .map_err(|problems| Failure::hold(problems.join("; ")))?;
         let perimeter = self.perimeter()?;
         if harvest.definition.refresh.is_some() {
-            return self.order_visits(&run, &harvest, &perimeter, &traps, outbox);
+            return self.order_visits(parcel, &run, &harvest, &perimeter, &traps, outbox);
         }
         // The time it was due, so that the same run gives the same orders whenever it is done.
         let planned = {
@@ -512,12 +517,14 @@ impl Plan {
         };
         let plan = planning.each_domain(planned, &mut |domain| sink.domain(domain))?;
         sink.close()?;
+        must_not_be_fenced(&[parcel])?;
         self.tell_ordered(&run, &plan, outbox)
     }
 
     /// Makes the orders of a run that visits what the archive knows.
     fn order_visits(
         &self,
+        parcel: &Parcel,
         run: &DueRun,
         harvest: &Harvest,
         perimeter: &Perimeter,
@@ -571,6 +578,7 @@ impl Plan {
             })?;
         }
         sink.close()?;
+        must_not_be_fenced(&[parcel])?;
         // Before the orders are: who asks why a URL is in one finds it.
         self.runs
             .keep_visits(&run.harvest, run.due, &mut planned.file)?;
@@ -745,6 +753,14 @@ fn kind_of(parcel: &Parcel) -> &'static str {
         .iter()
         .find(|(file, _)| parcel.manifest().file(file).is_some());
     known.map_or("nothing known", |(_, kind)| kind)
+}
+
+/// Fails when this worker was taken for dead: its parcels are no longer where it claimed them.
+fn must_not_be_fenced(parcels: &[&Parcel]) -> Result<(), Failure> {
+    for parcel in parcels {
+        parcel.must_be_in_hand()?;
+    }
+    Ok(())
 }
 
 /// Says who is at fault.

@@ -156,15 +156,7 @@ pub fn rebuild(
     let mut state = StateLog::open(&workspace.file("state"), &boot())?;
     let made = making.make(&mut state)?;
     put_aside(generations, aside)?;
-    show(
-        generations,
-        &lock,
-        None,
-        number,
-        Vec::new(),
-        &workspace,
-        &made,
-    )?;
+    show(generations, &lock, None, number, &[], &workspace, &made)?;
     workspace.clear()?;
     Ok((number, made.size.urls))
 }
@@ -240,13 +232,12 @@ impl Rank {
         };
         let mut state = StateLog::open(&workspace.file("state"), &boot())?;
         let made = making.make(&mut state)?;
-        let members = fresh.iter().map(|parcel| member_of(parcel)).collect();
         show(
             generations,
             &lock,
             last.as_ref(),
             number,
-            members,
+            &fresh,
             &workspace,
             &made,
         )?;
@@ -264,13 +255,13 @@ impl Rank {
     }
 }
 
-/// Brings the files into a generation and shows it.
+/// Brings the files into a generation of these parcels and shows it, unless their worker was taken for dead.
 fn show(
     generations: &IndexDirectory,
     lock: &BuilderLock,
     last: Option<&LastGeneration>,
     number: u64,
-    members: Vec<IndexMember>,
+    parcels: &[&Parcel],
     workspace: &Workspace,
     made: &Made,
 ) -> Result<(), RankError> {
@@ -294,10 +285,11 @@ fn show(
             lines: made.size.pages,
             duplicates: 0,
             files,
-            members,
+            members: parcels.iter().map(|parcel| member_of(parcel)).collect(),
         };
         let written = generation.write(&building);
         written.map_err(RankError::io("write", &building))?;
+        must_not_be_fenced(parcels).map_err(|failure| RankError::Parcel(Box::new(failure)))?;
         Ok(generations.publish(lock, &building, &generation, last)?)
     })();
     if shown.is_err() {
@@ -305,6 +297,14 @@ fn show(
         let _ = generations.abandon(&building);
     }
     shown
+}
+
+/// Fails when this worker was taken for dead: its parcels are no longer where it claimed them.
+fn must_not_be_fenced(parcels: &[&Parcel]) -> Result<(), Failure> {
+    for parcel in parcels {
+        parcel.must_be_in_hand()?;
+    }
+    Ok(())
 }
 
 /// Reads the links of a parcel once: what is wrong with them is found while it is known whose they are.

@@ -6,18 +6,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ecluse_stage::Failure;
+use ecluse_store_clock::{SigningKey, StoreClockConnector};
 use futures_util::StreamExt;
 use http::header::{HeaderValue, IF_NONE_MATCH};
 use http::{Method, StatusCode};
-use object_store::aws::{AmazonS3, AmazonS3Builder, Checksum};
+use object_store::aws::{AmazonS3, AmazonS3Builder, AwsAuthorizer, AwsCredential, Checksum};
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpRequest, HttpRequestBody, HttpResponse, HttpService,
-    ReqwestConnector,
 };
 use object_store::path::Path as Key;
-use object_store::signer::{SignedUrlOptions, Signer};
+use object_store::signer::Signer;
 use object_store::{BackoffConfig, Certificate, ClientOptions, RetryConfig};
 use serde::Deserialize;
+use url::Url;
 
 use super::words::unreachable;
 use crate::settings::S3;
@@ -39,6 +40,8 @@ const LIST_BYTES: usize = 8 << 20;
 pub(super) struct Client {
     pub(super) store: AmazonS3,
     http: HttpClient,
+    credential: AwsCredential,
+    region: String,
     /// Its address, for messages.
     pub(super) bucket: String,
 }
@@ -49,15 +52,27 @@ impl Client {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let options = options(settings, root)?;
         let (endpoint, bucket) = addresses(settings)?;
+        let key = SigningKey {
+            id: secret(&root.join(&settings.key_file))?,
+            secret: secret(&root.join(&settings.secret_file))?,
+            region: settings.region.clone(),
+        };
+        let credential = AwsCredential {
+            key_id: key.id.clone(),
+            secret_key: key.secret.clone(),
+            token: None,
+        };
+        let by_its_clock = StoreClockConnector::new(key);
+        let http = by_its_clock.connect(&options).map_err(Failure::config)?;
         let store = AmazonS3Builder::new()
             .with_endpoint(endpoint)
             .with_virtual_hosted_style_request(!settings.path_style)
             .with_bucket_name(&settings.bucket)
             .with_region(&settings.region)
-            .with_access_key_id(secret(&root.join(&settings.key_file))?)
-            .with_secret_access_key(secret(&root.join(&settings.secret_file))?)
+            .with_access_key_id(&credential.key_id)
+            .with_secret_access_key(&credential.secret_key)
             .with_checksum_algorithm(Checksum::SHA256)
-            .with_client_options(options.clone())
+            .with_client_options(options)
             .with_retry(RetryConfig {
                 max_retries: RETRIES,
                 backoff: BackoffConfig {
@@ -67,39 +82,43 @@ impl Client {
                 },
                 ..RetryConfig::default()
             })
-            .with_http_connector(NewObjectsOnly)
+            .with_http_connector(NewObjectsOnly(by_its_clock))
             .build()
-            .map_err(Failure::config)?;
-        let http = ReqwestConnector::default()
-            .connect(&options)
             .map_err(Failure::config)?;
         Ok(Self {
             store,
             http,
+            credential,
+            region: settings.region.clone(),
             bucket,
         })
     }
 
     /// Returns the address of a key.
     pub(super) async fn url(&self, key: &Key) -> Result<String, Failure> {
-        let signed = self.store.signed_url(Method::GET, key, SIGNED_FOR).await;
-        let mut url = signed.map_err(Failure::config)?;
+        let mut url = self.signed_url(key).await?;
         url.set_query(None);
         Ok(url.into())
     }
 
+    /// Returns the address of a key as the store's client makes it: it tells no other. What is signed of it is not used.
+    async fn signed_url(&self, key: &Key) -> Result<Url, Failure> {
+        let signed = self.store.signed_url(Method::GET, key, SIGNED_FOR).await;
+        signed.map_err(Failure::config)
+    }
+
     /// Returns the uploads of a key that have no end: what a killed attempt began.
     pub(super) async fn unfinished_uploads(&self, key: &Key) -> Result<Vec<String>, Failure> {
-        let query = [("uploads", ""), ("prefix", key.as_ref())];
-        let options = SignedUrlOptions::default().with_query(query);
-        let bucket = Key::default();
-        let url = self
-            .store
-            .signed_url_opts(Method::GET, &bucket, SIGNED_FOR, &options)
-            .await
-            .map_err(Failure::config)?;
-        let request = http::Request::get(url.as_str())
+        let mut url = self.signed_url(&Key::default()).await?;
+        url.query_pairs_mut()
+            .clear()
+            .append_pair("uploads", "")
+            .append_pair("prefix", key.as_ref());
+        let mut request = http::Request::get(url.as_str())
             .body(HttpRequestBody::empty())
+            .map_err(Failure::config)?;
+        AwsAuthorizer::new(&self.credential, "s3", &self.region)
+            .try_authorize(&mut request, None)
             .map_err(Failure::config)?;
         let failed = |error: HttpError| unreachable(&self.bucket, &error);
         let answer = self.http.execute(request).await.map_err(failed)?;
@@ -142,11 +161,11 @@ struct ListedUpload {
 ///
 /// `object_store` has the condition for a whole object and for copies, not for parts.
 #[derive(Debug)]
-struct NewObjectsOnly;
+struct NewObjectsOnly(StoreClockConnector);
 
 impl HttpConnector for NewObjectsOnly {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let client = ReqwestConnector::default().connect(options)?;
+        let client = self.0.connect(options)?;
         Ok(HttpClient::new(ConditionalCompletion(client)))
     }
 }

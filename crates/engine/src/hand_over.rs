@@ -7,11 +7,11 @@ use ecluse_spool::{Fate, FileEntry, ParcelId, Receipt, Result};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::cluster::Inner;
-use crate::commit::Sent;
+use crate::commit::{Sent, SentSheet};
 use crate::failpoint::hit;
 use crate::queue::Hint;
 use crate::store::Put;
-use crate::ticket::{HistoryPage, StageKeys, Ticket, names_of};
+use crate::ticket::{HistoryPage, StageKeys, Ticket};
 
 /// How many objects of one work are put or removed at a time.
 const TOGETHER: usize = 8;
@@ -32,7 +32,7 @@ pub(crate) enum Repeat {
 pub(crate) struct Leftover {
     /// Parcels that their stages are to be told of.
     untold: Vec<(String, Hint)>,
-    /// The sheets of the work, the tickets of its inputs, the files that these leave behind.
+    /// The sheet of the work, the tickets of its inputs, the files that these leave behind.
     removals: Vec<String>,
 }
 
@@ -70,10 +70,10 @@ impl Inner {
             None => Vec::new(),
         };
         if let Fate::PassOn { to, .. } = &receipt.fate {
-            sent.extend(inputs.iter().map(|ticket| Sent {
-                to: to.clone(),
-                ticket: passed_on(stage, ticket, receipt),
-            }));
+            let passed = inputs
+                .iter()
+                .map(|ticket| passed_on(stage, ticket, receipt));
+            sent.extend(passed.map(|ticket| Sent::new(to, ticket)));
         }
         let put = stream::iter(&sent)
             .map(|sent| self.send(sent, repeat))
@@ -90,9 +90,8 @@ impl Inner {
             removals: Vec::new(),
         };
         if has_sheet {
-            // Whoever tried before may have left one too, also in a try that was not counted. Nobody removes his own when a commit
-            // failed: it may have been carried out. While there is a ticket, somebody comes back to this.
-            left.removals = self.sheets_of(stage, &receipt.work).await?;
+            // Those of tries that did not count are left: they say which files can be collected.
+            left.removals.push(sheet);
         }
         for ticket in inputs {
             left.removals.extend(retired(stage, ticket, Some(receipt)));
@@ -134,18 +133,11 @@ impl Inner {
         Ok(())
     }
 
-    async fn sheets_of(&self, stage: &str, work: &ParcelId) -> Result<Vec<String>> {
-        let (directory, name) = (StageKeys(stage).sheets(), names_of(work));
-        let sheets = self.store.list(&directory, &name);
-        let sheets = sheets.map_ok(|sheet| format!("{directory}{}", sheet.name));
-        sheets.try_collect().await
-    }
-
     async fn read_sheet(&self, key: &str) -> Result<Vec<Sent>> {
         // No longer there: all of it was handed over.
         let sheet = self.store.get(key).await?;
         Ok(sheet.map_or_else(Vec::new, |sheet| {
-            serde_json::from_slice(&sheet.bytes).unwrap_or_default()
+            SentSheet::parse(&sheet.bytes).map_or_else(Vec::new, |sheet| sheet.sent)
         }))
     }
 

@@ -66,6 +66,7 @@ pub(crate) struct Listed {
     /// Empty where the store does not say.
     pub(crate) etag: String,
     pub(crate) written_ms: i64,
+    pub(crate) bytes: u64,
 }
 
 /// What came of putting an object on a condition.
@@ -240,12 +241,12 @@ impl Store {
         let mut left = Vec::new();
         for some in keys.chunks(BULK) {
             match some.len() == 1 || self.removes_singly.load(Ordering::Relaxed) {
-                true => left.extend(some.iter().map(String::as_str)),
+                true => left.extend(some.iter().cloned()),
                 false => left.extend(self.remove_in_bulk(some).await?),
             }
         }
         let removed = stream::iter(left)
-            .map(|key| self.remove_one(key))
+            .map(|key| async move { self.remove_one(&key).await })
             .buffer_unordered(SINGLE)
             .collect::<Vec<Result<()>>>()
             .await;
@@ -261,7 +262,7 @@ impl Store {
     }
 
     /// Removes objects by one request; returns those that the store does not say to be removed.
-    async fn remove_in_bulk<'a>(&self, keys: &'a [String]) -> Result<Vec<&'a str>> {
+    async fn remove_in_bulk(&self, keys: &[String]) -> Result<Vec<String>> {
         let mut asked = Vec::with_capacity(keys.len());
         for key in keys {
             asked.push(self.key(key)?);
@@ -285,7 +286,7 @@ impl Store {
         }
         let left = keys.iter().zip(&asked);
         let left = left.filter(|(_, asked)| !removed.contains(*asked));
-        Ok(left.map(|(key, _)| key.as_str()).collect())
+        Ok(left.map(|(key, _)| key.clone()).collect())
     }
 
     /// Lists what begins with a directory and then a name, in order of keys, page by page.
@@ -319,6 +320,7 @@ impl Store {
                     name: name.to_owned(),
                     etag: meta.e_tag.clone().unwrap_or_default(),
                     written_ms: meta.last_modified.timestamp_millis(),
+                    bytes: meta.size,
                 });
                 let listed = listed.filter(|listed| listed.name.starts_with(name));
                 std::future::ready(Ok(listed))

@@ -23,7 +23,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use self::ahead::Appetite;
 use crate::JetstreamEngine;
 use crate::cluster::{Inner, ReadTicket, dice, now_text};
-use crate::commit::{Deed, Sent, Upload};
+use crate::commit::{Deed, Sent, SentSheet, Upload};
 use crate::failpoint::{hit, is_mutant};
 use crate::hand_over::{Leftover, Repeat, new_ticket};
 use crate::owner::Fence;
@@ -597,7 +597,7 @@ impl JetstreamWorker {
     }
 
     /// Returns what is to be committed of a piece of work.
-    fn deed_of(&self, work: &Work, now: &str) -> Result<(Deed, Vec<Ticket>)> {
+    pub(crate) fn deed_of(&self, work: &Work, now: &str) -> Result<(Deed, Vec<Ticket>)> {
         let receipt = work.receipt(&self.stage, &self.version, self.id.as_str(), now)?;
         let fenced = || SpoolError::Fenced {
             worker: self.id.to_string(),
@@ -630,16 +630,19 @@ impl JetstreamWorker {
                     bytes: file.bytes,
                 });
             }
-            sent.push(Sent {
-                to: to.to_owned(),
-                ticket: new_ticket(&self.stage, manifest, parent, &receipt),
-            });
+            let ticket = new_ticket(&self.stage, manifest, parent, &receipt);
+            sent.push(Sent::new(to, ticket));
         }
         let worker = self.id.to_string();
+        let names = inputs.iter().map(Ticket::name).collect();
+        let sheet = SentSheet {
+            inputs: names,
+            sent,
+        };
         let deed = Deed {
             receipt,
             uploads,
-            sent,
+            sheet,
             worker,
             fence: self.fence,
         };
@@ -806,7 +809,7 @@ impl Spool for JetstreamWorker {
                     if finish == Finish::AlreadyCommitted {
                         return Ok((finish, Leftover::default()));
                     }
-                    let (receipt, sent) = (&deed.receipt, Some(deed.sent.as_slice()));
+                    let (receipt, sent) = (&deed.receipt, Some(deed.sheet.sent.as_slice()));
                     let handed_over = inner.hand_over(stage, receipt, inputs, sent, Repeat::No);
                     Ok((finish, handed_over.await?))
                 }

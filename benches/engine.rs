@@ -4,7 +4,7 @@
 //! where a part is `parcels`, `reconcile`, `workers` or `crawlers`.
 //!
 //! Three NATS servers on loopback keep every message together, each synced; one S3 store. *Parcels* pass through three stages,
-//! a hundred to a commit, beside JetStream alone with the same settings, the directories and PostgreSQL. *Reconcile* finds what a broker
+//! a hundred to a commit, beside JetStream alone with the same settings, the store alone, the directories and PostgreSQL. *Reconcile* finds what a broker
 //! lost. *Workers* on two hosts share the work. *Crawlers* wait, seventy of them. The bars are in `docs/benchmarks.md`.
 
 #![expect(
@@ -28,7 +28,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ecluse_config::Pipeline;
+use ecluse_config::{EngineSettings, Pipeline};
 use ecluse_engine::JetstreamEngine;
 use ecluse_spool::{
     Engine, ParcelId, Spool, SpoolError, Work, WorkTree, WorkerLimits, WorkerTerms,
@@ -125,10 +125,14 @@ impl Servers {
         }
     }
 
+    fn settings(&self, prefix: &str) -> EngineSettings {
+        let settings = self.nats.settings(&self.store.settings(prefix));
+        Pipeline::parse(&settings, "bench").unwrap().engine
+    }
+
     /// Opens the engine as a host of this name.
     pub(crate) fn open(&self, prefix: &str, dir: &Path, host: &str) -> JetstreamEngine {
-        let settings = self.nats.settings(&self.store.settings(prefix));
-        let settings = Pipeline::parse(&settings, "bench").unwrap().engine;
+        let settings = self.settings(prefix);
         let root = dir.join(host);
         fs::create_dir_all(&root).unwrap();
         // A cluster takes a moment to choose who leads it.
@@ -218,7 +222,7 @@ fn servers_cpu() -> Duration {
 /// Parcels a second through three stages.
 fn parcels(page: &mut Page, options: &Options, dir: &Path) {
     let servers = Servers::start(dir);
-    let mut rounds: Vec<[Run; 4]> = Vec::new();
+    let mut rounds: Vec<[Run; 5]> = Vec::new();
     for round in 0..options.rounds {
         let at = dir.join(format!("round-{round}"));
         let prefix = format!("r{round}");
@@ -227,6 +231,7 @@ fn parcels(page: &mut Page, options: &Options, dir: &Path) {
         // By turns, so that a bad moment of a shared machine strikes all alike.
         rounds.push([
             bare::three_stages(&servers.nats.addresses(), &prefix, options.parcels),
+            bare::one_put_each(&servers.settings(&prefix), options.parcels),
             three_stages(&engine, options.parcels),
             three_stages(&tree, options.parcels),
             Run {
@@ -255,6 +260,10 @@ fn parcels(page: &mut Page, options: &Options, dir: &Path) {
     };
     for (which, (what, bar)) in [
         ("bare JetStream: publish, fetch, ack", ""),
+        (
+            "the store alone: one conditional put for each parcel and stage",
+            "",
+        ),
         ("engine 2", "0.5 ×"),
         ("the directories", ""),
         ("PostgreSQL, SKIP LOCKED, two clients", ""),

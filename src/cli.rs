@@ -198,12 +198,18 @@ pub(crate) enum Verb {
     Rebuild(RebuildOptions),
     /// Holds what waits in the store against the queues, and tells of what no worker would hear of
     #[command(
-        after_help = "Examples:\n  ecluse reconcile              every stage\n  ecluse reconcile index        one of them\n\nWith [engine] kind = \"jetstream\". The stages do this by themselves at the start and every ten minutes; it does no harm\nwhile they run. With directories there is nothing to do."
+        after_help = "Examples:\n  ecluse reconcile              every stage\n  ecluse reconcile index        one of them\n  ecluse reconcile --collect --dry-run   which files in the store no parcel has\n  ecluse reconcile --collect    and remove them, when they are older than engine.collect-after\n\nWith [engine] kind = \"jetstream\". The stages do this by themselves at the start and every ten minutes; it does no harm\nwhile they run. With directories there is nothing to do."
     )]
     Reconcile {
         /// The stages; every one when none is named
         #[arg(value_name = "STAGE")]
         stages: Vec<String>,
+        /// Instead, removes files from the store that no parcel has any more; the stages do so once a day
+        #[arg(long, conflicts_with = "stages")]
+        collect: bool,
+        /// Counts them and removes nothing
+        #[arg(long, requires = "collect")]
+        dry_run: bool,
     },
     /// Moves stages with all they hold to the other engine, one after the other, while the others work
     #[command(

@@ -183,7 +183,16 @@ fn dispatch(context: &DriverContext, verb: &Verb) -> Result<ExitCode, Trouble> {
             )),
         },
         Verb::Move(options) => move_verb::move_stages(context, options),
-        Verb::Reconcile { stages } => reconcile::reconcile(context, stages),
+        Verb::Reconcile {
+            stages,
+            collect: false,
+            dry_run: _,
+        } => reconcile::reconcile(context, stages),
+        Verb::Reconcile {
+            stages: _,
+            collect: true,
+            dry_run,
+        } => reconcile::collect(context, *dry_run),
         Verb::Repair(options) => repair::repair(context, options),
         Verb::Units(options) => units_verb::units(context, options),
         Verb::Config => {

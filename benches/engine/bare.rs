@@ -1,14 +1,23 @@
-//! JetStream alone, with the settings that our queues have: what nobody who dispatches by it can do without.
+//! The servers alone. JetStream with the settings that our queues have: what nobody who dispatches by it can do without. The store
+//! with one object for each parcel and stage: what nobody who keeps a receipt for each can do without.
 
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
 use async_nats::jetstream::{self, Context};
-use futures_util::{StreamExt, future};
+use ecluse_config::EngineSettings;
+use futures_util::{StreamExt, TryStreamExt, future, stream};
+use object_store::aws::{AmazonS3Builder, Checksum};
+use object_store::path::Path as Key;
+use object_store::{ClientOptions, ObjectStore, PutMode, PutOptions};
 
 use crate::{Clock, END, GROUP, Run, STAGES, WORKERS};
 
 /// A message is as large as ours with a ticket in it.
 const BYTES: usize = 600;
+/// A receipt of these parcels is as large.
+const RECEIPT_BYTES: usize = 620;
+/// How many puts are under way at a time, as with our commits.
+const PUTS: usize = 16;
 
 /// Moves messages through three streams: fetches a hundred, publishes each to the next, acks each.
 pub(crate) fn three_stages(servers: &[String], prefix: &str, messages: usize) -> Run {
@@ -27,7 +36,7 @@ pub(crate) fn three_stages(servers: &[String], prefix: &str, messages: usize) ->
             .collect();
         let mut consumers = Vec::new();
         for stage in &stages {
-            consumers.push(stream(&context, stage).await);
+            consumers.push(queue(&context, stage).await);
         }
         let all: Vec<String> = (0..messages).map(|number| number.to_string()).collect();
         for group in all.chunks(GROUP) {
@@ -53,7 +62,54 @@ pub(crate) fn three_stages(servers: &[String], prefix: &str, messages: usize) ->
     })
 }
 
-async fn stream(context: &Context, name: &str) -> PullConsumer {
+/// Puts one object where there is none for each parcel and stage, through the client that the engine has, and nothing else.
+pub(crate) fn one_put_each(settings: &EngineSettings, parcels: usize) -> Run {
+    let secret = |path| std::fs::read_to_string(path).unwrap().trim().to_owned();
+    let options = ClientOptions::new()
+        .with_allow_http(true)
+        .with_no_system_certificates(true);
+    let bucket = AmazonS3Builder::new()
+        .with_endpoint(&settings.endpoint)
+        .with_bucket_name(&settings.bucket)
+        .with_region(&settings.region)
+        .with_access_key_id(secret(&settings.key_file))
+        .with_secret_access_key(secret(&settings.secret_file))
+        .with_checksum_algorithm(Checksum::SHA256)
+        .with_client_options(options)
+        .build()
+        .unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let clock = Clock::start();
+        let keys = STAGES.iter().flat_map(|stage| {
+            let prefix = &settings.prefix;
+            let key =
+                move |number| format!("{prefix}/floor/{stage}/{:02x}/p{number}", number % 256);
+            (0..parcels).map(key)
+        });
+        let puts = stream::iter(keys)
+            .map(|key| {
+                let bucket = &bucket;
+                async move {
+                    let receipt = vec![b'r'; RECEIPT_BYTES].into();
+                    let options = PutOptions::from(PutMode::Create);
+                    bucket.put_opts(&Key::from(key), receipt, options).await
+                }
+            })
+            .buffer_unordered(PUTS)
+            .map_ok(|_| 1)
+            .try_fold(0, |sum, one| future::ready(Ok(sum + one)));
+        let put: usize = puts.await.unwrap();
+        assert_eq!(put, parcels * STAGES.len());
+        clock.stop(parcels)
+    })
+}
+
+async fn queue(context: &Context, name: &str) -> PullConsumer {
     let config = Config {
         name: name.to_owned(),
         subjects: vec![format!("{name}.*")],

@@ -17,6 +17,8 @@ const LONGEST_NAME: usize = 48;
 
 /// The shortest time after which a message goes to another worker.
 const MIN_ACK_WAIT: Duration = Duration::from_secs(1);
+/// Whoever gives a parcel shows it within half of this, whatever else is set.
+const MIN_COLLECT_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// More workers than this on one machine is a typing mistake.
 const MOST_WORKERS: u32 = 1_024;
@@ -549,6 +551,12 @@ fn check_engine(pipeline: &Pipeline, findings: &mut Findings<'_>) {
     }
     if engine.ack_wait.0 < MIN_ACK_WAIT {
         error("ack-wait", "at least 1s");
+    }
+    if engine.collect_after.0 < MIN_COLLECT_AFTER {
+        error(
+            "collect-after",
+            "at least 1d: what is being put is not to be taken for what was left",
+        );
     }
     let endpoint = engine.endpoint.as_str();
     if !(endpoint.starts_with("https://") || endpoint.starts_with("http://")) {

@@ -114,6 +114,8 @@ pub struct EngineSettings {
     pub scratch_limit: Bytes,
     /// How often what waits in the store is held against the queues.
     pub reconcile: Span,
+    /// Age at which files in the store that no parcel has are removed.
+    pub collect_after: Span,
 }
 
 /// What the shell around every stage needs to know.

@@ -121,6 +121,11 @@ impl Carrier<'_> {
         inner.wait(inner.store.remove(key))
     }
 
+    fn remove_all(&self, keys: &[String]) -> Result<()> {
+        let inner = self.inner();
+        inner.wait(inner.store.remove_all(keys))
+    }
+
     fn all_to_store(&mut self) -> Result<()> {
         loop {
             let mut places = Vec::new();
@@ -287,9 +292,8 @@ impl Carrier<'_> {
         // The files that an interrupted way back had left under other keys.
         if let Some(read) = before {
             let new: HashSet<String> = keys_of(&shown).collect();
-            for old in keys_of(&read.ticket).filter(|old| !new.contains(old)) {
-                self.remove(&old)?;
-            }
+            let old = keys_of(&read.ticket).filter(|old| !new.contains(old));
+            self.remove_all(&old.collect::<Vec<String>>())?;
         }
         Ok(())
     }
@@ -379,15 +383,12 @@ impl Carrier<'_> {
         self.carried.parcels += u64::from(shown);
         self.remove(&self.keys().ticket(name))?;
         self.passed("ticket-removed")?;
-        for key in keys_of(&ticket) {
-            self.remove(&key)?;
-        }
-        if let Some(mark) = mark_of(self.stage, &ticket) {
-            self.remove(&mark)?;
-        }
+        let mut served: Vec<String> = keys_of(&ticket).collect();
+        served.extend(mark_of(self.stage, &ticket));
         if let TicketState::Moving { .. } = moving {
-            self.remove(&format!("{}{name}", self.keys().moving()))?;
+            served.push(format!("{}{name}", self.keys().moving()));
         }
+        self.remove_all(&served)?;
         self.passed("departed")
     }
 
@@ -563,10 +564,9 @@ impl Carrier<'_> {
     /// Forgets which parcels have gone into the directories: all have come back, or have their receipts here.
     pub(crate) fn forget_gone(&mut self) -> Result<()> {
         let gone = self.keys().gone();
-        for name in self.names(&gone)? {
-            self.remove(&format!("{gone}{name}"))?;
-        }
-        Ok(())
+        let names = self.names(&gone)?;
+        let keys = names.iter().map(|name| format!("{gone}{name}"));
+        self.remove_all(&keys.collect::<Vec<String>>())
     }
 }
 

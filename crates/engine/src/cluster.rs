@@ -33,6 +33,8 @@ pub(crate) struct Inner {
     pub(crate) queue: Queue,
     pub(crate) scratch: Scratch,
     pub(crate) scratch_limit: u64,
+    /// How old files are that are collected.
+    pub(crate) collect_after: Duration,
     pub(crate) host: Host,
     clock: Mutex<Option<ClockReading>>,
     owed: Mutex<Vec<(String, Hint)>>,
@@ -92,6 +94,7 @@ impl JetstreamEngine {
             queue,
             scratch: Scratch::new(root.join(&settings.scratch)),
             scratch_limit: settings.scratch_limit.0,
+            collect_after: settings.collect_after.0,
             host: this,
             clock: Mutex::default(),
             owed: Mutex::default(),

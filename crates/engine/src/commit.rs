@@ -1,5 +1,7 @@
-//! From work done to committed: files, then the sheet of new parcels, then the receipt. Then
+//! From work done to committed: the sheet of new parcels, then their files, then the receipt. Then
 //! [`hand_over`](crate::hand_over) begins.
+//!
+//! The sheet comes before the files, so that whatever becomes of the work, the files that it put can be found.
 //!
 //! A receipt is put where none is: the first wins. A batch is committed by the receipt under its own name; before that it is
 //! filed under the name of each member, in their order, so that no parcel is in two batches. A worker may die in between, and
@@ -33,6 +35,48 @@ pub(crate) struct Upload {
 pub(crate) struct Sent {
     pub(crate) to: String,
     pub(crate) ticket: Ticket,
+    /// On a sheet, with the first: see [`SentSheet`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    inputs: Vec<String>,
+}
+
+impl Sent {
+    pub(crate) fn new(to: &str, ticket: Ticket) -> Self {
+        Self {
+            to: to.to_owned(),
+            ticket,
+            inputs: Vec::new(),
+        }
+    }
+}
+
+/// The new parcels of a try, kept in the store until they are handed over, or known never to be.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SentSheet {
+    /// The tickets of what went in. They stand with the first of the new parcels.
+    pub(crate) inputs: Vec<String>,
+    pub(crate) sent: Vec<Sent>,
+}
+
+impl SentSheet {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let mut sent: Vec<Sent> = serde_json::from_slice(bytes).ok()?;
+        let inputs = sent
+            .first_mut()
+            .map(|first| std::mem::take(&mut first.inputs));
+        Some(Self {
+            inputs: inputs.unwrap_or_default(),
+            sent,
+        })
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut sent = self.sent.clone();
+        if let Some(first) = sent.first_mut() {
+            first.inputs.clone_from(&self.inputs);
+        }
+        serde_json::to_vec(&sent).expect("tickets hold only strings and numbers")
+    }
 }
 
 /// Finished work, ready to be committed.
@@ -40,7 +84,7 @@ pub(crate) struct Deed {
     pub(crate) receipt: Receipt,
     pub(crate) uploads: Vec<Upload>,
     /// The new parcels.
-    pub(crate) sent: Vec<Sent>,
+    pub(crate) sheet: SentSheet,
     pub(crate) worker: String,
     /// Under which its host owns what the stage works on.
     pub(crate) fence: Option<Fence>,
@@ -73,7 +117,18 @@ impl Inner {
         Ok(finish)
     }
 
-    async fn send_files(&self, stage: &str, deed: &Deed, line: &[u8], signs: &Signs) -> Result<()> {
+    pub(crate) async fn send_files(
+        &self,
+        stage: &str,
+        deed: &Deed,
+        line: &[u8],
+        signs: &Signs,
+    ) -> Result<()> {
+        if !deed.sheet.sent.is_empty() {
+            let key = StageKeys(stage).sheet(&deed.receipt.work, line);
+            self.store.put(&key, &deed.sheet.to_bytes()).await?;
+            hit("sheet-put");
+        }
         stream::iter(&deed.uploads)
             .map(|upload| {
                 self.store
@@ -84,13 +139,6 @@ impl Inner {
             .await?;
         if !deed.uploads.is_empty() {
             hit("uploaded");
-        }
-        if !deed.sent.is_empty() {
-            let sheet =
-                serde_json::to_vec(&deed.sent).expect("tickets hold only strings and numbers");
-            let key = StageKeys(stage).sheet(&deed.receipt.work, line);
-            self.store.put(&key, &sheet).await?;
-            hit("sheet-put");
         }
         Ok(())
     }

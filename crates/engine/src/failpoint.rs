@@ -16,8 +16,8 @@ pub const MUTANTS: [&str; 3] = [
 pub const STEPS: [&str; 18] = [
     "born",
     "claimed",
-    "uploaded",
     "sheet-put",
+    "uploaded",
     "member-filed",
     "committed",
     "ticket-put",

@@ -3,18 +3,20 @@
 //! Everything here can be repeated from the receipt, the sheet and the ticket by anybody: a ticket that is there was put
 //! before, and one that is gone has been handed over.
 
-use ecluse_spool::{Fate, ParcelId, Receipt, Result};
+use ecluse_spool::{Fate, FileEntry, ParcelId, Receipt, Result};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::cluster::Inner;
-use crate::commit::Sent;
+use crate::commit::{Sent, SentSheet};
 use crate::failpoint::hit;
 use crate::queue::Hint;
-use crate::store::{Listed, Put};
-use crate::ticket::{HistoryPage, StageKeys, Ticket, names_of};
+use crate::store::Put;
+use crate::ticket::{HistoryPage, StageKeys, Ticket};
 
 /// How many objects of one work are put or removed at a time.
 const TOGETHER: usize = 8;
+/// How many parcels are told of at a time. The servers sync many at once, when many come at once.
+const TELLS: usize = 1024;
 
 /// Whether a receipt may have been carried out before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +25,15 @@ pub(crate) enum Repeat {
     No,
     /// It was found.
     Perhaps,
+}
+
+/// What is left to do of a receipt whose results are in the store: to tell of them, and to remove what has served.
+#[derive(Default)]
+pub(crate) struct Leftover {
+    /// Parcels that their stages are to be told of.
+    untold: Vec<(String, Hint)>,
+    /// The sheet of the work, the tickets of its inputs, the files that these leave behind.
+    removals: Vec<String>,
 }
 
 impl Inner {
@@ -35,6 +46,21 @@ impl Inner {
         known: Option<&[Sent]>,
         repeat: Repeat,
     ) -> Result<()> {
+        let left = self
+            .hand_over(stage, receipt, inputs, known, repeat)
+            .await?;
+        self.clear_up(vec![left]).await
+    }
+
+    /// Puts the tickets that a receipt sends into the next stages; returns what is to be done when they are there.
+    pub(crate) async fn hand_over(
+        &self,
+        stage: &str,
+        receipt: &Receipt,
+        inputs: &[Ticket],
+        known: Option<&[Sent]>,
+        repeat: Repeat,
+    ) -> Result<Leftover> {
         let line = receipt.to_line();
         let sheet = StageKeys(stage).sheet(&receipt.work, &line);
         let has_sheet = !receipt.outputs.is_empty();
@@ -44,28 +70,56 @@ impl Inner {
             None => Vec::new(),
         };
         if let Fate::PassOn { to, .. } = &receipt.fate {
-            sent.extend(inputs.iter().map(|ticket| Sent {
-                to: to.clone(),
-                ticket: passed_on(stage, ticket, receipt),
-            }));
+            let passed = inputs
+                .iter()
+                .map(|ticket| passed_on(stage, ticket, receipt));
+            sent.extend(passed.map(|ticket| Sent::new(to, ticket)));
         }
-        stream::iter(&sent)
+        let put = stream::iter(&sent)
             .map(|sent| self.send(sent, repeat))
             .buffer_unordered(TOGETHER)
-            .try_collect::<Vec<()>>()
+            .try_collect::<Vec<Option<(String, Hint)>>>()
             .await?;
         // Those that were members of a batch are found by their own names too.
         if repeat == Repeat::Perhaps {
             self.file_members(stage, receipt, &line).await?;
         }
         hit("handed-over");
+        let mut left = Leftover {
+            untold: put.into_iter().flatten().collect(),
+            removals: Vec::new(),
+        };
         if has_sheet {
-            // Whoever tried before may have left one too, also in a try that was not counted. Nobody removes his own when a commit
-            // failed: it may have been carried out. While there is a ticket, somebody comes back to this.
-            self.remove_sheets(stage, &receipt.work).await?;
+            // Those of tries that did not count are left: they say which files can be collected.
+            left.removals.push(sheet);
         }
         for ticket in inputs {
-            self.retire(stage, ticket, Some(receipt)).await?;
+            left.removals.extend(retired(stage, ticket, Some(receipt)));
+        }
+        Ok(left)
+    }
+
+    /// Tells of what was handed over, then removes what has served, of many pieces of work at once.
+    ///
+    /// A store removes the objects of one request in any order, and may be cut off in the middle. Whatever is left then: while the
+    /// ticket of an input is there, its receipt is carried out again, for which neither its files nor the sheet are needed any
+    /// more; when it is not, sheets and files are without an owner.
+    pub(crate) async fn clear_up(&self, left: Vec<Leftover>) -> Result<()> {
+        let mut removals = Vec::new();
+        let mut untold = Vec::new();
+        for left in left {
+            untold.extend(left.untold);
+            removals.extend(left.removals);
+        }
+        stream::iter(untold)
+            .for_each_concurrent(TELLS, |(stage, hint)| async move {
+                self.tell(&stage, hint).await;
+                hit("told");
+            })
+            .await;
+        self.store.remove_all(&removals).await?;
+        if !removals.is_empty() {
+            hit("ticket-removed");
         }
         hit("retired");
         Ok(())
@@ -79,42 +133,31 @@ impl Inner {
         Ok(())
     }
 
-    async fn remove_sheets(&self, stage: &str, work: &ParcelId) -> Result<()> {
-        let (directory, name) = (StageKeys(stage).sheets(), names_of(work));
-        let sheets: Vec<Listed> = self.store.list(&directory, &name).try_collect().await?;
-        for sheet in sheets {
-            self.store
-                .remove(&format!("{directory}{}", sheet.name))
-                .await?;
-        }
-        Ok(())
-    }
-
     async fn read_sheet(&self, key: &str) -> Result<Vec<Sent>> {
         // No longer there: all of it was handed over.
         let sheet = self.store.get(key).await?;
         Ok(sheet.map_or_else(Vec::new, |sheet| {
-            serde_json::from_slice(&sheet.bytes).unwrap_or_default()
+            SentSheet::parse(&sheet.bytes).map_or_else(Vec::new, |sheet| sheet.sent)
         }))
     }
 
-    /// Puts the ticket of a parcel into a stage and tells of it.
-    async fn send(&self, sent: &Sent, repeat: Repeat) -> Result<()> {
+    /// Puts the ticket of a parcel into a stage; returns what is to be told of it.
+    async fn send(&self, sent: &Sent, repeat: Repeat) -> Result<Option<(String, Hint)>> {
         let id = &sent.ticket.manifest.id;
         // It may have come, been worked on and gone: then it must not come again.
         if repeat == Repeat::Perhaps
             && (self.has_passed(&sent.to, id, &sent.ticket).await?
                 || self.has_gone(&sent.to, &sent.ticket.name()).await?)
         {
-            return Ok(());
+            return Ok(None);
         }
         let key = StageKeys(&sent.to).ticket(&sent.ticket.name());
-        if let Put::There(etag) = self.store.put_new(&key, &sent.ticket.to_bytes()).await? {
-            hit("ticket-put");
-            self.tell(&sent.to, Hint::of(&sent.ticket, &etag)).await;
-            hit("told");
-        }
-        Ok(())
+        let put = self.store.put_new(&key, &sent.ticket.to_bytes()).await?;
+        let Put::There(etag) = put else {
+            return Ok(None);
+        };
+        hit("ticket-put");
+        Ok(Some((sent.to.clone(), Hint::of(&sent.ticket, &etag))))
     }
 
     /// Tells whether a stage has finished this very parcel.
@@ -131,42 +174,34 @@ impl Inner {
         }))
     }
 
-    /// Removes the ticket of a parcel that has left a stage, and the files that it left behind.
-    pub(crate) async fn retire(
-        &self,
-        stage: &str,
-        ticket: &Ticket,
-        receipt: Option<&Receipt>,
-    ) -> Result<()> {
-        self.store
-            .remove(&StageKeys(stage).ticket(&ticket.name()))
-            .await?;
-        hit("ticket-removed");
-        let left: Vec<String> = match receipt.map(|receipt| &receipt.fate) {
-            Some(Fate::PassOn {
-                attached, detached, ..
-            }) => ticket
-                .manifest
-                .files
-                .iter()
-                .filter(|file| {
-                    detached.contains(&file.name)
-                        || attached.iter().any(|new| new.name == file.name)
-                })
-                .map(|file| ticket.payload_key(file))
-                .collect(),
-            Some(Fate::Consume) | None => {
-                let files = ticket.manifest.files.iter();
-                files.map(|file| ticket.payload_key(file)).collect()
-            }
+    /// Removes the ticket of a parcel that needs no receipt of its own, and its files.
+    pub(crate) async fn retire(&self, stage: &str, ticket: &Ticket) -> Result<()> {
+        let removals = retired(stage, ticket, None).collect();
+        let left = Leftover {
+            removals,
+            ..Leftover::default()
         };
-        stream::iter(&left)
-            .map(|key| self.store.remove(key))
-            .buffer_unordered(TOGETHER)
-            .try_collect::<Vec<()>>()
-            .await?;
-        Ok(())
+        self.clear_up(vec![left]).await
     }
+}
+
+/// Names what goes when a parcel has left a stage: its ticket, and the files that it leaves behind.
+fn retired(
+    stage: &str,
+    ticket: &Ticket,
+    receipt: Option<&Receipt>,
+) -> impl Iterator<Item = String> {
+    let is_left = move |file: &FileEntry| match receipt.map(|receipt| &receipt.fate) {
+        Some(Fate::PassOn {
+            attached, detached, ..
+        }) => detached.contains(&file.name) || attached.iter().any(|new| new.name == file.name),
+        Some(Fate::Consume) | None => true,
+    };
+    let files = ticket.manifest.files.iter();
+    let left = files
+        .filter(move |file| is_left(file))
+        .map(|file| ticket.payload_key(file));
+    std::iter::once(StageKeys(stage).ticket(&ticket.name())).chain(left)
 }
 
 /// Returns the ticket with which a parcel leaves a stage.

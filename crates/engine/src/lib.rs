@@ -12,6 +12,7 @@
 mod carry;
 mod check;
 mod cluster;
+mod collect;
 mod commit;
 mod failpoint;
 mod hand_over;

@@ -17,10 +17,11 @@ use std::time::{Duration, Instant};
 
 use ecluse_config::{EngineKind, EngineSettings};
 use ecluse_spool::{
-    BellWire, Blocked, ClusterView, Depths, Engine, EngineSide, Filed, FoldedShard, Gift, Host,
-    Marks, Movable, MoveRound, NewParcel, OtherOwner, ParcelId, ParcelManifest, ParcelPlace,
-    Paused, ReconcileExtent, Result, Ring, Room, Signs, Spool, SpoolError, StageStanding,
-    StepWatch, Throughput, Trouble, Why, WorkTree, WorkerId, WorkerTerms, WorkerView,
+    BellWire, Blocked, ClusterView, CollectExtent, Collected, Depths, Engine, EngineSide, Filed,
+    FoldedShard, Gift, Host, Marks, Movable, MoveRound, NewParcel, OtherOwner, ParcelId,
+    ParcelManifest, ParcelPlace, Paused, ReconcileExtent, Result, Ring, Room, Signs, Spool,
+    SpoolError, StageStanding, StepWatch, Throughput, Trouble, Why, WorkTree, WorkerId,
+    WorkerTerms, WorkerView,
 };
 use futures_util::StreamExt;
 
@@ -577,6 +578,16 @@ impl Engine for MixedEngine {
     fn reconcile(&self, stage: &str, extent: ReconcileExtent) -> Result<u64> {
         self.carry_all(stage, &Signs::default())?;
         self.home(stage)?.reconcile(stage, extent)
+    }
+
+    fn collect(&self, extent: CollectExtent) -> Result<Option<Collected>> {
+        match extent {
+            CollectExtent::IfDue => Ok(None),
+            CollectExtent::Count | CollectExtent::All => Err(SpoolError::Refused(
+                "nothing is collected while stages move between engines: 'engine.moving' is true"
+                    .into(),
+            )),
+        }
     }
 
     fn temporary(&self, stage: &str) -> PathBuf {

@@ -6,13 +6,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use ecluse_spool::{
-    BellWire, Blocked, ClusterView, Depths, Engine, Filed, FoldedShard, Fs, Gift, Host, Marks,
-    NewParcel, OtherOwner, ParcelId, ParcelManifest, ParcelPlace, ParcelState, Paused, RealFs,
-    ReconcileExtent, Result, Ring, Room, Signs, Spool, SpoolError, Throughput, Trouble, Why,
-    WorkTree, WorkerId, WorkerTerms, WorkerView, parse_sheet,
+    BellWire, Blocked, ClusterView, CollectExtent, Collected, Depths, Engine, Filed, FoldedShard,
+    Fs, Gift, Host, Marks, NewParcel, OtherOwner, ParcelId, ParcelManifest, ParcelPlace,
+    ParcelState, Paused, RealFs, ReconcileExtent, Result, Ring, Room, Signs, Spool, SpoolError,
+    Throughput, Trouble, Why, WorkTree, WorkerId, WorkerTerms, WorkerView, parse_sheet,
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 
@@ -29,7 +29,9 @@ use crate::worker::{JetstreamWorker, WorkerSheet, due_of};
 /// How many objects are read at a time.
 const READS: usize = 32;
 /// The stage that brings what comes from outside.
-const OUTSIDE: &str = "given";
+pub(crate) const OUTSIDE: &str = "given";
+/// Whoever gives a parcel shows it within this time, and within half the age at which files are collected.
+const SHOWN_WITHIN: Duration = Duration::from_secs(12 * 3600);
 /// Files of a parcel that is only looked at are no larger.
 const LOOKED_AT: u64 = 1 << 20;
 /// Tickets are counted one by one up to here; then the queue's own count is taken.
@@ -397,6 +399,10 @@ impl Engine for JetstreamEngine {
     fn reconcile(&self, stage: &str, extent: ReconcileExtent) -> Result<u64> {
         let reconciled = self.reconcile_stage(stage, extent)?;
         Ok(reconciled.told)
+    }
+
+    fn collect(&self, extent: CollectExtent) -> Result<Option<Collected>> {
+        self.inner.collect(extent)
     }
 
     fn temporary(&self, stage: &str) -> PathBuf {
@@ -878,6 +884,7 @@ impl JetstreamEngine {
             });
         }
         let signs = Signs::default();
+        let begun = (Instant::now(), SystemTime::now());
         for file in &manifest.files {
             let upload = Upload {
                 key: payload_key(OUTSIDE, &manifest, file),
@@ -888,6 +895,15 @@ impl JetstreamEngine {
                 .store
                 .upload(&upload.key, &upload.path, upload.bytes, &signs)
                 .await?;
+        }
+        // Files that nobody shows for long are collected. By both clocks: the machine may have slept.
+        let slept = begun.1.elapsed().unwrap_or_default();
+        let took = begun.0.elapsed().max(slept);
+        if took > SHOWN_WITHIN.min(inner.collect_after / 2) {
+            return Err(SpoolError::Refused(format!(
+                "to put the files of {id} took {} s, and some may be gone by now: give it again",
+                took.as_secs()
+            )));
         }
         let ticket = Ticket::new(manifest, OUTSIDE, Vec::new());
         let key = StageKeys(stage).ticket(&ticket.name());

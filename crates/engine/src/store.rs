@@ -3,15 +3,17 @@
 //! A request whose answer was lost may have been carried out, and is sent again by the client underneath. So whoever is told
 //! that a place is taken looks whether it is by his own bytes: every object that is put on a condition says who put it.
 
+use std::collections::HashSet;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use ecluse_config::EngineSettings;
 use ecluse_spool::{FileEntry, Fs, RealFs, Result, Signs, SpoolError, hex};
 use ecluse_store_clock::{SigningKey, StoreClockConnector};
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::aws::{AmazonS3, AmazonS3Builder, Checksum};
 use object_store::path::Path as Key;
@@ -31,13 +33,21 @@ const RETRY_FOR: Duration = Duration::from_secs(45);
 /// How long a connection may take, and a piece of an answer.
 const CONNECT: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(30);
+/// The most keys that a store takes in one request to remove them.
+const BULK: usize = 1000;
+/// How many objects are removed side by side where a store takes one at a time.
+const SINGLE: usize = 16;
 
 /// The bucket.
 pub(crate) struct Store {
     bucket: AmazonS3,
+    /// The same, by a client that removes one object at a time: the other asks for many even where there is one.
+    one_by_one: AmazonS3,
     prefix: String,
     /// Its address, for messages.
     pub(crate) address: String,
+    /// Whether it said that it takes one removal at a time.
+    removes_singly: AtomicBool,
 }
 
 /// An object that was read.
@@ -57,6 +67,7 @@ pub(crate) struct Listed {
     /// Empty where the store does not say.
     pub(crate) etag: String,
     pub(crate) written_ms: i64,
+    pub(crate) bytes: u64,
 }
 
 /// What came of putting an object on a condition.
@@ -104,7 +115,7 @@ impl Store {
             secret: secret("secret-file", &root.join(&settings.secret_file))?,
             region: settings.region.clone(),
         };
-        let bucket = AmazonS3Builder::new()
+        let builder = AmazonS3Builder::new()
             .with_endpoint(&settings.endpoint)
             .with_virtual_hosted_style_request(false)
             .with_bucket_name(&settings.bucket)
@@ -122,9 +133,11 @@ impl Store {
                     max_backoff: Duration::from_secs(5),
                     base: 2.0,
                 },
-            })
-            .build()
-            .map_err(|error| OpenError::new("endpoint", error.to_string()))?;
+            });
+        let fault = |error: Error| OpenError::new("endpoint", error.to_string());
+        let one_by_one = builder.clone().with_disable_bulk_delete(true);
+        let one_by_one = one_by_one.build().map_err(fault)?;
+        let bucket = builder.build().map_err(fault)?;
         let endpoint = settings.endpoint.trim_end_matches('/');
         let prefix = match settings.prefix.as_str() {
             "" => String::new(),
@@ -132,8 +145,10 @@ impl Store {
         };
         Ok(Self {
             bucket,
+            one_by_one,
             address: format!("{endpoint}/{}", settings.bucket),
             prefix,
+            removes_singly: AtomicBool::new(false),
         })
     }
 
@@ -214,10 +229,71 @@ impl Store {
 
     /// Removes an object, if it is there.
     pub(crate) async fn remove(&self, key: &str) -> Result<()> {
-        match self.bucket.delete(&self.key(key)?).await {
+        self.remove_all(&[key.to_owned()]).await
+    }
+
+    async fn remove_one(&self, key: &str) -> Result<()> {
+        match self.one_by_one.delete(&self.key(key)?).await {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(self.fault("remove", key, &error)),
         }
+    }
+
+    /// Removes objects, as far as they are there: up to a thousand in one request. What the store does not say to be removed is
+    /// removed by itself, and so is everything where a store does not know such requests.
+    ///
+    /// # Errors
+    /// The first key that is still there, and how many more are. All are tried.
+    pub(crate) async fn remove_all(&self, keys: &[String]) -> Result<()> {
+        let mut left = Vec::new();
+        for some in keys.chunks(BULK) {
+            match some.len() == 1 || self.removes_singly.load(Ordering::Relaxed) {
+                true => left.extend(some.iter().cloned()),
+                false => left.extend(self.remove_in_bulk(some).await?),
+            }
+        }
+        let removed = stream::iter(left)
+            .map(|key| async move { self.remove_one(&key).await })
+            .buffer_unordered(SINGLE)
+            .collect::<Vec<Result<()>>>()
+            .await;
+        let mut failed = removed.into_iter().filter_map(Result::err);
+        let Some(first) = failed.next() else {
+            return Ok(());
+        };
+        let more = failed.count();
+        if more > 0 {
+            tracing::warn!(more, "more objects could not be removed");
+        }
+        Err(first)
+    }
+
+    /// Removes objects by one request; returns those that the store does not say to be removed.
+    async fn remove_in_bulk(&self, keys: &[String]) -> Result<Vec<String>> {
+        let mut asked = Vec::with_capacity(keys.len());
+        for key in keys {
+            asked.push(self.key(key)?);
+        }
+        let locations = stream::iter(asked.clone().into_iter().map(Ok)).boxed();
+        let answers: Vec<_> = self.bucket.delete_stream(locations).collect().await;
+        let mut removed = HashSet::new();
+        let mut failed = None;
+        for answer in answers {
+            match answer {
+                Ok(key) => drop(removed.insert(key)),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        if let Some(error) = failed {
+            let error = in_one_line(&error);
+            tracing::warn!(error, keys = keys.len(), "objects are removed one by one");
+            if removed.is_empty() && is_unknown_request(&error) {
+                self.removes_singly.store(true, Ordering::Relaxed);
+            }
+        }
+        let left = keys.iter().zip(&asked);
+        let left = left.filter(|(_, asked)| !removed.contains(*asked));
+        Ok(left.map(|(key, _)| key.clone()).collect())
     }
 
     /// Lists what begins with a directory and then a name, in order of keys, page by page.
@@ -251,6 +327,7 @@ impl Store {
                     name: name.to_owned(),
                     etag: meta.e_tag.clone().unwrap_or_default(),
                     written_ms: meta.last_modified.timestamp_millis(),
+                    bytes: meta.size,
                 });
                 let listed = listed.filter(|listed| listed.name.starts_with(name));
                 std::future::ready(Ok(listed))
@@ -379,6 +456,12 @@ fn secret(key: &'static str, path: &Path) -> std::result::Result<String, OpenErr
     Ok(word.to_owned())
 }
 
+/// Tells whether a store says that it does not know such a request at all.
+fn is_unknown_request(error: &str) -> bool {
+    let words = ["NotImplemented", "MethodNotAllowed", "501", "405"];
+    words.iter().any(|word| error.contains(word))
+}
+
 /// Says what went wrong and why, in one line.
 fn in_one_line(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -393,3 +476,6 @@ fn in_one_line(error: &dyn std::error::Error) -> String {
     }
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
+
+#[cfg(test)]
+mod tests;

@@ -141,8 +141,14 @@ impl Ticket {
 
 /// Returns the name of a parcel's ticket.
 pub(crate) fn ticket_name(manifest: &ParcelManifest) -> String {
-    let mark = digest(manifest.born.as_bytes());
-    format!("{}{MARK}{}", manifest.id, &mark[..12])
+    format!("{}{MARK}{}", manifest.id, mark_of_born(&manifest.born))
+}
+
+/// Returns what a birth mark becomes in the names of tickets and files.
+pub(crate) fn mark_of_born(born: &str) -> String {
+    let mut mark = digest(born.as_bytes());
+    mark.truncate(12);
+    mark
 }
 
 /// Returns the parcel whose ticket has this name.

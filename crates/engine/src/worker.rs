@@ -23,9 +23,9 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use self::ahead::Appetite;
 use crate::JetstreamEngine;
 use crate::cluster::{Inner, ReadTicket, dice, now_text};
-use crate::commit::{Deed, Sent, Upload};
+use crate::commit::{Deed, Sent, SentSheet, Upload};
 use crate::failpoint::{hit, is_mutant};
-use crate::hand_over::{Repeat, new_ticket};
+use crate::hand_over::{Leftover, Repeat, new_ticket};
 use crate::owner::Fence;
 use crate::queue::Hint;
 use crate::scratch::{WorkerHome, at};
@@ -468,7 +468,7 @@ impl JetstreamWorker {
             inner.wait(inner.complete(&self.stage, receipt, inputs, None, Repeat::Perhaps))?;
         } else if input.is_some_and(|input| input.content == ticket.manifest.content()) {
             tracing::warn!(parcel = %id, "dropping a late copy of a finished parcel");
-            inner.wait(inner.retire(&self.stage, &ticket, None))?;
+            inner.wait(inner.retire(&self.stage, &ticket))?;
         } else {
             let reason = match input {
                 Some(_) => format!(
@@ -597,7 +597,7 @@ impl JetstreamWorker {
     }
 
     /// Returns what is to be committed of a piece of work.
-    fn deed_of(&self, work: &Work, now: &str) -> Result<(Deed, Vec<Ticket>)> {
+    pub(crate) fn deed_of(&self, work: &Work, now: &str) -> Result<(Deed, Vec<Ticket>)> {
         let receipt = work.receipt(&self.stage, &self.version, self.id.as_str(), now)?;
         let fenced = || SpoolError::Fenced {
             worker: self.id.to_string(),
@@ -630,16 +630,19 @@ impl JetstreamWorker {
                     bytes: file.bytes,
                 });
             }
-            sent.push(Sent {
-                to: to.to_owned(),
-                ticket: new_ticket(&self.stage, manifest, parent, &receipt),
-            });
+            let ticket = new_ticket(&self.stage, manifest, parent, &receipt);
+            sent.push(Sent::new(to, ticket));
         }
         let worker = self.id.to_string();
+        let names = inputs.iter().map(Ticket::name).collect();
+        let sheet = SentSheet {
+            inputs: names,
+            sent,
+        };
         let deed = Deed {
             receipt,
             uploads,
-            sent,
+            sheet,
             worker,
             fence: self.fence,
         };
@@ -802,22 +805,29 @@ impl Spool for JetstreamWorker {
                 let (inner, stage) = (&inner, stage.as_str());
                 async move {
                     let finish = inner.commit(stage, deed, signs).await?;
-                    if finish == Finish::Committed {
-                        let sent = Some(deed.sent.as_slice());
-                        let receipt = &deed.receipt;
-                        inner
-                            .complete(stage, receipt, inputs, sent, Repeat::No)
-                            .await?;
-                    }
                     signs.tick();
-                    Ok(finish)
+                    if finish == Finish::AlreadyCommitted {
+                        return Ok((finish, Leftover::default()));
+                    }
+                    let (receipt, sent) = (&deed.receipt, Some(deed.sheet.sent.as_slice()));
+                    let handed_over = inner.hand_over(stage, receipt, inputs, sent, Repeat::No);
+                    Ok((finish, handed_over.await?))
                 }
             })
             .buffered(COMMITS)
-            .collect::<Vec<Result<Finish>>>();
+            .collect::<Vec<Result<(Finish, Leftover)>>>();
         // All are tried: what failed is settled by its receipt, or put back.
         let committed = inner.wait(committed);
-        let finishes = committed.into_iter().collect::<Result<Vec<Finish>>>()?;
+        let mut left = Vec::with_capacity(committed.len());
+        let finishes = committed.into_iter().map(|done| {
+            let (finish, leftover) = done?;
+            left.push(leftover);
+            Ok(finish)
+        });
+        let finishes: Vec<Result<Finish>> = finishes.collect();
+        inner.wait(inner.clear_up(left))?;
+        signs.tick();
+        let finishes = finishes.into_iter().collect::<Result<Vec<Finish>>>()?;
         for (work, finish) in works.iter().zip(&finishes) {
             for parcel in &work.parcels {
                 let in_hand = self.hand_of(parcel.id())?;
@@ -1081,7 +1091,7 @@ impl JetstreamWorker {
             Some(filed) => {
                 let input = filed.receipt.input(id);
                 if input.is_some_and(|input| input.content == ticket.manifest.content()) {
-                    inner.wait(inner.retire(&self.stage, ticket, None))?;
+                    inner.wait(inner.retire(&self.stage, ticket))?;
                 } else {
                     let reason = format!(
                         "stage {} finished another parcel of this name on {}, with other content",

@@ -96,6 +96,32 @@ impl std::fmt::Display for OtherOwner {
     }
 }
 
+/// How far what nobody needs any more is collected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CollectExtent {
+    /// It is counted and stays.
+    Count,
+    /// All of it is removed.
+    All,
+    /// All of it, when nobody has done so for a day. It is done beside other work.
+    IfDue,
+}
+
+/// What collecting came to, or would.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// Files that no parcel has.
+    pub files: u64,
+    /// Their size.
+    pub bytes: u64,
+    /// Lists of parcels that are not to be handed over any more.
+    pub sheets: u64,
+    /// Marks that mean nothing.
+    pub marks: u64,
+    /// What is old, and was left because it is not clear whose it is.
+    pub unclear: u64,
+}
+
 /// What is told again when an engine is reconciled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReconcileExtent {
@@ -142,6 +168,15 @@ pub trait Engine: Send + Sync {
     fn wire(&self, stage: &str, ring: Ring) -> Option<BellWire>;
     /// Finds what no worker would be told of, and tells them; returns how many parcels that were.
     fn reconcile(&self, stage: &str, extent: ReconcileExtent) -> Result<u64>;
+    /// Removes what no parcel, receipt or worker can name any more. `None`: there is nothing of the kind here, it was done lately,
+    /// or it is done beside other work.
+    ///
+    /// # Errors
+    /// When the store does not answer, or stages are on their way between engines.
+    fn collect(&self, extent: CollectExtent) -> Result<Option<Collected>> {
+        let _ = extent;
+        Ok(None)
+    }
     /// Returns a local directory for temporary files of a stage.
     fn temporary(&self, stage: &str) -> PathBuf;
     /// Returns a local directory in which a stage keeps what it knows of parcels in hand.

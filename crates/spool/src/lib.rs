@@ -46,7 +46,8 @@ pub use cluster::{ClusterTrouble, ClusterView, QueueView, ServerState, ServerVie
 pub use commit::{Finish, Work};
 pub use depths::{Blocked, Depths, Floor, Marks, Paused, Throughput, WorkerNote, WorkerView};
 pub use engine::{
-    BellWire, Engine, FoldedShard, NotOwned, OtherOwner, ReconcileExtent, Ring, WorkerTerms,
+    BellWire, CollectExtent, Collected, Engine, FoldedShard, NotOwned, OtherOwner, ReconcileExtent,
+    Ring, WorkerTerms,
 };
 pub use error::{Result, SpoolError};
 pub use fitness::second_process;

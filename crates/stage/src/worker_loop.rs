@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use ecluse_config::{Pipeline, ShellSettings};
 use ecluse_spool::{
-    Blocked, Finish, Marks, Outbox, Parcel, ParcelId, Pulse, ReconcileExtent, Setback, Spool,
-    SpoolError, Waiting, Work, WorkerLimits, WorkerNote, WorkerTerms,
+    Blocked, CollectExtent, Finish, Marks, Outbox, Parcel, ParcelId, Pulse, ReconcileExtent,
+    Setback, Spool, SpoolError, Waiting, Work, WorkerLimits, WorkerNote, WorkerTerms,
 };
 use ecluse_telemetry::ResultKind;
 
@@ -293,6 +293,7 @@ impl<Kind: Stage> WorkerLoop<Kind> {
         if told > 0 {
             tracing::warn!(told, "parcels were told of again");
         }
+        engine.collect(CollectExtent::IfDue)?;
         let every = self.context.stage.control.pipeline().engine.reconcile.0;
         self.reconcile_at = Instant::now() + every;
         Ok(())

@@ -89,15 +89,14 @@ pub fn lay_out(objects: &Path, work: &Path) -> io::Result<()> {
             lay_parcel(&ticket, &to, &stages, &payloads)?;
         }
         for (name, _) in list(&dir.join("sheets"))? {
-            // Those of batches that were never committed stay; where work is done, nothing may be left.
-            let work = name.split_once('=').map_or("", |(work, _)| work);
+            // Those of tries that did not count stay until they are collected; where work is done, its own may not be left.
+            let (work, digest) = name.split_once('=').unwrap_or_default();
             let receipt = format!("{work}.json");
-            let shards = list(&to.join("receipts"))?;
-            if shards
-                .iter()
-                .any(|(_, shard)| shard.join(&receipt).exists())
-            {
-                fs::create_dir_all(to.join("tmp").join(format!("sheet-{name}")))?;
+            for (_, shard) in list(&to.join("receipts"))? {
+                let path = shard.join(&receipt);
+                if path.exists() && sha256(&fs::read(&path)?).starts_with(digest) {
+                    fs::create_dir_all(to.join("tmp").join(format!("sheet-{name}")))?;
+                }
             }
         }
     }

@@ -441,7 +441,7 @@ decay = 0.25
 const FIXED: [&str; 1] = ["version"];
 
 /// Turned where there are servers: by the settings of `ecluse_testkit::servers`, in `tests/engine.rs`.
-const WITH_SERVERS: [&str; 10] = [
+const WITH_SERVERS: [&str; 11] = [
     "engine.kind",
     "engine.moving",
     "engine.servers",
@@ -452,6 +452,7 @@ const WITH_SERVERS: [&str; 10] = [
     "engine.prefix",
     "engine.key-file",
     "engine.secret-file",
+    "engine.collect-after",
 ];
 
 /// Turned where units are written, in `tests/units.rs`.
@@ -495,6 +496,11 @@ const SEEN_BELOW: &[(&str, &str, &str)] = &[
         "engine.ack-wait",
         "crates/engine/tests/contract.rs",
         "of_a_zombie_and_its_heir_one_commits",
+    ),
+    (
+        "engine.collect-after",
+        "crates/engine/src/collect/tests.rs",
+        "what_a_try_left_that_did_not_count_is_collected",
     ),
     (
         "defaults.scan",

@@ -726,6 +726,20 @@ fn hosts_have_stages_that_there_are_and_files_of_one_machine_have_one_host() {
 }
 
 #[test]
+fn files_in_a_store_are_not_collected_the_day_they_are_put() {
+    let with = |age: &str| {
+        let text = format!(
+            "[engine]\nkind = \"jetstream\"\nservers = [\"nats://192.0.2.1\"]\nendpoint = \"http://192.0.2.2\"\n\
+             bucket = \"b\"\nkey-file = \"k\"\nsecret-file = \"s\"\ncollect-after = \"{age}\"\n"
+        );
+        Pipeline::parse(&text, "pipeline.toml").map_err(|error| error.problems()[0].to_string())
+    };
+    assert!(with("1d").is_ok());
+    let expected = "pipeline.toml:8: 'engine.collect-after': at least 1d: what is being put is not to be taken for what was left";
+    assert_eq!(with("23h").err().as_deref(), Some(expected));
+}
+
+#[test]
 fn a_host_has_what_is_named_and_its_own_copies() {
     let text = "[stage.ingest]\nnext = [\"index@beta\", \"index@gamma\"]\n\
                 [hosts]\nalpha = [\"transfer\", \"ingest\", \"index@gamma\"]\nbeta = []\n";

@@ -62,7 +62,7 @@ impl EngineServers {
     pub fn settings(&self, prefix: &str) -> String {
         let secret = |name: &str| self.dir.path().join(name).display().to_string();
         format!(
-            "[engine]\nkind = \"jetstream\"\nservers = [\"nats://127.0.0.1:{}\"]\nreplicas = 1\nack-wait = \"2s\"\n\
+            "[engine]\nkind = \"jetstream\"\nservers = [\"nats://127.0.0.1:{}\"]\nreplicas = 1\nack-wait = \"2s\"\ncollect-after = \"30d\"\n\
              endpoint = \"http://127.0.0.1:{}\"\nbucket = \"{BUCKET}\"\nprefix = \"{prefix}\"\n\
              key-file = \"{}\"\nsecret-file = \"{}\"\n",
             self.nats.port,

@@ -5,13 +5,17 @@
     reason = "a test stops where it fails, and makes its own mess"
 )]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use ecluse_spool::{ParcelId, SpoolError, WorkTree};
+use ecluse_config::Pipeline;
+use ecluse_engine::JetstreamEngine;
+use ecluse_spool::{Engine, ParcelId, SpoolError, WorkTree};
 use ecluse_testkit::cannot_run;
 use ecluse_testkit::root::settle_environment;
+use ecluse_testkit::servers::EngineServers;
 
 const ECLUSE: &str = env!("CARGO_BIN_EXE_ecluse");
 
@@ -32,6 +36,7 @@ const KEYS: [&[u8]; 9] = [
 
 struct Archive {
     dir: tempfile::TempDir,
+    engine: Option<JetstreamEngine>,
 }
 
 impl Archive {
@@ -42,7 +47,18 @@ impl Archive {
             .tempdir()
             .unwrap();
         fs::write(dir.path().join("pipeline.toml"), SETTINGS).unwrap();
-        Self { dir }
+        Self { dir, engine: None }
+    }
+
+    /// An archive whose parcels are in a store.
+    fn on(servers: &EngineServers, prefix: &str) -> Self {
+        let mut archive = Self::new();
+        let text = format!("{SETTINGS}{}", servers.settings(prefix));
+        fs::write(archive.path("pipeline.toml"), &text).unwrap();
+        let settings = Pipeline::parse(&text, "test").unwrap().engine;
+        let engine = JetstreamEngine::open(&settings, archive.dir.path(), None).unwrap();
+        archive.engine = Some(engine);
+        archive
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -52,8 +68,12 @@ impl Archive {
     /// Gives bigmerge a day.
     fn put(&self, id: &str, collection: Option<&str>, lines: &[u8]) {
         let tree = WorkTree::open(&self.path("work"));
+        let engine: &dyn Engine = match &self.engine {
+            Some(engine) => engine,
+            None => &tree,
+        };
         let id = ParcelId::new(id).unwrap();
-        let put: Result<_, SpoolError> = tree.put("bigmerge", &id, "day", |parcel| {
+        let put: Result<_, SpoolError> = engine.put("bigmerge", &id, "day", |parcel| {
             parcel.manifest().collection = collection.map(str::to_owned);
             let mut lists = vec![("day.cdxj", lines.to_vec())];
             lists.push(("day.path", format!("{id}.warc.gz\t/x/{id}\n").into_bytes()));
@@ -211,6 +231,112 @@ fn the_list_names_the_index_and_the_days_that_wait_for_it() {
     );
     let both = archive.run(&["export", "--sort-job", "x", "--as", "cdxj"]);
     assert_eq!(both.status.code(), Some(64), "{both:?}");
+}
+
+fn servers() -> EngineServers {
+    EngineServers::start(
+        &ecluse_peers::server("nats-server"),
+        &ecluse_peers::server("weed"),
+    )
+}
+
+/// What waits in a store is brought out; the lists are those that directories have, one for one.
+#[test]
+fn days_that_wait_in_a_store_are_brought_out() {
+    let servers = servers();
+    let archive = Archive::on(&servers, "brought");
+    archive.put("first", None, &day(0, 50));
+    archive.merge();
+    archive.put("b-day", None, &day(40, 20));
+    archive.put("a-day", None, &day(90, 20));
+    archive.put("elsewhere", Some("presse"), &day(0, 9));
+    archive.put("bad", None, &day(0, 10));
+    let held = archive.run(&["hold", "bad", "--why", "a test"]);
+    assert!(held.status.success(), "{held:?}");
+    let job = archive.export("job");
+    let list = fs::read_to_string(job.join("inputs.txt")).unwrap();
+    let found: Vec<Vec<u8>> = list
+        .lines()
+        .map(|line| {
+            let (bytes, path) = line.split_once('\t').unwrap();
+            let text = fs::read(path).unwrap();
+            assert_eq!(text.len().to_string(), bytes, "{list}");
+            text
+        })
+        .collect();
+    assert_eq!(found, [day(0, 50), day(90, 20), day(40, 20)]);
+    assert_eq!(fs::read_dir(job.join("days")).unwrap().count(), 2);
+    // They wait as before.
+    archive.merge();
+    let index = fs::read(archive.path("index/current/index.cdxj")).unwrap();
+    assert_eq!(index.iter().filter(|byte| **byte == b'\n').count(), 80);
+    // And what the job has to make of the list is what bigmerge makes.
+    let lines: BTreeSet<&[u8]> = found
+        .iter()
+        .flat_map(|list| list.split_inclusive(|byte| *byte == b'\n'))
+        .collect();
+    assert!(lines.into_iter().collect::<Vec<_>>().concat() == index);
+
+    // A list that is gone from the store: one line, and no half of a job.
+    archive.put("lost", None, &day(200, 5));
+    let payloads = tempfile::tempdir().unwrap();
+    servers.mirror("brought/payloads", payloads.path()).unwrap();
+    let lost = below(payloads.path()).into_iter();
+    let lost: Vec<String> = lost
+        .filter(|path| path.to_string_lossy().contains("/lost="))
+        .map(|path| {
+            path.strip_prefix(payloads.path())
+                .unwrap()
+                .display()
+                .to_string()
+        })
+        .collect();
+    assert!(!lost.is_empty());
+    for path in lost {
+        servers.remove(&format!("brought/payloads/{path}")).unwrap();
+    }
+    let job = archive.path("half");
+    let output = archive.run(&["export", "--sort-job", job.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(65), "{output:?}");
+    assert!(
+        said(&output).contains("there is no payloads/"),
+        "{output:?}"
+    );
+    assert!(!job.exists());
+}
+
+fn below(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| match path.is_dir() {
+            true => below(&path),
+            false => vec![path],
+        })
+        .collect()
+}
+
+#[test]
+fn spark_makes_the_bytes_of_bigmerge_of_days_in_a_store_too() {
+    let Some(submit) = ecluse_peers::spark_submit() else {
+        return cannot_run("there is no java of 17 or newer");
+    };
+    let servers = servers();
+    let archive = Archive::on(&servers, "sorted");
+    archive.put("first", None, &day(0, 900));
+    archive.merge();
+    archive.put("monday", None, &day(600, 700));
+    archive.put("tuesday", None, &day(1_100, 500));
+    let job = archive.export("job");
+    let output = archive.path("sorted");
+    let ran = spark(&submit, &job, &output);
+    assert!(ran.status.success(), "{}", said(&ran));
+    let sorted = together(&output);
+    archive.merge();
+    let ours = fs::read(archive.path("index/current/index.cdxj")).unwrap();
+    assert!(ours == sorted, "{} and {} bytes", ours.len(), sorted.len());
+    assert_eq!(ours.iter().filter(|byte| **byte == b'\n').count(), 1_600);
 }
 
 #[test]

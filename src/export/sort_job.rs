@@ -1,7 +1,7 @@
 //! `ecluse export --sort-job`: a Spark job that merges an index and the days that wait for it, where one machine is too small for that.
 //!
-//! Two files in a new directory: the job, which is the same for everybody, and the list of what it reads. Nothing of the archive is changed; what to do with the
-//! result is in `docs/sort-elsewhere.md`.
+//! Two files in a new directory: the job, which is the same for everybody, and the list of what it reads. What waits in a store is brought out, into `days/`
+//! beside them. Nothing of the archive is changed; what to do with the result is in `docs/sort-elsewhere.md`.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use ecluse_bigmerge::Bigmerge;
 use ecluse_generation::{FLAT, IndexDirectory, IndexError};
-use ecluse_spool::ParcelState;
+use ecluse_spool::{FileEntry, Fs, ParcelPlace, ParcelState, RealFs};
 use ecluse_stage::{Exit, Stage};
 
 use crate::context::{DriverContext, Trouble};
@@ -20,6 +20,8 @@ use crate::show;
 const JOB: &str = include_str!("sort_job.py");
 /// The list of its inputs.
 const INPUTS: &str = "inputs.txt";
+/// What was brought out of a store.
+const DAYS: &str = "days";
 
 /// A list that is to be merged.
 struct SortInput {
@@ -35,20 +37,30 @@ pub(crate) fn write(
 ) -> Result<ExitCode, Trouble> {
     let mut inputs = index_of(context, collection)?;
     let generations = inputs.len();
-    inputs.extend(days_of(context, collection)?);
-    let days = inputs.len() - generations;
-    let bytes = inputs.iter().map(|input| input.bytes).sum();
+    let lists = days_of(context, collection)?;
+    let days = lists.len();
+    let of_days = lists.iter().map(|(_, file)| file.bytes).sum::<u64>();
+    let bytes = inputs.iter().map(|input| input.bytes).sum::<u64>() + of_days;
     if bytes == 0 {
         return Err(Trouble::usage(
             "there is no index to merge, and no day that waits for it",
         ));
     }
-    let list = list_of(&inputs)?;
     let shown = directory.display();
     fs::create_dir(directory)
         .map_err(|error| Trouble::usage(format!("cannot make {shown}: {error}")))?;
-    for (name, text) in [("sort.py", JOB), (INPUTS, &list)] {
-        write_new(&directory.join(name), text)?;
+    let written = bring(context, lists, directory).and_then(|days| {
+        inputs.extend(days);
+        let list = list_of(&inputs)?;
+        for (name, text) in [("sort.py", JOB), (INPUTS, &list)] {
+            write_new(&directory.join(name), text)?;
+        }
+        Ok(())
+    });
+    if let Err(trouble) = written {
+        // Half a job would be taken for a whole one, and stand in the way of the next.
+        let _ = RealFs.remove_tree(directory);
+        return Err(trouble);
     }
     let line = format!(
         "{shown}: sort.py and a list of {} to merge, {} of the index and {days} that wait",
@@ -85,12 +97,10 @@ fn index_of(context: &DriverContext, collection: Option<&str>) -> Result<Vec<Sor
 }
 
 /// The lists of the days that wait for bigmerge, in the order of their parcels.
-fn days_of(context: &DriverContext, collection: Option<&str>) -> Result<Vec<SortInput>, Trouble> {
-    if context.engine.directories().is_none() {
-        return Err(Trouble::usage(
-            "the days that wait are in the store: a sort job is made of directories, [engine] kind = \"directories\"",
-        ));
-    }
+fn days_of(
+    context: &DriverContext,
+    collection: Option<&str>,
+) -> Result<Vec<(ParcelPlace, FileEntry)>, Trouble> {
     let mut places = Vec::new();
     let stage = Bigmerge::NAME;
     let each = context.engine.each_place(stage, &mut |place| {
@@ -98,7 +108,7 @@ fn days_of(context: &DriverContext, collection: Option<&str>) -> Result<Vec<Sort
     });
     each?;
     places.sort_by(|one, other| one.parcel.cmp(&other.parcel));
-    let mut inputs = Vec::new();
+    let mut days = Vec::new();
     for place in places {
         match place.state {
             ParcelState::Ready | ParcelState::Deferred => {}
@@ -117,13 +127,33 @@ fn days_of(context: &DriverContext, collection: Option<&str>) -> Result<Vec<Sort
         if manifest.collection.as_deref() != collection {
             continue;
         }
-        let directory = absolute(&place.path)?;
-        let lists = manifest.files.iter();
+        let lists = manifest.files.into_iter();
         let lists = lists.filter(|file| file.name.ends_with(".cdxj"));
-        inputs.extend(lists.map(|file| SortInput {
+        days.extend(lists.map(|file| (place.clone(), file)));
+    }
+    Ok(days)
+}
+
+/// Names the lists where they lie; those in a store are brought into the directory.
+fn bring(
+    context: &DriverContext,
+    lists: Vec<(ParcelPlace, FileEntry)>,
+    directory: &Path,
+) -> Result<Vec<SortInput>, Trouble> {
+    let is_here = context.engine.directories().is_some();
+    let mut inputs = Vec::new();
+    for (number, (place, file)) in lists.into_iter().enumerate() {
+        // Two of a name may wait, as copies do.
+        let name = format!("{:04}-{}", number + 1, place.parcel);
+        let into = directory.join(DAYS).join(name);
+        if !is_here {
+            fs::create_dir_all(&into)?;
+        }
+        let path = context.engine.bring(&place, &file, &into)?;
+        inputs.push(SortInput {
             bytes: file.bytes,
-            path: directory.join(&file.name),
-        }));
+            path: absolute(&path)?,
+        });
     }
     Ok(inputs)
 }

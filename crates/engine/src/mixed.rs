@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 
 use ecluse_config::{EngineKind, EngineSettings};
 use ecluse_spool::{
-    BellWire, Blocked, ClusterView, CollectExtent, Collected, Depths, Engine, EngineSide, Filed,
-    FoldedShard, Gift, Host, Marks, Movable, MoveRound, NewParcel, OtherOwner, ParcelId,
-    ParcelManifest, ParcelPlace, Paused, ReconcileExtent, Result, Ring, Room, Signs, Spool,
-    SpoolError, StageStanding, StepWatch, Throughput, Trouble, Why, WorkTree, WorkerId,
+    BellWire, Blocked, ClusterView, CollectExtent, Collected, Depths, Engine, EngineSide,
+    FileEntry, Filed, FoldedShard, Gift, Host, Marks, Movable, MoveRound, NewParcel, OtherOwner,
+    ParcelId, ParcelManifest, ParcelPlace, Paused, ReconcileExtent, Result, Ring, Room, Signs,
+    Spool, SpoolError, StageStanding, StepWatch, Throughput, Trouble, Why, WorkTree, WorkerId,
     WorkerTerms, WorkerView,
 };
 use futures_util::StreamExt;
@@ -746,6 +746,10 @@ impl Engine for MixedEngine {
 
     fn look_at(&self, place: &ParcelPlace) -> Result<PathBuf> {
         self.of_place(place).look_at(place)
+    }
+
+    fn bring(&self, place: &ParcelPlace, file: &FileEntry, directory: &Path) -> Result<PathBuf> {
+        self.of_place(place).bring(place, file, directory)
     }
 
     fn manifest(&self, place: &ParcelPlace) -> Result<ParcelManifest> {

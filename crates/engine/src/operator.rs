@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use ecluse_spool::{
-    BellWire, Blocked, ClusterView, CollectExtent, Collected, Depths, Engine, Filed, FoldedShard,
-    Fs, Gift, Host, Marks, NewParcel, OtherOwner, ParcelId, ParcelManifest, ParcelPlace,
-    ParcelState, Paused, RealFs, ReconcileExtent, Result, Ring, Room, Signs, Spool, SpoolError,
-    Throughput, Trouble, Why, WorkTree, WorkerId, WorkerTerms, WorkerView, parse_sheet,
+    BellWire, Blocked, ClusterView, CollectExtent, Collected, Depths, Engine, FileEntry, Filed,
+    FoldedShard, Fs, Gift, Host, Marks, NewParcel, OtherOwner, ParcelId, ParcelManifest,
+    ParcelPlace, ParcelState, Paused, RealFs, ReconcileExtent, Result, Ring, Room, Signs, Spool,
+    SpoolError, Throughput, Trouble, Why, WorkTree, WorkerId, WorkerTerms, WorkerView, parse_sheet,
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 
@@ -152,24 +152,34 @@ impl Inner {
     pub(crate) fn look_at(&self, stage: &str, ticket: &Ticket) -> Result<PathBuf> {
         let dir = self.scratch.look(stage, &ticket.name());
         std::fs::create_dir_all(&dir).map_err(at("make", &dir))?;
-        let small = |file: &&ecluse_spool::FileEntry| file.bytes <= LOOKED_AT;
+        let small = |file: &&FileEntry| file.bytes <= LOOKED_AT;
         for file in ticket.manifest.files.iter().filter(small) {
             let path = dir.join(&file.name);
             let is_there = path.metadata().is_ok_and(|about| about.len() == file.bytes);
             if is_there {
                 continue;
             }
-            let key = ticket.payload_key(file);
-            let signs = Signs::default();
-            let brought = self.wait(self.store.download(&key, file, &path, &signs))?;
-            if brought != Downloaded::There {
-                return Err(SpoolError::Damaged {
-                    parcel: ticket.manifest.id.clone(),
-                    reason: format!("there is no {key}"),
-                });
-            }
+            self.bring(ticket, file, &path)?;
         }
         Ok(dir)
+    }
+
+    /// Brings a file of a parcel to a path.
+    fn bring(&self, ticket: &Ticket, file: &FileEntry, path: &Path) -> Result<()> {
+        let key = ticket.payload_key(file);
+        let signs = Signs::default();
+        let reason = match self.wait(self.store.download(&key, file, path, &signs))? {
+            Downloaded::There => return Ok(()),
+            Downloaded::Missing => format!("there is no {key}"),
+            Downloaded::Other { sha256 } => {
+                let (name, wanted) = (&file.name, &file.sha256);
+                format!("{name} has the digest {sha256}, not {wanted}")
+            }
+        };
+        Err(SpoolError::Damaged {
+            parcel: ticket.manifest.id.clone(),
+            reason,
+        })
     }
 
     async fn count(&self, directory: &str, most: usize) -> Result<usize> {
@@ -639,6 +649,13 @@ impl Engine for JetstreamEngine {
     fn look_at(&self, place: &ParcelPlace) -> Result<PathBuf> {
         let read = self.inner.wait(self.inner.ticket_at(place))?;
         self.inner.look_at(&place.stage, &read.ticket)
+    }
+
+    fn bring(&self, place: &ParcelPlace, file: &FileEntry, directory: &Path) -> Result<PathBuf> {
+        let read = self.inner.wait(self.inner.ticket_at(place))?;
+        let path = directory.join(&file.name);
+        self.inner.bring(&read.ticket, file, &path)?;
+        Ok(path)
     }
 
     fn manifest(&self, place: &ParcelPlace) -> Result<ParcelManifest> {

@@ -18,7 +18,7 @@ use crate::moving::Movable;
 use crate::name::{ParcelId, WorkerId};
 use crate::new_parcel::NewParcel;
 use crate::operator::{Gift, ParcelPlace};
-use crate::parcel::{ParcelManifest, Trouble};
+use crate::parcel::{FileEntry, ParcelManifest, Trouble};
 use crate::receipt::Filed;
 use crate::setback::Why;
 use crate::spool::Spool;
@@ -223,6 +223,11 @@ pub trait Engine: Send + Sync {
     fn locate(&self, stages: &[String], id: &ParcelId) -> Result<Vec<ParcelPlace>>;
     /// Returns a local directory with the small files of a parcel, to be looked at.
     fn look_at(&self, place: &ParcelPlace) -> Result<PathBuf>;
+    /// Returns where a file of a parcel lies on this machine; out of a store it is brought into `directory`.
+    ///
+    /// # Errors
+    /// When the parcel or the file is gone, or the directory does not take it.
+    fn bring(&self, place: &ParcelPlace, file: &FileEntry, directory: &Path) -> Result<PathBuf>;
     /// Reads the manifest of a parcel where it was found.
     fn manifest(&self, place: &ParcelPlace) -> Result<ParcelManifest>;
     /// Reads what went wrong with a parcel lately.
@@ -428,6 +433,10 @@ impl Engine for WorkTree {
 
     fn look_at(&self, place: &ParcelPlace) -> Result<PathBuf> {
         Ok(place.path.clone())
+    }
+
+    fn bring(&self, place: &ParcelPlace, file: &FileEntry, _directory: &Path) -> Result<PathBuf> {
+        Ok(place.path.join(&file.name))
     }
 
     fn manifest(&self, place: &ParcelPlace) -> Result<ParcelManifest> {

@@ -132,6 +132,15 @@ mod tests {
 
     const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
+    struct Example<'a> {
+        method: &'a str,
+        target: &'a str,
+        digest: &'a str,
+        headers: &'a [(&'a str, &'a str)],
+        names: &'a str,
+        signature: &'a str,
+    }
+
     /// The examples of "Signature Calculations for the Authorization Header" in AWS's reference of the S3 API.
     #[test]
     fn the_examples_of_aws_come_out() {
@@ -146,41 +155,49 @@ mod tests {
             ("date", "Fri, 24 May 2013 00:00:00 GMT"),
             ("x-amz-storage-class", "REDUCED_REDUNDANCY"),
         ];
-        let examples: [(&str, &str, &str, &[(&str, &str)], &str, &str); 4] = [
-            (
-                "GET",
-                "/test.txt",
-                EMPTY,
-                &[("range", "bytes=0-9")],
-                "host;range;x-amz-content-sha256;x-amz-date",
-                "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
-            ),
-            (
-                "PUT",
-                "/test%24file.text",
-                put,
-                &stored,
-                "date;host;x-amz-content-sha256;x-amz-date;x-amz-storage-class",
-                "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd",
-            ),
-            (
-                "GET",
-                "/?lifecycle",
-                EMPTY,
-                &[],
-                "host;x-amz-content-sha256;x-amz-date",
-                "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543",
-            ),
-            (
-                "GET",
-                "/?max-keys=2&prefix=J",
-                EMPTY,
-                &[],
-                "host;x-amz-content-sha256;x-amz-date",
-                "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7",
-            ),
+        let examples = [
+            Example {
+                method: "GET",
+                target: "/test.txt",
+                digest: EMPTY,
+                headers: &[("range", "bytes=0-9")],
+                names: "host;range;x-amz-content-sha256;x-amz-date",
+                signature: "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
+            },
+            Example {
+                method: "PUT",
+                target: "/test%24file.text",
+                digest: put,
+                headers: &stored,
+                names: "date;host;x-amz-content-sha256;x-amz-date;x-amz-storage-class",
+                signature: "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd",
+            },
+            Example {
+                method: "GET",
+                target: "/?lifecycle",
+                digest: EMPTY,
+                headers: &[],
+                names: "host;x-amz-content-sha256;x-amz-date",
+                signature: "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543",
+            },
+            Example {
+                method: "GET",
+                target: "/?max-keys=2&prefix=J",
+                digest: EMPTY,
+                headers: &[],
+                names: "host;x-amz-content-sha256;x-amz-date",
+                signature: "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7",
+            },
         ];
-        for (method, target, digest, headers, names, signature) in examples {
+        for example in examples {
+            let Example {
+                method,
+                target,
+                digest,
+                headers,
+                names,
+                signature,
+            } = example;
             let mut builder = http::Request::builder()
                 .method(method)
                 .uri(format!("https://examplebucket.s3.amazonaws.com{target}"))

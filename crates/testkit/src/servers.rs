@@ -81,6 +81,19 @@ impl EngineServers {
         mirror_archive(on_loopback(self.filer_port), prefix, into)
     }
 
+    /// Removes an object of the bucket by its key, through the store's own door.
+    ///
+    /// # Errors
+    /// When the store does not answer so.
+    pub fn remove(&self, key: &str) -> io::Result<()> {
+        let target = format!("/buckets/{BUCKET}/{key}");
+        let answer = http(on_loopback(self.filer_port), "DELETE", &target);
+        match answer.is_some_and(|answer| answer.contains(" 204 ")) {
+            true => Ok(()),
+            false => Err(io::Error::other(format!("{key} is not removed"))),
+        }
+    }
+
     /// Returns the port of the store's own door beside the S3 service: objects lie below `/buckets/` and the bucket.
     pub fn own_door(&self) -> u16 {
         self.filer_port

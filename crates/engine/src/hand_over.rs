@@ -3,7 +3,10 @@
 //! Everything here can be repeated from the receipt, the sheet and the ticket by anybody: a ticket that is there was put
 //! before, and one that is gone has been handed over.
 
-use ecluse_spool::{Fate, FileEntry, ParcelId, Receipt, Result};
+use std::io;
+use std::path::PathBuf;
+
+use ecluse_spool::{Fate, FileEntry, ParcelId, Receipt, Result, SpoolError};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::cluster::Inner;
@@ -135,10 +138,16 @@ impl Inner {
 
     async fn read_sheet(&self, key: &str) -> Result<Vec<Sent>> {
         // No longer there: all of it was handed over.
-        let sheet = self.store.get(key).await?;
-        Ok(sheet.map_or_else(Vec::new, |sheet| {
-            SentSheet::parse(&sheet.bytes).map_or_else(Vec::new, |sheet| sheet.sent)
-        }))
+        let Some(read) = self.store.get(key).await? else {
+            return Ok(Vec::new());
+        };
+        // Without it nobody knows what the work made: the ticket stays, and somebody comes back to this.
+        let sheet = SentSheet::parse(&read.bytes).ok_or_else(|| SpoolError::Io {
+            step: "read",
+            path: PathBuf::from(format!("{}/{key}", self.store.address)),
+            source: io::Error::other("it is no list of parcels"),
+        })?;
+        Ok(sheet.sent)
     }
 
     /// Puts the ticket of a parcel into a stage; returns what is to be told of it.

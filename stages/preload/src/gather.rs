@@ -4,7 +4,7 @@
 //! cache, and a name that comes again becomes a count. What a table holds is dealt again, to ranges of keys. Each range is sorted and
 //! given, and one range behind the other is the order of all. The names of the first table say where the ranges begin: a part of
 //! the hashes is a fair sample of the keys, however the lists are sorted.
-//! `docs/decisions/0015-names-by-partitions.md` says why it is done so.
+//! `docs/decisions/0026-names-by-hash-then-by-range.md` says why it is done so.
 
 use std::fs::File;
 use std::io::{self, Write};

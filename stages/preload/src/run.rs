@@ -9,9 +9,10 @@ use std::path::PathBuf;
 use ecluse_cdx::{Duplicates, MergeError, SortOptions, Sorter};
 use ecluse_names::{
     ForcedRules, ForcedVerdict, NameFlags, NameLine, Normaliser, Registered, RejectReason,
-    Rejection, name_of,
+    Rejection, name_of, name_text_of,
 };
 use ecluse_register::{RegisterError, RegisterReader};
+use memchr::memchr;
 
 use crate::gather::{Gatherer, NameOrigins, SOURCES};
 use crate::lines::{Column, LineReader, ListLine};
@@ -240,7 +241,7 @@ impl<'a> Run<'a> {
             rules: self.rules,
             sites: OpenSites::new(register, &self.figures),
             figures: self.figures,
-            name: Vec::new(),
+            name: String::new(),
             sources: String::new(),
             error: None,
             given: 0,
@@ -276,7 +277,7 @@ struct Giving<'a> {
     rules: &'a ForcedRules,
     sites: OpenSites,
     figures: Statistics,
-    name: Vec<u8>,
+    name: String,
     sources: String,
     error: Option<RunError>,
     given: u64,
@@ -289,10 +290,9 @@ impl Giving<'_> {
         sink: &mut dyn NameSink,
         seeds: &mut Seeds,
     ) -> Result<(), RunError> {
-        self.name.clear();
-        name_of(found.key, &mut self.name);
-        let text = |bytes| std::str::from_utf8(bytes).expect("a name is ASCII");
-        let (key, name) = (text(found.key), text(self.name.as_slice()));
+        let key = std::str::from_utf8(found.key).expect("a name is ASCII");
+        name_text_of(key, &mut self.name);
+        let name = self.name.as_str();
         let registered = Registered::of(name);
         let flags = found
             .flags
@@ -301,7 +301,7 @@ impl Giving<'_> {
         // Whoever writes a list may invent as many last labels as there are lines.
         let tld = match flags.has(NameFlags::UNLISTED) {
             true => "(unlisted)",
-            false => key.split(',').next().unwrap_or_default(),
+            false => &key[..memchr(b',', found.key).unwrap_or(key.len())],
         };
         let mask = found
             .origins

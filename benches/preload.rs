@@ -4,7 +4,7 @@
 //!
 //! * `ecluse-preload` as a filter and as a stage, with IDNA, Public Suffix List and origins, against `LC_ALL=C sort -u`, which does
 //!   none of that: worrying below twice as fast, above 30 CPU-seconds for 50 M lines, or above 2 GiB;
-//! * three ways to bring keys and their sources together: partitions by hash with a table each and a merge, as preload does it,
+//! * three ways to bring keys and their sources together: partitions by hash with a table each and then ranges of keys, as preload does it,
 //!   `crates/cdx`'s sorter, and `extsort`. Worrying when another than the one that is used is the best.
 //!
 //! `cargo build --release -p ecluse-preload`, then
@@ -43,7 +43,10 @@ use lists::{SOURCES, write_list};
 use page::Page;
 
 const WAYS: [(&str, &str); 3] = [
-    ("partitions", "partitions by hash, a table each, merged"),
+    (
+        "partitions",
+        "partitions by hash, a table each, then ranges of keys",
+    ),
     ("cdx", "`crates/cdx`'s sorter"),
     ("extsort", "`extsort` 0.5"),
 ];

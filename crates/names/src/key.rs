@@ -36,6 +36,18 @@ pub fn name_of(key: &[u8], name: &mut Vec<u8>) {
     name.extend_from_slice(rest);
 }
 
+/// Writes the name of a key over `name`.
+pub fn name_text_of(key: &str, name: &mut String) {
+    name.clear();
+    let mut rest = key;
+    while let Some(comma) = memrchr(b',', rest.as_bytes()) {
+        name.push_str(&rest[comma + 1..]);
+        name.push('.');
+        rest = &rest[..comma];
+    }
+    name.push_str(rest);
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -50,6 +62,9 @@ mod tests {
             prop_assert_eq!(String::from_utf8(key.clone()).unwrap(), key_of(&name));
             name_of(&key, &mut back);
             prop_assert_eq!(back, name.as_bytes());
+            let mut text = "before".to_owned();
+            name_text_of(&key_of(&name), &mut text);
+            prop_assert_eq!(text, name);
         }
 
         #[test]

@@ -22,7 +22,7 @@ pub use checked::{
 };
 pub use flags::NameFlags;
 pub use forced::{ForcedDomain, ForcedPrefix, ForcedRules, ForcedVerdict};
-pub use key::{key_of, name_of, write_key};
+pub use key::{key_of, name_of, name_text_of, write_key};
 pub use line::{FoundName, Normaliser};
 pub use list::{BadNameLine, MOST_NAMES, NameLine};
 pub use reason::{RejectReason, Rejection};

@@ -3,6 +3,7 @@
 //! The list has two sections. The ICANN section is what registries register under; the private one is what companies let others
 //! use as if it were theirs, such as `blogspot.com`: each name below is a site of its own.
 
+use memchr::memrchr;
 use psl::{List, Psl, Type};
 
 use crate::flags::NameFlags;
@@ -25,12 +26,14 @@ impl<'a> Registered<'a> {
         let (bytes, kind) =
             suffix.map_or((0, None), |suffix| (suffix.as_bytes().len(), suffix.typ()));
         let site = with_one_label_more(name, bytes);
-        let mut icann_bytes = bytes;
-        if kind == Some(Type::Private) {
-            icann_bytes = icann_suffix(&name[name.len() - bytes..]);
-        }
+        let domain = match kind {
+            Some(Type::Private) => {
+                with_one_label_more(name, icann_suffix(&name[name.len() - bytes..]))
+            }
+            _ => site,
+        };
         Self {
-            domain: with_one_label_more(name, icann_bytes),
+            domain,
             site: site.unwrap_or(name),
             flags: NameFlags::SUFFIX
                 .when(site.is_none() && kind.is_some())
@@ -55,7 +58,7 @@ fn icann_suffix(private: &str) -> usize {
 /// Returns the last `suffix_bytes` of a name with the label before them.
 fn with_one_label_more(name: &str, suffix_bytes: usize) -> Option<&str> {
     let before = name.len().checked_sub(suffix_bytes + 1)?;
-    let start = name[..before].rfind('.').map_or(0, |dot| dot + 1);
+    let start = memrchr(b'.', &name.as_bytes()[..before]).map_or(0, |dot| dot + 1);
     Some(&name[start..])
 }
 

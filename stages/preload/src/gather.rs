@@ -1,9 +1,10 @@
 //! Every name once, with its origins, in order, in bounded memory.
 //!
-//! Names go to one of 256 partitions by their hash: to memory first, to a file without a name when the memory is used up. At the end
-//! each partition is read into a table, which is small enough for the processor's cache to hold most of it, and a name that comes
-//! again becomes one; its names are sorted and written as a run. Then the runs are merged.
-//! `docs/decisions/0015-names-by-partitions.md` says why it is done so.
+//! Names are dealt twice. First to partitions by their hash: each is read into a table, which is small enough for the processor's
+//! cache, and a name that comes again becomes a count. What a table holds is dealt again, to ranges of keys. Each range is sorted and
+//! given, and one range behind the other is the order of all. The names of the first table say where the ranges begin: a part of
+//! the hashes is a fair sample of the keys, however the lists are sorted.
+//! `docs/decisions/0026-names-by-hash-then-by-range.md` says why it is done so.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -17,31 +18,25 @@ use twox_hash::XxHash3_64;
 pub(crate) const SOURCES: usize = 64;
 /// Names that no source gave.
 const NOBODY: u8 = u8::MAX;
-/// How many partitions names are dealt to.
-const PARTITIONS: usize = 256;
+/// How many partitions names are dealt to by their hash, as a power of two.
+const PARTITION_BITS: u32 = 10;
+/// A range has about this many bytes: the cache should hold it.
+const RANGE_BYTES: u64 = 1 << 20;
+/// How many ranges there are at most, unless memory is short.
+const RANGES: u64 = 1 << 10;
+/// The longest key.
+const KEY_BYTES: usize = 253;
+/// What a name and its origins take at most.
+const RECORD_BYTES: usize = 4 + KEY_BYTES + 6 * SOURCES;
 
 /// Takes names in any order and gives each once, in order.
 pub(crate) struct Gatherer {
     temporary: PathBuf,
     memory_bytes: usize,
-    partitions: Vec<Partition>,
-    /// What did not fit into memory, in blocks of one partition each.
-    spilled: Option<File>,
-    spilled_bytes: u64,
-}
-
-/// The names of one hash in 256, as they came.
-#[derive(Default)]
-struct Partition {
-    records: Vec<u8>,
-    blocks: Vec<Extent>,
-}
-
-/// A part of a file.
-#[derive(Debug, Clone, Copy)]
-struct Extent {
-    offset: u64,
-    bytes: u64,
+    /// Names as they came, by their hash.
+    partitions: Deal,
+    /// The source that was told last in each partition.
+    told: Vec<u8>,
 }
 
 /// A name with all that is known of it.
@@ -52,34 +47,37 @@ pub(crate) struct NameOrigins<'a> {
     pub(crate) origins: &'a [(u8, u32)],
 }
 
+/// In a partition, before a key: what follows is of another source than what came before.
+const OTHER_SOURCE: u8 = 254;
+/// In a partition, before a key: two bytes of flags.
+const WITH_FLAGS: u8 = 255;
+
 impl Gatherer {
     /// Returns one without names that takes about this much memory.
     pub(crate) fn new(memory_bytes: usize, temporary: &Path) -> Self {
+        let partitions = 1 << PARTITION_BITS;
         Self {
             temporary: temporary.to_owned(),
             memory_bytes,
-            partitions: (0..PARTITIONS).map(|_| Partition::default()).collect(),
-            spilled: None,
-            spilled_bytes: 0,
+            // A quarter is the table's, and a quarter the ranges'.
+            partitions: Deal::new(partitions, memory_bytes / 2, temporary),
+            told: vec![NOBODY; partitions],
         }
     }
 
     /// Takes a name of a source.
     pub(crate) fn add(&mut self, key: &[u8], flags: NameFlags, source: u8) -> io::Result<()> {
-        // Half of the memory is the table's.
-        let most = (self.memory_bytes / 2 / PARTITIONS).max(RECORD_BYTES);
-        let place = (hash_of(key) >> 56) as usize;
-        let records = &mut self.partitions[place].records;
-        if records.capacity() == 0 {
-            records.reserve_exact(most.min(4 << 10));
+        let place = (hash_of(key) >> (64 - PARTITION_BITS)) as usize;
+        let records = self.partitions.room(place, 6 + key.len())?;
+        if self.told[place] != source {
+            self.told[place] = source;
+            records.extend_from_slice(&[OTHER_SOURCE, source]);
         }
-        if records.len() + 4 + key.len() > most {
-            self.spill(place)?;
+        if flags != NameFlags::NONE {
+            let [low, high] = flags.bits().to_le_bytes();
+            records.extend_from_slice(&[WITH_FLAGS, low, high]);
         }
-        let records = &mut self.partitions[place].records;
-        let bytes = u8::try_from(key.len()).expect("a name has 253 bytes at most");
-        let [low, high] = flags.bits().to_le_bytes();
-        records.extend_from_slice(&[bytes, source, low, high]);
+        records.push(key_length(key));
         records.extend_from_slice(key);
         Ok(())
     }
@@ -89,70 +87,194 @@ impl Gatherer {
         self.add(key, flags, NOBODY)
     }
 
-    /// Writes what a partition has in memory behind what was spilled before.
-    fn spill(&mut self, place: usize) -> io::Result<()> {
-        let partition = &mut self.partitions[place];
-        let file = match &mut self.spilled {
-            Some(file) => file,
-            none => none.insert(tempfile::tempfile_in(&self.temporary)?),
-        };
-        file.write_all(&partition.records)?;
-        let bytes = partition.records.len() as u64;
-        partition.blocks.push(Extent {
-            offset: self.spilled_bytes,
-            bytes,
-        });
-        self.spilled_bytes += bytes;
-        partition.records.clear();
-        Ok(())
-    }
-
     /// Gives every name once, in order of its key.
     pub(crate) fn finish(
         self,
         see: &mut dyn FnMut(&NameOrigins<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
-        let mut table = NameTable::new(self.memory_bytes / 2);
-        let mut runs = RunFile::new(&self.temporary)?;
+        let Self {
+            temporary,
+            memory_bytes,
+            mut partitions,
+            ..
+        } = self;
+        let wanted = wanted_ranges(partitions.bytes(), memory_bytes);
+        let mut table = NameTable::new(memory_bytes / 4);
+        let mut ranges: Option<Ranges> = None;
+        let mut empty = |table: &mut NameTable| {
+            let ranges = ranges
+                .get_or_insert_with(|| Ranges::of(table, wanted, memory_bytes / 4, &temporary));
+            table.empty_into(ranges)
+        };
         let mut block = Vec::new();
-        for partition in self.partitions {
-            for extent in &partition.blocks {
-                let file = self.spilled.as_ref().ok_or_else(cut_short)?;
-                block.resize(usize::try_from(extent.bytes).map_err(io::Error::other)?, 0);
-                file.read_exact_at(&mut block, extent.offset)?;
-                table.take(&block, &mut runs)?;
-            }
-            table.take(&partition.records, &mut runs)?;
-            table.empty_into(&mut runs)?;
+        for place in 0..partitions.places.len() {
+            let mut source = NOBODY;
+            partitions.take(place, &mut block, &mut |records| {
+                table.take(records, &mut source, &mut empty)
+            })?;
+            empty(&mut table)?;
         }
-        drop(table);
-        let (file, extents) = runs.finish()?;
-        merge(&file, &extents, self.memory_bytes / 2, see)
+        drop((table, partitions));
+        ranges.map_or(Ok(()), |ranges| ranges.give(see))
+    }
+}
+
+/// Returns how many ranges there should be for so many bytes, if no name came twice.
+fn wanted_ranges(bytes: u64, memory_bytes: usize) -> usize {
+    let for_the_cache = (bytes / RANGE_BYTES).min(RANGES);
+    let for_the_memory = bytes / (memory_bytes as u64 / 16).max(RECORD_BYTES as u64);
+    usize::try_from(for_the_cache.max(for_the_memory).clamp(1, 1 << 14)).unwrap_or(1)
+}
+
+/// Records in many places: in memory first, in one file without a name when the memory of a place is used up.
+struct Deal {
+    temporary: PathBuf,
+    /// How many bytes a place holds in memory.
+    most: usize,
+    places: Vec<Place>,
+    spilled: Option<File>,
+    spilled_bytes: u64,
+}
+
+#[derive(Default)]
+struct Place {
+    records: Vec<u8>,
+    blocks: Vec<Extent>,
+}
+
+/// A part of a file.
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    offset: u64,
+    bytes: usize,
+}
+
+impl Deal {
+    fn new(places: usize, memory_bytes: usize, temporary: &Path) -> Self {
+        Self {
+            temporary: temporary.to_owned(),
+            most: (memory_bytes / places).max(RECORD_BYTES),
+            places: (0..places).map(|_| Place::default()).collect(),
+            spilled: None,
+            spilled_bytes: 0,
+        }
+    }
+
+    /// Returns the records of a place, which may grow by so many bytes.
+    fn room(&mut self, place: usize, bytes: usize) -> io::Result<&mut Vec<u8>> {
+        if self.places[place].records.len() + bytes > self.most {
+            self.spill(place)?;
+        }
+        let records = &mut self.places[place].records;
+        if records.capacity() - records.len() < bytes {
+            // Not left to the vector, which might take twice what a place may have.
+            let wanted = (2 * records.capacity()).max(4 << 10).min(self.most);
+            records.reserve_exact(wanted - records.len());
+        }
+        Ok(records)
+    }
+
+    /// Writes what a place has in memory behind what was spilled before.
+    fn spill(&mut self, place: usize) -> io::Result<()> {
+        let place = &mut self.places[place];
+        let file = match &mut self.spilled {
+            Some(file) => file,
+            none => none.insert(tempfile::tempfile_in(&self.temporary)?),
+        };
+        file.write_all(&place.records)?;
+        let bytes = place.records.len();
+        place.blocks.push(Extent {
+            offset: self.spilled_bytes,
+            bytes,
+        });
+        self.spilled_bytes += bytes as u64;
+        place.records.clear();
+        Ok(())
+    }
+
+    /// Returns how many bytes it was given.
+    fn bytes(&self) -> u64 {
+        let held = self.places.iter().map(|place| place.records.len() as u64);
+        self.spilled_bytes + held.sum::<u64>()
+    }
+
+    /// Shows the records of a place in the order they came in, and forgets them.
+    fn take(
+        &mut self,
+        place: usize,
+        block: &mut Vec<u8>,
+        see: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let Place { records, blocks } = std::mem::take(&mut self.places[place]);
+        for extent in blocks {
+            let file = self.spilled.as_ref().ok_or_else(cut_short)?;
+            block.resize(extent.bytes, 0);
+            file.read_exact_at(block, extent.offset)?;
+            see(block)?;
+        }
+        see(&records)
     }
 }
 
 /// The names of a partition, each once.
 struct NameTable {
     most_names: usize,
-    most_key_bytes: usize,
-    keys: Vec<u8>,
-    names: Vec<Gathered>,
+    most_bytes: usize,
+    /// Each name behind the other: [`Gathered`], then the key.
+    names: Vec<u8>,
+    /// How many there are.
+    count: usize,
     /// Further origins of names that have several.
     origins: Vec<Origin>,
     slots: Vec<Slot>,
-    order: Vec<SortEntry>,
 }
 
-/// A name in memory.
+/// What stands before a key in the table.
 #[derive(Clone, Copy)]
 struct Gathered {
-    key: u32,
-    key_bytes: u8,
-    source: u8,
-    flags: u16,
     count: u32,
     /// One more than the place of the next origin; 0 for none.
     more: u32,
+    flags: u16,
+    source: u8,
+    key_bytes: u8,
+}
+
+/// What [`Gathered`] takes.
+const GATHERED_BYTES: usize = 12;
+
+impl Gathered {
+    fn at(names: &[u8], at: usize) -> Self {
+        let bytes: &[u8; GATHERED_BYTES] = names[at..].first_chunk().expect("it was written whole");
+        let [a, b, c, d, e, f, g, h, low, high, source, key_bytes] = *bytes;
+        Self {
+            count: u32::from_le_bytes([a, b, c, d]),
+            more: u32::from_le_bytes([e, f, g, h]),
+            flags: u16::from_le_bytes([low, high]),
+            source,
+            key_bytes,
+        }
+    }
+
+    fn bytes(self) -> [u8; GATHERED_BYTES] {
+        let [a, b, c, d] = self.count.to_le_bytes();
+        let [e, f, g, h] = self.more.to_le_bytes();
+        let [low, high] = self.flags.to_le_bytes();
+        [
+            a,
+            b,
+            c,
+            d,
+            e,
+            f,
+            g,
+            h,
+            low,
+            high,
+            self.source,
+            self.key_bytes,
+        ]
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -162,62 +284,71 @@ struct Origin {
     more: u32,
 }
 
-/// A place of the table: part of the hash, and one more than the place of the name; 0 for none.
+/// A place of the table: part of the hash, and one more than where the name is; 0 for none.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     tag: u32,
     name: u32,
 }
 
-/// What a name takes in memory: itself, its slots at the lowest load, its place in the sort, and some further origins.
-const NAME_BYTES: usize = size_of::<Gathered>()
-    + 4 * size_of::<Slot>()
-    + size_of::<SortEntry>()
-    + size_of::<Origin>() / 2;
-/// What keys take on average.
-const KEY_BYTES: usize = 24;
+/// What a name takes in the table: itself, its slots at the lowest load, and some further origins.
+const NAME_BYTES: usize = GATHERED_BYTES + 24 + 3 * size_of::<Slot>() + size_of::<Origin>();
 
 impl NameTable {
     fn new(memory_bytes: usize) -> Self {
         // Places are kept in 32 bits.
-        let most_names = (memory_bytes / (NAME_BYTES + KEY_BYTES)).clamp(64, 100_000_000);
+        let most_names = (memory_bytes / NAME_BYTES).clamp(64, 50_000_000);
         Self {
             most_names,
-            most_key_bytes: (most_names * KEY_BYTES).max(1 << 10),
-            keys: Vec::new(),
+            most_bytes: most_names * (GATHERED_BYTES + 24) + RECORD_BYTES,
             names: Vec::new(),
+            count: 0,
             origins: Vec::new(),
             slots: vec![Slot::default(); 64],
-            order: Vec::new(),
         }
     }
 
-    /// Takes the records of a partition; when the table is full it is emptied as a run.
-    fn take(&mut self, mut records: &[u8], runs: &mut RunFile) -> io::Result<()> {
-        while let Some((&[bytes, source, low, high], rest)) = records.split_first_chunk::<4>() {
-            let (key, rest) = rest
-                .split_at_checked(usize::from(bytes))
-                .ok_or_else(cut_short)?;
-            if self.is_full(key.len()) {
-                self.empty_into(runs)?;
+    /// Takes the records of a partition; `empty` is called when the table is full.
+    fn take(
+        &mut self,
+        mut records: &[u8],
+        source: &mut u8,
+        empty: &mut dyn FnMut(&mut Self) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut flags = 0;
+        while let [first, rest @ ..] = records {
+            match *first {
+                OTHER_SOURCE => {
+                    let (other, rest) = rest.split_first().ok_or_else(cut_short)?;
+                    (*source, records) = (*other, rest);
+                }
+                WITH_FLAGS => {
+                    let (bytes, rest) = rest.split_first_chunk().ok_or_else(cut_short)?;
+                    (flags, records) = (u16::from_le_bytes(*bytes), rest);
+                }
+                key_bytes => {
+                    let key = rest.get(..usize::from(key_bytes)).ok_or_else(cut_short)?;
+                    records = &rest[key.len()..];
+                    if self.is_full(key.len()) {
+                        empty(self)?;
+                    }
+                    self.put(key, std::mem::take(&mut flags), *source);
+                }
             }
-            self.put(key, u16::from_le_bytes([low, high]), source);
-            records = rest;
         }
         Ok(())
     }
 
     fn is_full(&self, key_bytes: usize) -> bool {
-        !self.names.is_empty()
-            && (self.names.len() >= self.most_names
-                || self.keys.len() + key_bytes > self.most_key_bytes
-                || self.origins.len() >= self.most_names)
+        self.count >= self.most_names
+            || self.names.len() + key_bytes > self.most_bytes
+            || self.origins.len() >= self.most_names
     }
 
     fn put(&mut self, key: &[u8], flags: u16, source: u8) {
         let count = u32::from(source != NOBODY);
         let hash = hash_of(key);
-        let tag = (hash >> 24) as u32;
+        let tag = (hash >> 20) as u32;
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;
         loop {
@@ -227,327 +358,333 @@ impl NameTable {
             }
             if slot.tag == tag {
                 let place = slot.name as usize - 1;
-                if self.key(&self.names[place]) == key {
-                    self.join(place, flags, source, count);
+                let known = Gathered::at(&self.names, place);
+                if self.key(place, known) == key {
+                    self.join(place, known, flags, source, count);
                     return;
                 }
             }
             at = (at + 1) & mask;
         }
-        self.names.push(Gathered {
-            key: narrow(self.keys.len()),
-            key_bytes: u8::try_from(key.len()).expect("a name has 253 bytes at most"),
-            source,
-            flags,
+        let name = Gathered {
             count,
             more: 0,
-        });
-        self.keys.extend_from_slice(key);
+            flags,
+            source,
+            key_bytes: key_length(key),
+        };
         self.slots[at] = Slot {
             tag,
-            name: narrow(self.names.len()),
+            name: narrow(self.names.len() + 1),
         };
-        if self.names.len() * 2 > self.slots.len() {
+        self.names.extend_from_slice(&name.bytes());
+        self.names.extend_from_slice(key);
+        self.count += 1;
+        if self.count * 3 > self.slots.len() * 2 {
             self.grow();
         }
     }
 
     /// Adds what another line says of a name that is there.
-    fn join(&mut self, place: usize, flags: u16, source: u8, count: u32) {
-        let name = &mut self.names[place];
+    fn join(&mut self, place: usize, mut name: Gathered, flags: u16, source: u8, count: u32) {
         name.flags |= flags;
         if name.source == source || source == NOBODY {
             name.count = name.count.saturating_add(count);
-            return;
-        }
-        if name.source == NOBODY {
+        } else if name.source == NOBODY {
             (name.source, name.count) = (source, count);
-            return;
-        }
-        let mut more = name.more;
-        while more != 0 {
-            let origin = &mut self.origins[more as usize - 1];
-            if origin.source == source {
-                origin.count = origin.count.saturating_add(count);
-                return;
+        } else {
+            let mut more = name.more;
+            while more != 0 {
+                let origin = &mut self.origins[more as usize - 1];
+                if origin.source == source {
+                    origin.count = origin.count.saturating_add(count);
+                    break;
+                }
+                more = origin.more;
             }
-            more = origin.more;
+            if more == 0 {
+                self.origins.push(Origin {
+                    source,
+                    count,
+                    more: name.more,
+                });
+                name.more = narrow(self.origins.len());
+            }
         }
-        self.origins.push(Origin {
-            source,
-            count,
-            more: name.more,
-        });
-        name.more = narrow(self.origins.len());
+        self.names[place..place + GATHERED_BYTES].copy_from_slice(&name.bytes());
     }
 
-    fn key(&self, name: &Gathered) -> &[u8] {
-        &self.keys[name.key as usize..][..usize::from(name.key_bytes)]
+    fn key(&self, place: usize, name: Gathered) -> &[u8] {
+        &self.names[place + GATHERED_BYTES..][..usize::from(name.key_bytes)]
+    }
+
+    /// The keys of the names, each with where its name is.
+    fn keys(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            let place = next;
+            (place < self.names.len()).then(|| {
+                let key = self.key(place, Gathered::at(&self.names, place));
+                next += GATHERED_BYTES + key.len();
+                (place, key)
+            })
+        })
     }
 
     fn grow(&mut self) {
-        let slots = self.slots.len() * 2;
-        self.slots.clear();
-        self.slots.resize(slots, Slot::default());
-        for place in 0..self.names.len() {
-            let hash = hash_of(self.key(&self.names[place]));
-            let mut at = hash as usize & (slots - 1);
-            while self.slots[at].name != 0 {
-                at = (at + 1) & (slots - 1);
+        let mask = self.slots.len() * 2 - 1;
+        let mut slots = vec![Slot::default(); mask + 1];
+        for (place, key) in self.keys() {
+            let hash = hash_of(key);
+            let mut at = hash as usize & mask;
+            while slots[at].name != 0 {
+                at = (at + 1) & mask;
             }
-            self.slots[at] = Slot {
-                tag: (hash >> 24) as u32,
+            slots[at] = Slot {
+                tag: (hash >> 20) as u32,
                 name: narrow(place + 1),
             };
         }
+        self.slots = slots;
     }
 
-    /// Writes its names in order as a run, and begins again.
-    fn empty_into(&mut self, runs: &mut RunFile) -> io::Result<()> {
-        if self.names.is_empty() {
-            return Ok(());
-        }
-        let mut order = std::mem::take(&mut self.order);
-        let entries = self.names.iter().enumerate();
-        order.extend(entries.map(|(place, name)| SortEntry::of(self.key(name), narrow(place))));
-        let key = |entry: &SortEntry| self.key(&self.names[entry.name as usize]);
-        order.sort_unstable_by(|left, right| {
-            left.head()
-                .cmp(&right.head())
-                .then_with(|| key(left).cmp(key(right)))
-        });
-        let mut origins = Vec::new();
-        for entry in &order {
-            let name = &self.names[entry.name as usize];
-            origins.clear();
+    /// Deals its names to ranges, and begins again.
+    fn empty_into(&mut self, ranges: &mut Ranges) -> io::Result<()> {
+        for (place, key) in self.keys() {
+            let name = Gathered::at(&self.names, place);
+            let head = head_of(&self.names[place + GATHERED_BYTES..], key.len());
+            let records = ranges.room(head, key)?;
+            let [low, high] = name.flags.to_le_bytes();
+            let begin = records.len();
+            records.extend_from_slice(&[name.key_bytes, 0, low, high]);
+            records.extend_from_slice(key);
+            let mut push = |source, count: u32| match u8::try_from(count) {
+                Ok(count) if count < MANY => records.extend_from_slice(&[source, count]),
+                _ => {
+                    records.extend_from_slice(&[source, MANY]);
+                    records.extend_from_slice(&count.to_le_bytes());
+                }
+            };
             if name.source != NOBODY {
-                origins.push((name.source, name.count));
+                push(name.source, name.count);
             }
             let mut more = name.more;
             while more != 0 {
                 let origin = self.origins[more as usize - 1];
-                origins.push((origin.source, origin.count));
+                push(origin.source, origin.count);
                 more = origin.more;
             }
-            origins.sort_unstable();
-            runs.write(self.key(name), name.flags, &origins)?;
+            let origins = records.len() - begin - 4 - key.len();
+            records[begin + 1] = u8::try_from(origins / 2).expect("a run has 64 sources at most");
         }
-        runs.end_run();
-        order.clear();
-        self.order = order;
-        self.keys.clear();
         self.names.clear();
+        self.count = 0;
         self.origins.clear();
         self.slots.fill(Slot::default());
         Ok(())
     }
 }
 
-/// A name to be sorted, with as much of its key as decides nearly always.
-///
-/// A key has forty different bytes, the end among them, so twelve of them fit into 64 bits and six into 32: the last label is in the
-/// one, what comes after it in the other.
-#[derive(Clone, Copy)]
-struct SortEntry {
-    rest: u64,
-    last_label: u32,
-    name: u32,
+/// In a range, for the count of an origin: it follows in four bytes.
+const MANY: u8 = u8::MAX;
+
+/// Names by ranges of their keys.
+struct Ranges {
+    /// The first key of each range but the first.
+    cuts: Vec<Cut>,
+    deal: Deal,
 }
 
-impl SortEntry {
-    fn of(key: &[u8], name: u32) -> Self {
-        let end = memchr::memchr(b',', key).unwrap_or(key.len());
-        let (last_label, rest) = key.split_at(end);
-        // A last label of six bytes looks like the beginning of a longer one: what follows must not decide.
-        let is_short = end < 6;
+/// A key with its head, which decides nearly always.
+struct Cut {
+    head: u128,
+    key: Box<[u8]>,
+}
+
+impl Ranges {
+    /// Cuts the keys of a table into about equal ranges.
+    fn of(table: &NameTable, wanted: usize, memory_bytes: usize, temporary: &Path) -> Self {
+        let mut keys: Vec<&[u8]> = table.keys().map(|(_, key)| key).collect();
+        keys.sort_unstable();
+        let wanted = wanted.min(keys.len()).max(1);
+        let cuts = (1..wanted).map(|range| {
+            let key = keys[keys.len() * range / wanted];
+            Cut {
+                head: head_of(key, key.len()),
+                key: key.into(),
+            }
+        });
         Self {
-            last_label: pack(last_label, 6) as u32,
-            rest: if is_short {
-                pack(rest.get(1..).unwrap_or_default(), 12)
-            } else {
-                0
-            },
-            name,
+            cuts: cuts.collect(),
+            deal: Deal::new(wanted, memory_bytes, temporary),
         }
     }
 
-    fn head(&self) -> (u32, u64) {
-        (self.last_label, self.rest)
+    /// Returns the records of the range of a key, with room for a name.
+    fn room(&mut self, head: u128, key: &[u8]) -> io::Result<&mut Vec<u8>> {
+        let is_behind = |cut: &Cut| match cut.head == head {
+            true => &*cut.key <= key,
+            false => cut.head < head,
+        };
+        let range = self.cuts.partition_point(is_behind);
+        self.deal.room(range, RECORD_BYTES)
+    }
+
+    /// Returns how many bytes all keys of a range begin with.
+    fn shared_bytes(&self, range: usize) -> usize {
+        let from = range.checked_sub(1).map(|cut| &self.cuts[cut]);
+        let (Some(from), Some(to)) = (from, self.cuts.get(range)) else {
+            return 0;
+        };
+        let pairs = from.key.iter().zip(&to.key);
+        pairs.take_while(|(one, other)| one == other).count()
+    }
+
+    /// Sorts one range after the other, and gives its names.
+    fn give(mut self, see: &mut dyn FnMut(&NameOrigins<'_>) -> io::Result<()>) -> io::Result<()> {
+        let (mut block, mut records) = (Vec::new(), Vec::new());
+        let (mut order, mut origins) = (Vec::new(), Vec::new());
+        for range in 0..self.deal.places.len() {
+            let shared = self.shared_bytes(range);
+            records.clear();
+            self.deal.take(range, &mut block, &mut |part| {
+                records.extend_from_slice(part);
+                Ok(())
+            })?;
+            sort(&records, shared, &mut order)?;
+            let mut sorted = order.iter().peekable();
+            while let Some(entry) = sorted.next() {
+                let name = Record::at(&records, entry.at);
+                let mut flags = name.flags;
+                origins.clear();
+                name.add_origins(&mut origins);
+                // A table that was full has given a name before all of its lines were there.
+                while let Some(again) = sorted.next_if(|next| {
+                    next.head() == entry.head() && Record::at(&records, next.at).key == name.key
+                }) {
+                    let again = Record::at(&records, again.at);
+                    flags |= again.flags;
+                    again.add_origins(&mut origins);
+                }
+                if !origins.is_sorted() {
+                    origins.sort_unstable();
+                }
+                see(&NameOrigins {
+                    key: name.key,
+                    flags: NameFlags::from_bits(flags),
+                    origins: &origins,
+                })?;
+            }
+        }
+        Ok(())
     }
 }
 
-/// Returns the first bytes of a key as a number with forty digits, in the order of the bytes.
-fn pack(bytes: &[u8], most: usize) -> u64 {
-    let mut number = 0;
-    for at in 0..most {
-        let digit = bytes.get(at).map_or(0, |byte| DIGITS[usize::from(*byte)]);
-        number = number * 40 + u64::from(digit);
-    }
-    number
+/// A name of a range.
+struct Record<'a> {
+    key: &'a [u8],
+    flags: u16,
+    /// Pairs of bytes: source and count.
+    origins: &'a [u8],
 }
 
-const DIGITS: [u8; 256] = digits();
+impl<'a> Record<'a> {
+    fn at(records: &'a [u8], at: u32) -> Self {
+        let record = &records[at as usize..];
+        let [key_bytes, pairs, low, high] = *record.first_chunk().expect("it was read before");
+        let (key, rest) = record[4..].split_at(usize::from(key_bytes));
+        Self {
+            key,
+            flags: u16::from_le_bytes([low, high]),
+            origins: &rest[..2 * usize::from(pairs)],
+        }
+    }
 
-const fn digits() -> [u8; 256] {
-    let mut digits = [0; 256];
-    let bytes = *b",-0123456789_abcdefghijklmnopqrstuvwxyz";
+    /// Adds its origins to those that are known.
+    fn add_origins(&self, known: &mut Vec<(u8, u32)>) {
+        let mut rest = self.origins;
+        while let [source, count, more @ ..] = rest {
+            let mut count = u32::from(*count);
+            rest = more;
+            if count == u32::from(MANY) {
+                let (bytes, more) = rest.split_first_chunk().expect("it was written whole");
+                (count, rest) = (u32::from_le_bytes(*bytes), more);
+            }
+            match known.iter_mut().find(|origin| origin.0 == *source) {
+                Some(origin) => origin.1 = origin.1.saturating_add(count),
+                None => known.push((*source, count)),
+            }
+        }
+    }
+}
+
+/// A name to be sorted, with as much of its key as decides nearly always.
+#[derive(Clone, Copy)]
+struct SortEntry {
+    head: [u64; 2],
+    at: u32,
+}
+
+impl SortEntry {
+    fn head(&self) -> u128 {
+        u128::from(self.head[0]) << 64 | u128::from(self.head[1])
+    }
+}
+
+/// Puts the records of a range in order; their keys all begin with the same `shared` bytes.
+fn sort(records: &[u8], shared: usize, order: &mut Vec<SortEntry>) -> io::Result<()> {
+    order.clear();
     let mut at = 0;
-    while at < bytes.len() {
-        digits[bytes[at] as usize] = at as u8 + 1;
-        at += 1;
+    while at < records.len() {
+        let [key_bytes, pairs, _, _] = *records[at..].first_chunk().ok_or_else(cut_short)?;
+        let (key_bytes, pairs) = (usize::from(key_bytes), usize::from(pairs));
+        let key = records.get(at + 4 + shared..).ok_or_else(cut_short)?;
+        let head = head_of(key, key_bytes.saturating_sub(shared));
+        order.push(SortEntry {
+            head: [(head >> 64) as u64, head as u64],
+            at: narrow(at),
+        });
+        at += 4 + key_bytes + 2 * pairs;
     }
-    digits
+    if at > records.len() {
+        return Err(cut_short());
+    }
+    let key = |entry: &SortEntry| Record::at(records, entry.at).key;
+    order.sort_unstable_by(|left, right| {
+        let heads = left.head().cmp(&right.head());
+        heads.then_with(|| key(left).cmp(key(right)))
+    });
+    Ok(())
+}
+
+/// Returns the first sixteen of the first `key_bytes` as a number in the order of the bytes; what may follow them is left out.
+fn head_of(bytes: &[u8], key_bytes: usize) -> u128 {
+    let head = match bytes.first_chunk() {
+        Some(head) => u128::from_be_bytes(*head),
+        None => {
+            let mut head = [0; 16];
+            head[..bytes.len()].copy_from_slice(bytes);
+            u128::from_be_bytes(head)
+        }
+    };
+    match key_bytes {
+        0..16 => head & !(u128::MAX >> (8 * key_bytes)),
+        _ => head,
+    }
 }
 
 fn hash_of(key: &[u8]) -> u64 {
     XxHash3_64::oneshot(key)
 }
 
+fn key_length(key: &[u8]) -> u8 {
+    let length = u8::try_from(key.len()).expect("a name has 253 bytes at most");
+    debug_assert!(usize::from(length) <= KEY_BYTES);
+    length
+}
+
 fn narrow(place: usize) -> u32 {
     u32::try_from(place).expect("the limits keep every place below 4 G")
-}
-
-/// A record of a run takes no more than this.
-const RECORD_BYTES: usize = 4 + 255 + 5 * SOURCES;
-
-/// Runs are written in pieces of about this size.
-const PIECE_BYTES: usize = 256 << 10;
-
-/// Runs, one behind the other in a file without a name.
-struct RunFile {
-    file: File,
-    /// What is not in the file yet.
-    unwritten: Vec<u8>,
-    written: u64,
-    begun: u64,
-    extents: Vec<Extent>,
-}
-
-impl RunFile {
-    fn new(temporary: &Path) -> io::Result<Self> {
-        Ok(Self {
-            file: tempfile::tempfile_in(temporary)?,
-            unwritten: Vec::with_capacity(PIECE_BYTES + RECORD_BYTES),
-            written: 0,
-            begun: 0,
-            extents: Vec::new(),
-        })
-    }
-
-    fn write(&mut self, key: &[u8], flags: u16, origins: &[(u8, u32)]) -> io::Result<()> {
-        let bytes = u8::try_from(key.len()).expect("a name has 253 bytes at most");
-        let number = u8::try_from(origins.len()).expect("a run has 64 sources at most");
-        let [low, high] = flags.to_le_bytes();
-        self.unwritten
-            .extend_from_slice(&[bytes, number, low, high]);
-        self.unwritten.extend_from_slice(key);
-        for (source, count) in origins {
-            let [a, b, c, d] = count.to_le_bytes();
-            self.unwritten.extend_from_slice(&[*source, a, b, c, d]);
-        }
-        self.written += 4 + key.len() as u64 + 5 * origins.len() as u64;
-        if self.unwritten.len() >= PIECE_BYTES {
-            self.flush()?;
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.write_all(&self.unwritten)?;
-        self.unwritten.clear();
-        Ok(())
-    }
-
-    fn end_run(&mut self) {
-        self.extents.push(Extent {
-            offset: self.begun,
-            bytes: self.written - self.begun,
-        });
-        self.begun = self.written;
-    }
-
-    fn finish(mut self) -> io::Result<(File, Vec<Extent>)> {
-        self.flush()?;
-        Ok((self.file, self.extents))
-    }
-}
-
-/// A run being read, at one of its names.
-struct Run<'a> {
-    file: &'a File,
-    rest: Extent,
-    block: Vec<u8>,
-    start: usize,
-    end: usize,
-    /// Where the record of the name is in the block.
-    record: usize,
-    key_bytes: usize,
-}
-
-impl<'a> Run<'a> {
-    fn open(file: &'a File, rest: Extent, block_bytes: usize) -> Self {
-        Self {
-            file,
-            rest,
-            block: vec![0; block_bytes],
-            start: 0,
-            end: 0,
-            record: 0,
-            key_bytes: 0,
-        }
-    }
-
-    fn key(&self) -> &[u8] {
-        &self.block[self.record + 4..][..self.key_bytes]
-    }
-
-    fn flags(&self) -> u16 {
-        u16::from_le_bytes([self.block[self.record + 2], self.block[self.record + 3]])
-    }
-
-    fn origins(&self) -> impl Iterator<Item = (u8, u32)> {
-        let origins = &self.block[self.record + 4 + self.key_bytes..self.start];
-        origins.chunks_exact(5).map(|origin| {
-            let count = [origin[1], origin[2], origin[3], origin[4]];
-            (origin[0], u32::from_le_bytes(count))
-        })
-    }
-
-    /// Goes to the next name; tells whether there is one.
-    fn advance(&mut self) -> io::Result<bool> {
-        if self.end - self.start < RECORD_BYTES && self.rest.bytes > 0 {
-            self.fill()?;
-        }
-        let block = &self.block[self.start..self.end];
-        let Some((head, rest)) = block.split_first_chunk::<4>() else {
-            return if block.is_empty() {
-                Ok(false)
-            } else {
-                Err(cut_short())
-            };
-        };
-        let (key_bytes, origins) = (usize::from(head[0]), usize::from(head[1]));
-        if rest.len() < key_bytes + 5 * origins {
-            return Err(cut_short());
-        }
-        self.record = self.start;
-        self.key_bytes = key_bytes;
-        self.start += 4 + key_bytes + 5 * origins;
-        Ok(true)
-    }
-
-    fn fill(&mut self) -> io::Result<()> {
-        self.block.copy_within(self.start..self.end, 0);
-        (self.start, self.end) = (0, self.end - self.start);
-        let room = self.block.len() - self.end;
-        let bytes = usize::try_from(self.rest.bytes).map_or(room, |bytes| bytes.min(room));
-        let part = &mut self.block[self.end..self.end + bytes];
-        self.file.read_exact_at(part, self.rest.offset)?;
-        self.end += bytes;
-        self.rest.offset += bytes as u64;
-        self.rest.bytes -= bytes as u64;
-        Ok(())
-    }
 }
 
 fn cut_short() -> io::Error {
@@ -555,136 +692,6 @@ fn cut_short() -> io::Error {
         io::ErrorKind::UnexpectedEof,
         "a temporary file is cut short",
     )
-}
-
-/// Merges runs; names that are in several become one.
-fn merge(
-    file: &File,
-    extents: &[Extent],
-    memory_bytes: usize,
-    see: &mut dyn FnMut(&NameOrigins<'_>) -> io::Result<()>,
-) -> io::Result<()> {
-    let block_bytes = (memory_bytes / extents.len().max(1)).clamp(2 * RECORD_BYTES, 256 << 10);
-    let runs = extents
-        .iter()
-        .map(|extent| Run::open(file, *extent, block_bytes));
-    let mut contest = Contest::begin(runs.collect())?;
-    let (mut key, mut origins): (Vec<u8>, Vec<(u8, u32)>) = Default::default();
-    while let Some(run) = contest.first() {
-        key.clear();
-        key.extend_from_slice(run.key());
-        let head = contest.head();
-        origins.clear();
-        let mut flags = 0;
-        while let Some(run) = contest.first()
-            && contest.head() == head
-            && run.key() == key
-        {
-            flags |= run.flags();
-            for origin in run.origins() {
-                match origins.iter_mut().find(|(source, _)| *source == origin.0) {
-                    Some((_, count)) => *count = count.saturating_add(origin.1),
-                    None => origins.push(origin),
-                }
-            }
-            contest.advance()?;
-        }
-        origins.sort_unstable();
-        see(&NameOrigins {
-            key: &key,
-            flags: NameFlags::from_bits(flags),
-            origins: &origins,
-        })?;
-    }
-    Ok(())
-}
-
-/// Runs that compete for who has the smallest name: a tree of losers, in which a run that goes on meets only those that lost on its
-/// way, one for each doubling of the runs.
-struct Contest<'a> {
-    runs: Vec<Run<'a>>,
-    /// The head of each run's key; a run that is over, or is none, comes after every other.
-    heads: Vec<u128>,
-    /// At each node the run that lost there; at 0 the one that lost nowhere. The leaves come after the nodes and are not kept.
-    losers: Vec<u32>,
-}
-
-/// The head of a run that is over.
-const OVER: u128 = u128::MAX;
-
-impl<'a> Contest<'a> {
-    fn begin(mut runs: Vec<Run<'a>>) -> io::Result<Self> {
-        let leaves = runs.len().next_power_of_two();
-        let mut heads = vec![OVER; leaves];
-        for (head, run) in heads.iter_mut().zip(&mut runs) {
-            if run.advance()? {
-                *head = head_of(run.key());
-            }
-        }
-        let mut contest = Self {
-            runs,
-            heads,
-            losers: vec![0; leaves],
-        };
-        // The winners below each node, from the leaves up.
-        let mut winners: Vec<u32> = vec![0; 2 * leaves];
-        for leaf in 0..leaves {
-            winners[leaves + leaf] = narrow(leaf);
-        }
-        for node in (1..leaves).rev() {
-            let (left, right) = (winners[2 * node], winners[2 * node + 1]);
-            let is_left = contest.is_before(left, right);
-            winners[node] = if is_left { left } else { right };
-            contest.losers[node] = if is_left { right } else { left };
-        }
-        contest.losers[0] = winners[1];
-        Ok(contest)
-    }
-
-    /// Returns the run with the smallest name.
-    fn first(&self) -> Option<&Run<'a>> {
-        self.runs
-            .get(self.losers[0] as usize)
-            .filter(|_| self.head() != OVER)
-    }
-
-    /// Returns the head of that name.
-    fn head(&self) -> u128 {
-        self.heads[self.losers[0] as usize]
-    }
-
-    /// Lets that run go to its next name.
-    fn advance(&mut self) -> io::Result<()> {
-        let mut winner = self.losers[0];
-        let run = &mut self.runs[winner as usize];
-        self.heads[winner as usize] = match run.advance()? {
-            true => head_of(run.key()),
-            false => OVER,
-        };
-        let mut node = (self.losers.len() + winner as usize) / 2;
-        while node > 0 {
-            let other = self.losers[node];
-            let is_other = self.is_before(other, winner);
-            self.losers[node] = if is_other { winner } else { other };
-            winner = if is_other { other } else { winner };
-            node /= 2;
-        }
-        self.losers[0] = winner;
-        Ok(())
-    }
-
-    fn is_before(&self, left: u32, right: u32) -> bool {
-        let (a, b) = (self.heads[left as usize], self.heads[right as usize]);
-        if a == b && a != OVER {
-            return self.runs[left as usize].key() < self.runs[right as usize].key();
-        }
-        a < b
-    }
-}
-
-fn head_of(key: &[u8]) -> u128 {
-    let (last_label, rest) = SortEntry::of(key, 0).head();
-    u128::from(last_label) << 64 | u128::from(rest)
 }
 
 #[cfg(test)]
@@ -758,10 +765,10 @@ mod tests {
                 .add(key.as_bytes(), NameFlags::NONE, (number % 3) as u8)
                 .unwrap();
         }
-        let held = gatherer.partitions.iter();
-        let held: usize = held.map(|partition| partition.records.capacity()).sum();
+        let held = gatherer.partitions.places.iter();
+        let held: usize = held.map(|place| place.records.capacity()).sum();
         assert!(held <= memory_bytes, "{held} bytes");
-        assert!(gatherer.spilled_bytes > 0);
+        assert!(gatherer.partitions.spilled_bytes > 0);
         let (mut lines, mut last) = (0, Vec::new());
         gatherer
             .finish(&mut |name| {
@@ -776,27 +783,35 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_full_goes_on_in_another_run() {
-        let temporary = std::env::temp_dir();
-        let mut runs = RunFile::new(&temporary).unwrap();
+    fn a_table_that_is_full_goes_on_with_another() {
         let mut table = NameTable::new(0);
+        let mut ranges: Option<Ranges> = None;
         let mut records = Vec::new();
         for number in 0..1_000u32 {
             let key = format!("fr,name-{:03}", number % 300);
-            records.extend_from_slice(&[key.len() as u8, (number % 2) as u8, 0, 0]);
+            records.extend_from_slice(&[OTHER_SOURCE, (number % 2) as u8, key.len() as u8]);
             records.extend_from_slice(key.as_bytes());
         }
-        table.take(&records, &mut runs).unwrap();
-        table.empty_into(&mut runs).unwrap();
-        let (file, extents) = runs.finish().unwrap();
-        assert!(extents.len() > 3);
+        let mut emptied = 0;
+        let mut empty = |table: &mut NameTable| {
+            emptied += 1;
+            let ranges =
+                ranges.get_or_insert_with(|| Ranges::of(table, 7, 0, &std::env::temp_dir()));
+            table.empty_into(ranges)
+        };
+        table.take(&records, &mut 0, &mut empty).unwrap();
+        empty(&mut table).unwrap();
+        assert!(emptied > 3);
+        let ranges = ranges.unwrap();
+        assert_eq!(ranges.cuts.len(), 6);
         let (mut names, mut lines) = (0, 0);
-        merge(&file, &extents, 0, &mut |name| {
-            names += 1;
-            lines += name.origins.iter().map(|origin| origin.1).sum::<u32>();
-            Ok(())
-        })
-        .unwrap();
+        ranges
+            .give(&mut |name| {
+                names += 1;
+                lines += name.origins.iter().map(|origin| origin.1).sum::<u32>();
+                Ok(())
+            })
+            .unwrap();
         assert_eq!((names, lines), (300, 1_000));
     }
 }

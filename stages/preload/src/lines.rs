@@ -7,7 +7,10 @@ use memchr::{memchr, memchr2};
 
 use crate::source::SourceList;
 
-const BLOCK_BYTES: usize = 1 << 20;
+/// A block is read at once: the processor's cache should still hold it when its lines are looked at.
+const BLOCK_BYTES: usize = 256 << 10;
+/// Behind a block, so that its last line is followed by something as all others are.
+const BEHIND_BYTES: usize = 64;
 
 /// Reads lines, none of them longer than a limit.
 pub(crate) struct LineReader {
@@ -23,9 +26,10 @@ pub(crate) struct LineReader {
 }
 
 /// A line without its line feed.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum ListLine<'a> {
-    Whole(&'a [u8]),
+    /// As many first bytes of a text; what follows them is not the line's.
+    Whole(&'a [u8], usize),
     /// It is longer than the limit: its beginning.
     TooLong(&'a [u8]),
 }
@@ -34,7 +38,7 @@ impl LineReader {
     pub(crate) fn new(source: Box<dyn Read>, line_bytes: usize) -> Self {
         Self {
             source,
-            block: vec![0; BLOCK_BYTES],
+            block: vec![0; BLOCK_BYTES + BEHIND_BYTES],
             start: 0,
             end: 0,
             line_bytes,
@@ -49,7 +53,8 @@ impl LineReader {
         if let Some(feed) = memchr(b'\n', &self.block[self.start..self.end]) {
             self.given = feed + 1;
             return Ok(Some(bounded(
-                &self.block[self.start..self.start + feed],
+                &self.block[self.start..],
+                feed,
                 self.line_bytes,
             )));
         }
@@ -72,14 +77,14 @@ impl LineReader {
                 break;
             }
         }
-        Ok(is_any.then(|| bounded(&self.carried, self.line_bytes)))
+        Ok(is_any.then(|| bounded(&self.carried, self.carried.len(), self.line_bytes)))
     }
 
     /// Reads another block; tells whether there was one.
     fn fill(&mut self) -> io::Result<bool> {
         (self.start, self.end) = (0, 0);
         loop {
-            match self.source.read(&mut self.block) {
+            match self.source.read(&mut self.block[..BLOCK_BYTES]) {
                 Ok(read) => {
                     self.end = read;
                     return Ok(read > 0);
@@ -91,11 +96,11 @@ impl LineReader {
     }
 }
 
-fn bounded(line: &[u8], line_bytes: usize) -> ListLine<'_> {
-    if line.len() > line_bytes {
-        return ListLine::TooLong(&line[..line_bytes]);
+fn bounded(text: &[u8], length: usize, line_bytes: usize) -> ListLine<'_> {
+    if length > line_bytes {
+        return ListLine::TooLong(&text[..line_bytes]);
     }
-    ListLine::Whole(line)
+    ListLine::Whole(text, length)
 }
 
 /// Which part of a line is the name.
@@ -104,7 +109,14 @@ pub(crate) enum Column {
     /// All of it.
     Line,
     /// A column of CSV.
-    Csv { separator: u8, number: usize },
+    Csv(CsvColumn),
+}
+
+/// A column of CSV.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct CsvColumn {
+    separator: u8,
+    number: usize,
 }
 
 impl Column {
@@ -112,10 +124,10 @@ impl Column {
     pub(crate) fn without_heading(list: &SourceList, first_line: &[u8]) -> Option<Self> {
         match (&list.column, list.is_csv) {
             (Some(_), _) => None,
-            (None, true) => Some(Self::Csv {
+            (None, true) => Some(Self::Csv(CsvColumn {
                 separator: separator_of(list, first_line),
                 number: 0,
-            }),
+            })),
             (None, false) => Some(Self::Line),
         }
     }
@@ -130,28 +142,25 @@ impl Column {
         while let Some(field) = field(heading, separator, number, &mut buffer) {
             let name = String::from_utf8_lossy(field);
             if name.trim().eq_ignore_ascii_case(wanted.trim()) {
-                return Ok(Self::Csv { separator, number });
+                return Ok(Self::Csv(CsvColumn { separator, number }));
             }
             number += 1;
         }
         Err(format!("there is no column {wanted:?} in its first line"))
     }
+}
 
+impl CsvColumn {
     /// Returns the name's part of a line.
-    pub(crate) fn of<'a>(
+    pub(crate) fn field_of<'a>(
         &self,
         line: &'a [u8],
         buffer: &'a mut Vec<u8>,
     ) -> Result<&'a [u8], RejectReason> {
-        match self {
-            Self::Line => Ok(line),
-            Self::Csv { separator, number } => {
-                if line.trim_ascii().is_empty() {
-                    return Err(RejectReason::Blank);
-                }
-                field(line, *separator, *number, buffer).ok_or(RejectReason::NoColumn)
-            }
+        if line.trim_ascii().is_empty() {
+            return Err(RejectReason::Blank);
         }
+        field(line, self.separator, self.number, buffer).ok_or(RejectReason::NoColumn)
     }
 }
 
@@ -244,7 +253,7 @@ mod tests {
         let mut lines = Vec::new();
         while let Some(line) = reader.next_line().unwrap() {
             lines.push(match line {
-                ListLine::Whole(line) => (line.to_vec(), true),
+                ListLine::Whole(text, length) => (text[..length].to_vec(), true),
                 ListLine::TooLong(begin) => (begin.to_vec(), false),
             });
         }
@@ -272,6 +281,13 @@ mod tests {
     #[test]
     fn a_column_is_found_by_its_heading() {
         let mut buffer = Vec::new();
+        let mut of = |column: &Column, line: &str| {
+            let Column::Csv(csv) = column else {
+                panic!("{column:?}");
+            };
+            let field = csv.field_of(line.as_bytes(), &mut buffer);
+            field.map(|field| String::from_utf8(field.to_vec()).unwrap())
+        };
         let wanted = list("column = \"url\"");
         for (heading, line, value) in [
             ("Nom,URL,Date", "a,http://b.fr/,c", "http://b.fr/"),
@@ -284,21 +300,14 @@ mod tests {
             ),
         ] {
             let column = Column::by_heading(&wanted, heading.as_bytes()).unwrap();
-            assert_eq!(
-                column.of(line.as_bytes(), &mut buffer),
-                Ok(value.as_bytes()),
-                "{line}"
-            );
+            assert_eq!(of(&column, line).as_deref(), Ok(value), "{line}");
         }
         assert!(Column::by_heading(&wanted, b"Nom,Date").is_err());
         let column = Column::by_heading(&wanted, b"Nom,URL").unwrap();
-        assert_eq!(column.of(b"a", &mut buffer), Err(RejectReason::NoColumn));
-        assert_eq!(
-            column.of(b"\"a,b.fr", &mut buffer),
-            Err(RejectReason::NoColumn)
-        );
-        assert_eq!(column.of(b"  ", &mut buffer), Err(RejectReason::Blank));
+        assert_eq!(of(&column, "a"), Err(RejectReason::NoColumn));
+        assert_eq!(of(&column, "\"a,b.fr"), Err(RejectReason::NoColumn));
+        assert_eq!(of(&column, "  "), Err(RejectReason::Blank));
         let first = Column::without_heading(&list(""), b"a.fr;2026").unwrap();
-        assert_eq!(first.of(b"a.fr;2026", &mut buffer), Ok(&b"a.fr"[..]));
+        assert_eq!(of(&first, "a.fr;2026").as_deref(), Ok("a.fr"));
     }
 }

@@ -9,9 +9,10 @@ use std::path::PathBuf;
 use ecluse_cdx::{Duplicates, MergeError, SortOptions, Sorter};
 use ecluse_names::{
     ForcedRules, ForcedVerdict, NameFlags, NameLine, Normaliser, Registered, RejectReason,
-    Rejection, name_of, write_key,
+    Rejection, name_of, name_text_of,
 };
 use ecluse_register::{RegisterError, RegisterReader};
+use memchr::memchr;
 
 use crate::gather::{Gatherer, NameOrigins, SOURCES};
 use crate::lines::{Column, LineReader, ListLine};
@@ -136,10 +137,11 @@ impl<'a> Run<'a> {
             if number.is_multiple_of(LOOK_EVERY) && is_stopped() {
                 return Err(RunError::Stopped);
             }
-            let (bytes, whole) = match line {
-                ListLine::Whole(line) => (line, true),
-                ListLine::TooLong(begin) => (begin, false),
+            let (text, length, is_whole) = match line {
+                ListLine::Whole(text, length) => (text, length, true),
+                ListLine::TooLong(begin) => (begin, begin.len(), false),
             };
+            let bytes = &text[..length];
             if column.is_none() {
                 column = Column::without_heading(list, bytes);
                 if column.is_none() {
@@ -149,9 +151,13 @@ impl<'a> Run<'a> {
             }
             let column = column.as_ref().unwrap_or(&Column::Line);
             self.figures.sources[place].lines += 1;
-            let read = match whole {
-                true => self.line(list, place, column.of(bytes, &mut buffer))?,
-                false => Err(RejectReason::TooLong.into()),
+            let read = match column {
+                _ if !is_whole => Err(RejectReason::TooLong.into()),
+                Column::Line => self.line(list, place, text, length)?,
+                Column::Csv(csv) => match csv.field_of(bytes, &mut buffer) {
+                    Ok(field) => self.line(list, place, field, field.len())?,
+                    Err(reason) => Err(reason.into()),
+                },
             };
             if let Err(rejection) = read {
                 self.figures.sources[place].rejected[rejection.reason as usize] += 1;
@@ -164,27 +170,21 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Takes a line in, or says why not.
+    /// Takes a line in, the first `length` bytes of a text, or says why not.
     fn line(
         &mut self,
         list: &SourceList,
         place: usize,
-        line: Result<&[u8], RejectReason>,
+        text: &[u8],
+        length: usize,
     ) -> Result<Result<(), Rejection>, RunError> {
-        let line = match line {
-            Ok(line) => line,
-            Err(reason) => return Ok(Err(reason.into())),
-        };
-        let found = match list.urls {
-            true => self.normaliser.read_url(line),
-            false => self.normaliser.read(line),
-        };
-        let found = match found {
+        let found = self
+            .normaliser
+            .read_key(text, length, list.urls, &mut self.key);
+        let (flags, url) = match found {
             Ok(found) => found,
             Err(rejection) => return Ok(Err(rejection)),
         };
-        self.key.clear();
-        write_key(found.name.as_bytes(), &mut self.key);
         if let Some((rule, by)) = self.rules.of_name(&self.key)
             && rule.verdict == ForcedVerdict::Out
         {
@@ -195,10 +195,10 @@ impl<'a> Run<'a> {
         }
         let source = u8::try_from(place).expect("there are 64 sources at most");
         self.gatherer
-            .add(&self.key, found.flags, source)
+            .add(&self.key, flags, source)
             .map_err(RunError::Temporary)?;
-        if let Some(url) = found.url
-            && (list.urls || found.flags.has(NameFlags::PORT))
+        if let Some(url) = url
+            && (list.urls || flags.has(NameFlags::PORT))
             && !self.rules.is_out(&url)
         {
             let url = if list.urls { url } else { without_path(&url) };
@@ -241,7 +241,7 @@ impl<'a> Run<'a> {
             rules: self.rules,
             sites: OpenSites::new(register, &self.figures),
             figures: self.figures,
-            name: Vec::new(),
+            name: String::new(),
             sources: String::new(),
             error: None,
             given: 0,
@@ -277,7 +277,7 @@ struct Giving<'a> {
     rules: &'a ForcedRules,
     sites: OpenSites,
     figures: Statistics,
-    name: Vec<u8>,
+    name: String,
     sources: String,
     error: Option<RunError>,
     given: u64,
@@ -290,10 +290,9 @@ impl Giving<'_> {
         sink: &mut dyn NameSink,
         seeds: &mut Seeds,
     ) -> Result<(), RunError> {
-        self.name.clear();
-        name_of(found.key, &mut self.name);
-        let text = |bytes| std::str::from_utf8(bytes).expect("a name is ASCII");
-        let (key, name) = (text(found.key), text(self.name.as_slice()));
+        let key = std::str::from_utf8(found.key).expect("a name is ASCII");
+        name_text_of(key, &mut self.name);
+        let name = self.name.as_str();
         let registered = Registered::of(name);
         let flags = found
             .flags
@@ -302,7 +301,7 @@ impl Giving<'_> {
         // Whoever writes a list may invent as many last labels as there are lines.
         let tld = match flags.has(NameFlags::UNLISTED) {
             true => "(unlisted)",
-            false => key.split(',').next().unwrap_or_default(),
+            false => &key[..memchr(b',', found.key).unwrap_or(key.len())],
         };
         let mask = found
             .origins

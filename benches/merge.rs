@@ -5,8 +5,10 @@
 //! * nine sorted files into one, by the filter and by the stage, against `LC_ALL=C sort -m`: worrying below 1.4 times as fast;
 //! * a day with 1 % of new lines into the next generation of a flat index, against `cp` of the index: worrying below half as fast.
 //!
-//! `cargo bench --bench merge -- [--dir DIR] [--megabytes N] [--runs N] [--scale N,N,…]`. With `--scale`, a day of 1 % into indexes of so
-//! many megabytes, beside `cp` of each: `docs/scale.md` stands on it. The stages run in the driver's own program, each in
+//! `cargo bench --bench merge -- [--dir DIR] [--megabytes N] [--runs N] [--scale N,N,…] [--ranges N]`. With `--scale`, a day of 1 % into indexes of so
+//! many megabytes, beside `cp` of each: `docs/scale.md` stands on it. With `--ranges N`, a day of 1 % into an index, flat and
+//! with ZipNum, built by bigmerge alone and in so many ranges by one worker and by two: worrying when two workers take as long
+//! as one. The stages run in the driver's own program, each in
 //! a process of its own, fsync included; the peers sync nothing.
 
 #![expect(
@@ -47,6 +49,10 @@ fn main() {
         runs: number("--runs", 3),
         directory,
     };
+    if let Some(ranges) = option("--ranges") {
+        bench.generate(Lists::Index);
+        return bench.in_ranges(&ranges);
+    }
     bench.generate(Lists::All);
     let mut page = Page::begin("merge");
     page.say("| task | CPU s | MB a CPU-s | ratio |\n|---|--:|--:|--:|");
@@ -255,6 +261,63 @@ impl Bench {
         }
         fs::remove_dir_all(&root).unwrap();
         (copied, built)
+    }
+
+    /// Builds the next generation of an index, flat and with ZipNum: alone, and in ranges.
+    fn in_ranges(&self, ranges: &str) {
+        let mut page = Page::begin("merge");
+        page.say(format!(
+            "An index of {:.2} GB:\n",
+            self.index_bytes() as f64 / 1e9
+        ));
+        page.say("| the next generation | CPU s | s |\n|---|--:|--:|");
+        let big = self.path("big.cdxj");
+        for (name, zipnum, ranges, workers) in [
+            ("with ZipNum, `ranges = 1`", true, "1", 1),
+            ("with ZipNum, in ranges, one worker", true, ranges, 1),
+            ("with ZipNum, in ranges, two workers", true, ranges, 2),
+            ("flat alone, `ranges = 1`", false, "1", 1),
+            ("flat alone, in ranges, two workers", false, ranges, 2),
+        ] {
+            let root = self.directory.join("ranges-root");
+            let settings = format!(
+                "[chain]\nstages = [\"bigmerge\", \"range\"]\n[stage.bigmerge]\nnext = []\nback = []\nzipnum = {zipnum}\nranges = {ranges}\n\
+                 ranges-from = \"0 B\"\nspare = \"0 B\"\n[stage.range]\nworkers = {workers}\n"
+            );
+            fresh(&root, &settings);
+            put(&root, "bigmerge", "first", &[(&big, "day.cdxj")]);
+            let shown = root.display().to_string();
+            let words = [
+                ECLUSE, "--root", &shown, "run", "bigmerge", "range", "--once",
+            ];
+            let words = words.map(str::to_owned).to_vec();
+            cpu_seconds(&words);
+            let (mut cpu, mut wall) = (f64::INFINITY, f64::INFINITY);
+            for run in 0..self.runs {
+                let new = self.path("new.cdxj");
+                put(
+                    &root,
+                    "bigmerge",
+                    &format!("day-{run}"),
+                    &[(&new, "day.cdxj")],
+                );
+                settle();
+                let began = std::time::Instant::now();
+                let seconds = cpu_seconds(&words).all();
+                wall = wall.min(began.elapsed().as_secs_f64());
+                cpu = cpu.min(seconds);
+                let mut built = 0;
+                let tree = WorkTree::open(&root.join("work"));
+                tree.each_receipt("range", &mut |_| built += 1).unwrap();
+                assert_eq!(ranges != "1", built > 0, "built as asked for");
+                fs::remove_dir_all(root.join("index/generations/2")).unwrap();
+                fs::remove_file(root.join("index/current")).unwrap();
+                symlink("generations/1", root.join("index/current")).unwrap();
+            }
+            page.say(format!("| {name} | {cpu:.1} | {wall:.1} |"));
+            fs::remove_dir_all(&root).unwrap();
+        }
+        page.end(false);
     }
 
     /// Writes nine files with the lines of the index and of the day, the index, and the day: 1 % of all lines.

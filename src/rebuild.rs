@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use ecluse_bigmerge::GATHERED_DAYS;
 use ecluse_holding::{Proof, open_plain, read_afresh};
 use ecluse_manifest::{
     Copy, CopyKind, DepositFile, IndexFacts, ManifestError, NewFile, PackageRow, Rebuild,
@@ -373,8 +374,19 @@ fn tell_published(receipt: &Receipt, at: &str, rebuild: &mut Rebuild) -> Result<
         for day in &receipt.inputs {
             rebuild.published(day.parcel.as_str(), collection, number, at)?;
         }
+        for day in gathered_days(receipt) {
+            rebuild.published(day, collection, number, at)?;
+        }
     }
     Ok(())
+}
+
+/// Returns the days that were gathered in the parcels of a batch of bigmerge.
+fn gathered_days(receipt: &Receipt) -> impl Iterator<Item = &str> {
+    let gathered = receipt.facts.iter();
+    let gathered = gathered.filter(|(key, _)| key.starts_with(GATHERED_DAYS));
+    let days = gathered.filter_map(|(_, days)| days.as_array());
+    days.flatten().filter_map(Value::as_str)
 }
 
 /// Returns the archive file that a file beside it is named after.

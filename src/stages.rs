@@ -20,6 +20,7 @@ pub const ALL: &[StageEntry] = &[
     StageEntry::of::<ecluse_deposit::Deposit>(),
     StageEntry::of::<ecluse_rank::Rank>(),
     StageEntry::of::<ecluse_change::ChangeStage>(),
+    StageEntry::of::<ecluse_range::RangeStage>(),
 ];
 
 #[cfg(test)]

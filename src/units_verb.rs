@@ -352,6 +352,7 @@ mod tests {
             ("deposit", &["receipts"]),
             ("change", &["changes"]),
             ("rank", &["links"]),
+            ("range", &["index"]),
         ] {
             let mut expected = Vec::new();
             if ["crawl", "dns-filter"].contains(&stage) {
@@ -433,6 +434,7 @@ mod tests {
             ("deposit", &["/db", "/kept"], vec![&closed]),
             ("change", &["/known"], vec![&closed]),
             ("rank", &["/ties"], vec![&closed]),
+            ("range", &["/big/index"], vec![&closed]),
         ] {
             let expected: Vec<String> = more.into_iter().cloned().chain(writes(places)).collect();
             assert_eq!(drop_in(settings, stage), expected, "{stage}");

@@ -458,6 +458,14 @@ const WITH_SERVERS: [&str; 11] = [
 /// Turned where units are written, in `tests/units.rs`.
 const FOR_UNITS: [&str; 1] = ["hosts"];
 
+/// Turned where an index is built in ranges, in `tests/ranges.rs` and `stages/range`, whose contract has a stage after it.
+const IN_RANGES: [&str; 4] = [
+    "stage.bigmerge.ranges",
+    "stage.bigmerge.ranges-from",
+    "stage.range.memory",
+    "stage.range.next",
+];
+
 /// Turned by no test yet: servers with TLS and credentials, another region, a scratch directory elsewhere or too small, and
 /// another period of reconciling.
 const NOT_TURNED_YET: [&str; 7] = [
@@ -768,6 +776,21 @@ const SEEN_BELOW: &[(&str, &str, &str)] = &[
         "the_limits_are_those_of_the_merge",
     ),
     (
+        "stage.bigmerge.ranges",
+        "tests/ranges.rs",
+        "any_number_of_workers_makes_the_bytes_that_one_makes",
+    ),
+    (
+        "stage.bigmerge.ranges-from",
+        "tests/ranges.rs",
+        "any_number_of_workers_makes_the_bytes_that_one_makes",
+    ),
+    (
+        "stage.range.memory",
+        "stages/range/src/lib.rs",
+        "the_limit_is_that_of_the_merge",
+    ),
+    (
         "stage.bigmerge.spare",
         "stages/bigmerge/tests/cli.rs",
         "without_room_it_waits_and_says_both_figures",
@@ -855,6 +878,7 @@ fn every_documented_setting_is_turned_in_a_run_below() {
         .iter()
         .chain(&WITH_SERVERS)
         .chain(&FOR_UNITS)
+        .chain(&IN_RANGES)
         .chain(&NOT_TURNED_YET);
     let elsewhere: Vec<&str> = elsewhere.copied().collect();
     forgotten.retain(|key| !elsewhere.contains(&key.as_str()));

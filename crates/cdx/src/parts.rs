@@ -11,7 +11,7 @@ use std::path::Path;
 use memchr::memchr2;
 
 use crate::lookup::{FlatFile, ReadFrom};
-use crate::{LineSource, ReadError};
+use crate::{LineSource, ReadError, cdx};
 
 /// A sorted file and where its parts begin.
 pub struct PartedFile {
@@ -43,6 +43,11 @@ impl PartedFile {
         self.cuts.len() - 1
     }
 
+    /// Returns where each part begins, and where the last one ends.
+    pub fn cuts(&self) -> &[u64] {
+        &self.cuts
+    }
+
     /// Returns the size of a part.
     pub fn part_bytes(&self, part: usize) -> u64 {
         self.cuts[part + 1] - self.cuts[part]
@@ -72,7 +77,7 @@ fn cut_before(file: &FlatFile, split: &[u8]) -> Result<u64, ReadError> {
 }
 
 /// Returns keys at which a sorted file falls into about as many equal parts: at most one fewer than parts, ascending. All lines of
-/// a key, which is what comes before the first space or tab, are in one part. For an index with a ZipNum summary, the summary gives
+/// a key, which is what comes before the first space or tab, are in one part, and every part has a line that is no header. For an index with a ZipNum summary, the summary gives
 /// nearly the same as the index itself, and is a thousandth of its size.
 ///
 /// # Errors
@@ -81,6 +86,8 @@ pub fn split_points(path: &Path, parts: usize) -> Result<Vec<Vec<u8>>, ReadError
     let file = FlatFile::open(path)?;
     let mut splits: Vec<Vec<u8>> = Vec::new();
     let mut after = 0;
+    // A split at the first key would leave nothing before it.
+    let first = first_capture(&file)?;
     for part in 1..parts.max(1) as u64 {
         let wanted = (u128::from(file.bytes) * u128::from(part) / parts as u128) as u64;
         if wanted <= after {
@@ -98,11 +105,23 @@ pub fn split_points(path: &Path, parts: usize) -> Result<Vec<Vec<u8>>, ReadError
             continue;
         };
         let split = &line[..=end];
-        if end > 0 && splits.last().is_none_or(|last| last.as_slice() < split) {
+        let before = splits.last().unwrap_or(&first);
+        if end > 0 && before.as_slice() < split {
             splits.push(split.to_vec());
         }
     }
     Ok(splits)
+}
+
+/// Returns the first line that is no header; nothing where there is none.
+fn first_capture(file: &FlatFile) -> Result<Vec<u8>, ReadError> {
+    let mut lines = file.lines_from(0);
+    while lines.advance()? {
+        if !cdx::is_header(lines.line()) {
+            return Ok(lines.line().to_vec());
+        }
+    }
+    Ok(Vec::new())
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::generation::{BY_HAND, DESCRIPTION, IndexGeneration, SCHEMA};
+use crate::generation::{BY_HAND, DESCRIPTION, IndexGeneration, SCHEMA_WITH_BLOCKS};
 
 /// The directory of one index.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,7 +141,7 @@ pub struct LastGeneration {
 /// The directory of all generations.
 const GENERATIONS: &str = "generations";
 /// What the directory of a generation being built is called, before its number.
-const BUILDING: &str = ".tmp-";
+pub(crate) const BUILDING: &str = ".tmp-";
 /// The link to the generation readers read.
 const CURRENT: &str = "current";
 
@@ -234,7 +234,7 @@ impl IndexDirectory {
         if generation.number != number {
             return Err(damaged(format!("it says generation {}", generation.number)));
         }
-        if generation.schema > SCHEMA {
+        if generation.schema > SCHEMA_WITH_BLOCKS {
             return Err(damaged(format!("it has version {}", generation.schema)));
         }
         Ok(Some(generation))
@@ -381,8 +381,7 @@ impl IndexDirectory {
     /// When it cannot be made.
     pub fn begin(&self, lock: &BuilderLock, number: u64) -> Result<PathBuf, IndexError> {
         self.must_be_locked(lock)?;
-        let builder = RandomState::new().hash_one(std::process::id());
-        let name = format!("{BUILDING}{number}-{builder:016x}");
+        let name = nobodys_name(number);
         let path = self.root.join(GENERATIONS).join(name);
         fs::create_dir(&path).map_err(failed("make", &path))?;
         Ok(path)
@@ -497,6 +496,12 @@ fn must_not_shrink(
     Ok(())
 }
 
+/// Returns a name of something being built that nobody else has.
+pub(crate) fn nobodys_name(what: impl std::fmt::Display) -> String {
+    let builder = RandomState::new().hash_one(std::process::id());
+    format!("{BUILDING}{what}-{builder:016x}")
+}
+
 fn is_collection(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     !name.is_empty()
@@ -521,7 +526,7 @@ pub(crate) fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) 
 }
 
 /// Makes the names in a directory durable.
-fn sync(directory: &Path) -> Result<(), IndexError> {
+pub(crate) fn sync(directory: &Path) -> Result<(), IndexError> {
     let directory = if directory == Path::new("") {
         Path::new(".")
     } else {
@@ -534,7 +539,7 @@ fn sync(directory: &Path) -> Result<(), IndexError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generation::{FLAT, IndexFile};
+    use crate::generation::{FLAT, IndexFile, SCHEMA};
 
     fn index() -> (tempfile::TempDir, IndexDirectory) {
         let root = tempfile::tempdir().unwrap();
@@ -555,6 +560,7 @@ mod tests {
                 bytes: lines.len() as u64,
                 lines: Some(lines.lines().count() as u64),
                 xxh128: String::new(),
+                blocks: None,
             }],
             members: Vec::new(),
         }

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::num::NonZeroU64;
 use std::path::Path;
 
 use ecluse_spool::ParcelId;
@@ -11,6 +12,8 @@ use serde::{Deserialize, Serialize};
 
 /// The version of `generation.json` that is written; earlier ones are read.
 pub const SCHEMA: u32 = 2;
+/// The version of one in which a file has sums of its blocks.
+pub(crate) const SCHEMA_WITH_BLOCKS: u32 = 3;
 /// The file that says it.
 pub const DESCRIPTION: &str = "generation.json";
 /// The flat index.
@@ -58,6 +61,19 @@ pub struct IndexFile {
     pub lines: Option<u64>,
     /// Its XXH3 checksum of 128 bits, as `xxh128sum` prints it.
     pub xxh128: String,
+    /// The checksums of its blocks, for whoever reads a part of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<FileBlocks>,
+}
+
+/// The checksums of a file, block by block.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct FileBlocks {
+    /// The size of a block; the last one may be smaller.
+    pub bytes: NonZeroU64,
+    /// The checksum of each, in order.
+    pub xxh128: Vec<String>,
 }
 
 /// One parcel that went into a generation.
@@ -74,6 +90,14 @@ impl IndexGeneration {
     /// Returns what is known of a file.
     pub fn file(&self, name: &str) -> Option<&IndexFile> {
         self.files.iter().find(|file| file.name == name)
+    }
+
+    /// Returns the version that a generation of these files has.
+    pub fn schema_of(files: &[IndexFile]) -> u32 {
+        match files.iter().any(|file| file.blocks.is_some()) {
+            true => SCHEMA_WITH_BLOCKS,
+            false => SCHEMA,
+        }
     }
 
     /// Writes and syncs it as `generation.json` of a directory that has none.

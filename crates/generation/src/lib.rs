@@ -7,13 +7,17 @@
 mod anew;
 mod directory;
 mod generation;
+mod ranges;
 mod replace;
 mod sum;
+mod summed_file;
 
 pub use anew::NewList;
 pub use directory::{BuilderLock, IndexDirectory, IndexError, LastGeneration};
 pub use generation::{
-    BY_HAND, DESCRIPTION, FLAT, IndexFile, IndexGeneration, IndexMember, PATHS, SCHEMA, SUMMARY,
-    ZIPNUM,
+    BY_HAND, DESCRIPTION, FLAT, FileBlocks, IndexFile, IndexGeneration, IndexMember, PATHS, SCHEMA,
+    SUMMARY, ZIPNUM,
 };
-pub use sum::{FileSum, entry_of};
+pub use ranges::{NEW_LINES, PartShard, RangeOrder, RangePart, RangePlan};
+pub use sum::{CheckedSlice, FileSum, block_bytes, entry_of};
+pub use summed_file::{AskedToStop, SummedFile, WatchedReader};

@@ -10,7 +10,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use crate::directory::{BuilderLock, IndexDirectory, IndexError, LastGeneration, failed};
-use crate::generation::{DESCRIPTION, IndexFile, IndexGeneration, SCHEMA};
+use crate::generation::{DESCRIPTION, IndexFile, IndexGeneration};
 use crate::sum::FileSum;
 
 impl IndexDirectory {
@@ -45,7 +45,7 @@ impl IndexDirectory {
                 fs::hard_link(from.join(&file.name), &to).map_err(failed("link", &to))?;
             }
             let generation = IndexGeneration {
-                schema: SCHEMA,
+                schema: IndexGeneration::schema_of(&files),
                 number,
                 previous: Some(last.number),
                 lines: described.lines,
@@ -110,6 +110,7 @@ impl Write for SummedList {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generation::SCHEMA;
     use crate::sum::entry_of;
 
     #[test]

@@ -331,6 +331,11 @@ impl Outbox {
         self.signs.tick();
     }
 
+    /// Returns what says both of these, for whoever reads and writes on behalf of the stage.
+    pub fn signs(&self) -> &Signs {
+        &self.signs
+    }
+
     /// Says how far long work is, for `status`. Best effort, and not for every step: it is written to disk.
     pub fn say(&self, how_far: &str) {
         let work = self.dir.file_name().unwrap_or_default();

@@ -8,24 +8,27 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, Write};
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use ecluse_cdx::path::{self, PathLine};
-use ecluse_cdx::zipnum::{self, Shards};
+use ecluse_cdx::zipnum::{self, Shards, ZipNumWriteError};
 use ecluse_cdx::{
     LineShape, LineSource, Lines, MAX_LINE_BYTES, MergeError, MergeOptions, MergeStats, ReadError,
     check, merge, merge_into, merge_pieces,
 };
 use ecluse_generation::{
-    DESCRIPTION, FLAT, IndexDirectory, IndexFile, IndexGeneration, IndexMember, LastGeneration,
-    PATHS, SCHEMA, ZIPNUM, entry_of,
+    AskedToStop, DESCRIPTION, FLAT, FileSum, IndexDirectory, IndexFile, IndexGeneration,
+    LastGeneration, PATHS, SummedFile, WatchedReader, ZIPNUM, block_bytes, entry_of,
 };
 use ecluse_holding::{IndexPiece, pieces_of};
 use ecluse_manifest::PlaceRoot;
 use ecluse_stage::{Failure, Outbox, Parcel};
 
 use crate::Settings;
-use crate::sums::{AskedToStop, SummedFile, SummedReader};
+use crate::days::{duplicates_of, members_of};
+use crate::planning::Planned;
+use crate::sums::SummedReader;
 
 /// What a generation is built from, and where.
 pub(crate) struct Building<'a> {
@@ -38,20 +41,14 @@ pub(crate) struct Building<'a> {
     pub(crate) directory: &'a Path,
     /// The root that the places in parcels begin at.
     pub(crate) root: &'a Path,
+    /// The ranges that others build of it; none: it is built here.
+    pub(crate) planned: Option<&'a Planned<'a>>,
     pub(crate) outbox: &'a Outbox,
 }
 
 /// Opens a piece to be merged.
 pub(crate) fn open(piece: &IndexPiece<'_>) -> Result<LineSource, Failure> {
     Ok(LineSource::new(piece.label(), piece.open()?))
-}
-
-/// Returns what is noted of a parcel.
-pub(crate) fn member_of(parcel: &Parcel) -> IndexMember {
-    IndexMember {
-        parcel: parcel.id().clone(),
-        content: parcel.manifest().content(),
-    }
 }
 
 /// Returns how many bytes these pieces have.
@@ -62,24 +59,35 @@ pub(crate) fn bytes_of(pieces: &[IndexPiece<'_>]) -> u64 {
 impl Building<'_> {
     /// Writes and syncs every file of the generation; `generation.json` last.
     pub(crate) fn build(&self, number: u64) -> Result<IndexGeneration, Failure> {
-        let (flat, stats) = self.merge_list(FLAT, ".cdxj", LineShape::Capture)?;
+        let joined = self.planned.map(|planned| self.join_parts(planned));
+        let joined = joined.transpose()?;
+        let (flat, stats) = match &joined {
+            Some(joined) => (joined.flat.clone(), joined.stats),
+            None => self.merge_list(FLAT, ".cdxj", LineShape::Capture)?,
+        };
         let (paths, _) = self.merge_list(PATHS, ".path", LineShape::Path)?;
         let mut files = vec![flat, paths];
-        if self.settings.zipnum {
-            files.extend(self.write_zipnum(stats.lines_written)?);
+        match (&joined, self.planned) {
+            (Some(joined), Some(planned)) if planned.plan.zipnum_lines.is_some() => {
+                files.extend(self.join_zipnum(joined)?);
+            }
+            (None, _) if self.settings.zipnum => {
+                files.extend(self.write_zipnum(stats.lines_written)?);
+            }
+            _ => {}
+        }
+        let mut members = Vec::new();
+        for parcel in self.members {
+            members.extend(members_of(parcel)?);
         }
         let generation = IndexGeneration {
-            schema: SCHEMA,
+            schema: IndexGeneration::schema_of(&files),
             number,
             previous: self.last.map(|last| last.number),
             lines: stats.lines_written,
-            duplicates: stats.duplicates,
+            duplicates: stats.duplicates + duplicates_of(self.members)?,
             files,
-            members: self
-                .members
-                .iter()
-                .map(|parcel| member_of(parcel))
-                .collect(),
+            members,
         };
         let written = generation.write(self.directory);
         written.map_err(|error| cannot("write", &self.directory.join(DESCRIPTION), &error))?;
@@ -94,7 +102,11 @@ impl Building<'_> {
         shape: LineShape,
     ) -> Result<(IndexFile, MergeStats), Failure> {
         let path = self.directory.join(name);
-        let mut out = SummedFile::create(&path, self.outbox)
+        let sum = match name == FLAT && self.settings.ranges.get() > 1 {
+            true => FileSum::in_blocks(self.flat_block_bytes()?),
+            false => FileSum::default(),
+        };
+        let mut out = SummedFile::create(&path, sum, self.outbox.signs())
             .map_err(|error| cannot("make", &path, &error))?;
         let options = self.settings.options(shape);
         let mut new = self.new_sources(&pieces_of(self.members, suffix), &options)?;
@@ -128,13 +140,26 @@ impl Building<'_> {
         Ok((entry, stats))
     }
 
+    /// Returns how large the blocks of the flat list are that have sums of their own.
+    pub(crate) fn flat_block_bytes(&self) -> Result<NonZeroU64, Failure> {
+        let last = match self.last_file(FLAT)? {
+            Some((path, _)) => path
+                .metadata()
+                .map_err(|error| cannot("look at", &path, &error))?
+                .len(),
+            None => 0,
+        };
+        let new = bytes_of(&pieces_of(self.members, ".cdxj"));
+        Ok(block_bytes(last + new))
+    }
+
     /// Merges new lines into a file of the last generation, and makes sure that it was read as it was written.
     fn merge_with(
         &self,
         last: &Path,
         known: Option<&IndexFile>,
         new: Vec<LineSource>,
-        out: &mut SummedFile<'_>,
+        out: &mut SummedFile,
         options: &MergeOptions,
     ) -> Result<MergeStats, Failure> {
         let file = File::open(last).map_err(|error| cannot("open", last, &error))?;
@@ -222,14 +247,21 @@ impl Building<'_> {
 
     fn write_zipnum(&self, lines: u64) -> Result<Vec<IndexFile>, Failure> {
         let path = self.directory.join(FLAT);
-        let source = LineSource::open(&path).map_err(|error| self.blame(&error.into()))?;
+        let file = File::open(&path).map_err(|error| cannot("open", &path, &error))?;
+        let reader = WatchedReader::new(file, self.outbox.signs());
+        let source = LineSource::new(path.display().to_string(), reader);
         let options = zipnum::ZipNumOptions {
             lines_per_member: self.settings.zipnum_lines.get() as usize,
             shards: Shards::Bytes(self.settings.zipnum_shard.0),
             ..zipnum::ZipNumOptions::default()
         };
-        let written = zipnum::write(source, self.directory, ZIPNUM, &options)
-            .map_err(|error| Failure::halt(with_cause(&error)))?;
+        let written = zipnum::write(source, self.directory, ZIPNUM, &options);
+        let written = written.map_err(|error| match &error {
+            ZipNumWriteError::Read(ReadError::Read { source, .. }) if AskedToStop::is(source) => {
+                Failure::give_back()
+            }
+            _ => Failure::halt(with_cause(&error)),
+        })?;
         if written.lines != lines {
             // A header line of a CDX file has no place in ZipNum.
             let headers = lines - written.lines;
@@ -242,7 +274,7 @@ impl Building<'_> {
         paths.map(|path| self.entry(path)).collect()
     }
 
-    fn entry(&self, path: &Path) -> Result<IndexFile, Failure> {
+    pub(crate) fn entry(&self, path: &Path) -> Result<IndexFile, Failure> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         self.outbox.tick();
         entry_of(path, &name).map_err(|error| cannot("read", path, &error))
@@ -313,6 +345,9 @@ pub(crate) fn join(
     };
     let joined = merge_pieces(pieces, open_next, out, temporary, options);
     joined.map_err(|stopped| match stopped {
+        Stopped::Merge(MergeError::Write { source, .. }) if AskedToStop::is(&source) => {
+            Failure::give_back()
+        }
         Stopped::Merge(error @ MergeError::Read(ReadError::Read { .. })) => {
             Failure::halt(with_cause(&error))
         }
@@ -329,7 +364,7 @@ pub(crate) fn cannot(step: &str, path: &Path, error: &io::Error) -> Failure {
     Failure::halt(format!("cannot {step} {}: {error}", path.display()))
 }
 
-fn with_cause(error: &dyn Error) -> String {
+pub(crate) fn with_cause(error: &dyn Error) -> String {
     match error.source() {
         Some(cause) => format!("{error}: {cause}"),
         None => error.to_string(),

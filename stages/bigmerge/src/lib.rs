@@ -3,14 +3,19 @@
 //! * **Reads** a batch of parcels with sorted `.cdxj`, `.path` and `.files` lists, and the current generation.
 //! * **Writes** `index/generations/N/`, or `index/<collection>/generations/N/`, lets `current` point to it, keeps the last
 //!   few, and tells the manifest; a parcel of kind `generation` with `generation.files` for each collection, and to each stage
-//!   in `back` one of kind `captures` with the lines that came in; the members are consumed.
+//!   in `back` one of kind `captures` with the lines that came in; the members are consumed. With `ranges`, the days of a large
+//!   index become one parcel of kind `days` for this stage itself, and the stage `range` is asked for parts in `index/.building`.
 //! * **Never** leaves readers without an index or with half of one, and never changes a generation that is there.
-//! * **Defers** when there is no room for the next generation, or another has the index. **Holds** a parcel with a line out of
+//! * **Defers** when there is no room for the next generation, another has the index or the next generation is being built in
+//!   ranges of other days, and while no machine builds ranges. **Holds** a parcel with a line out of
 //!   order, and one of a collection that cannot name a directory. An index that is not what was written, or not there, stops
 //!   the stage: no generation has fewer lines than the one before.
 //! * **Again**: a parcel that a kept generation holds is not merged again; one merged again adds no line.
 
 mod building;
+mod days;
+mod joining;
+mod planning;
 mod sums;
 
 use std::collections::{BTreeMap, HashSet};
@@ -28,7 +33,9 @@ use ecluse_manifest::Manifest;
 use ecluse_stage::{Failure, Home, Intake, Outbox, Parcel, ParcelId, SettingsCheck, Stage};
 use serde::Deserialize;
 
-use building::{Building, bytes_of, cannot, join, member_of, open};
+use building::{Building, bytes_of, cannot, join, open};
+use days::{members_of, names_of};
+use planning::Planned;
 
 /// The stage.
 pub struct Bigmerge {
@@ -58,8 +65,14 @@ pub struct Settings {
     pub zipnum_lines: NonZeroU32,
     /// How large a shard of it grows.
     pub zipnum_shard: Bytes,
+    /// In how many ranges of keys other machines build a generation; 1: it is built here.
+    pub ranges: NonZeroU32,
+    /// How large the flat index must be for that.
+    pub ranges_from: Bytes,
 }
 
+/// What the fact of a receipt begins with that names the days in a parcel; the parcel comes after it.
+pub const GATHERED_DAYS: &str = "days of ";
 /// How long another may have the index before this one does something else.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How many names the manifest is told at a time.
@@ -112,7 +125,25 @@ impl Stage for Bigmerge {
             collections.entry(collection).or_default().push(parcel);
         }
         for (collection, members) in collections {
-            self.add(collection, &members, outbox)?;
+            let (begun, days): (Vec<&Parcel>, Vec<&Parcel>) = members
+                .into_iter()
+                .partition(|parcel| days::is_gathered(parcel));
+            for parcel in begun {
+                let added = self.add(collection, &[parcel], outbox);
+                added.map_err(|failure| match failure.member {
+                    None => failure.of_member(parcel.id()),
+                    Some(_) => failure,
+                })?;
+            }
+            if days.is_empty() {
+                continue;
+            }
+            must_have_lines(&days)?;
+            if self.gathers(collection)? {
+                self.gather(collection, &days, outbox)?;
+            } else {
+                self.add(collection, &days, outbox)?;
+            }
         }
         Ok(())
     }
@@ -126,17 +157,20 @@ impl Bigmerge {
         members: &[&Parcel],
         outbox: &mut Outbox,
     ) -> Result<(), Failure> {
-        for parcel in members {
-            if pieces_of(&[parcel], ".cdxj").is_empty() {
-                let id = parcel.id();
-                return Err(Failure::hold(format!("{id} has no .cdxj file")).of_member(id));
-            }
-        }
+        must_have_lines(members)?;
         let index = IndexDirectory::of(&self.index, collection).map_err(Failure::hold)?;
         let number = self.grow(&index, collection, members, outbox)?;
         self.tell(collection, number, members, outbox)?;
         let name = collection.map_or("generation".to_owned(), |name| format!("generation {name}"));
         outbox.fact(&name, number);
+        for parcel in members.iter().filter(|parcel| days::is_gathered(parcel)) {
+            // The receipt names the parcel alone.
+            let names = names_of(&[parcel])?
+                .into_iter()
+                .map(|name| name.to_string());
+            let key = format!("{GATHERED_DAYS}{}", parcel.id());
+            outbox.fact(&key, names.collect::<Vec<_>>());
+        }
         if self.has_next {
             self.emit(collection, members, outbox)?;
         }
@@ -165,10 +199,14 @@ impl Bigmerge {
             Some(last) if fresh.is_empty() => last.number,
             last => {
                 let last = last.as_ref();
-                self.make_room(index, last, &fresh)?;
-                self.build(index, &lock, last, &fresh, outbox)?
+                let planned = self.plan((index, collection), &lock, last, &fresh, outbox)?;
+                self.make_room(index, last, &fresh, planned.as_ref())?;
+                self.build(index, &lock, last, (&fresh, planned.as_ref()), outbox)?
             }
         };
+        index
+            .drop_plans(&lock, |plan| plan.previous == number)
+            .map_err(blame)?;
         let retired = index
             .prune(&lock, self.settings.keep.get() as usize)
             .map_err(blame)?;
@@ -200,7 +238,7 @@ impl Bigmerge {
         index: &IndexDirectory,
         lock: &BuilderLock,
         last: Option<&LastGeneration>,
-        members: &[&Parcel],
+        (members, planned): (&[&Parcel], Option<&Planned<'_>>),
         outbox: &Outbox,
     ) -> Result<u64, Failure> {
         let number = last.map_or(0, |last| last.number) + 1;
@@ -212,6 +250,7 @@ impl Bigmerge {
             members,
             directory: &directory,
             root: &self.home.root,
+            planned,
             outbox,
         };
         let published = building.build(number).and_then(|generation| {
@@ -246,6 +285,7 @@ impl Bigmerge {
         index: &IndexDirectory,
         last: Option<&LastGeneration>,
         fresh: &[&Parcel],
+        planned: Option<&Planned<'_>>,
     ) -> Result<(), Failure> {
         const MIB: u64 = 1 << 20;
         let mut needed =
@@ -253,9 +293,14 @@ impl Bigmerge {
         if let Some(last) = last {
             needed += flat_bytes(&index.generation(last.number))?;
         }
+        let flat = needed;
         if self.settings.zipnum {
             // A quarter is usual; a third is safe.
             needed += needed / 3;
+        }
+        if planned.is_some() {
+            // The parts lie there beside what is made of them.
+            needed += flat;
         }
         needed = needed.saturating_add(self.settings.spare.0);
         let free = rustix::fs::statvfs(index.root())
@@ -307,7 +352,7 @@ impl Bigmerge {
         members: &[&Parcel],
         outbox: &mut Outbox,
     ) -> Result<(), Failure> {
-        let ids: Vec<ParcelId> = members.iter().map(|parcel| parcel.id().clone()).collect();
+        let ids = names_of(members)?;
         let mut output = outbox.parcel(ParcelId::of_batch("generation", &ids), "generation")?;
         output.manifest().collection = collection.map(str::to_owned);
         let mut file = output.create("generation.files")?;
@@ -329,7 +374,7 @@ impl Bigmerge {
         members: &[&Parcel],
         outbox: &mut Outbox,
     ) -> Result<(), Failure> {
-        let ids: Vec<ParcelId> = members.iter().map(|parcel| parcel.id().clone()).collect();
+        let ids = names_of(members)?;
         let mut output = outbox.parcel(ParcelId::of_batch("captures", &ids), "captures")?;
         output.manifest().collection = collection.map(str::to_owned);
         let mut file = output.create("captures.cdxj")?;
@@ -340,6 +385,17 @@ impl Bigmerge {
         outbox.emit_to(output, stage);
         Ok(())
     }
+}
+
+/// Refuses a parcel that brings no list of captures.
+fn must_have_lines(members: &[&Parcel]) -> Result<(), Failure> {
+    for parcel in members {
+        if pieces_of(&[parcel], ".cdxj").is_empty() {
+            let id = parcel.id();
+            return Err(Failure::hold(format!("{id} has no .cdxj file")).of_member(id));
+        }
+    }
+    Ok(())
 }
 
 /// Takes the lock of an index, waiting for a while for another that has it.
@@ -379,11 +435,14 @@ fn unknown<'a>(index: &IndexDirectory, members: &[&'a Parcel]) -> Result<Vec<&'a
             .flat_map(|generation| generation.members);
         known.extend(members.map(|member| (member.parcel, member.content)));
     }
-    let is_fresh = |parcel: &&&Parcel| {
-        let IndexMember { parcel, content } = member_of(parcel);
-        !known.contains(&(parcel, content))
-    };
-    Ok(members.iter().filter(is_fresh).copied().collect())
+    let is_known = |member: IndexMember| known.contains(&(member.parcel, member.content));
+    let mut fresh = Vec::new();
+    for parcel in members {
+        if !members_of(parcel)?.into_iter().all(is_known) {
+            fresh.push(*parcel);
+        }
+    }
+    Ok(fresh)
 }
 
 /// Returns the size of the two lists of a generation.

@@ -26,6 +26,29 @@ pub struct WrittenShard {
     summary_path: PathBuf,
 }
 
+impl WrittenShard {
+    /// Returns a shard that was written elsewhere, with the file that its piece of the summary was copied to; `path` is what
+    /// messages call that.
+    pub fn found(shard: Option<Shard>, members: u64, summary: File, path: PathBuf) -> Self {
+        Self {
+            lines: shard.as_ref().map_or(0, |shard| shard.lines),
+            shard,
+            members,
+            summary,
+            summary_path: path,
+        }
+    }
+
+    /// Copies the piece of the summary, for [`WrittenShard::found`].
+    ///
+    /// # Errors
+    /// When it cannot be read back or written.
+    pub fn copy_summary_to(&mut self, out: &mut impl Write) -> io::Result<u64> {
+        self.summary.rewind()?;
+        io::copy(&mut self.summary, out)
+    }
+}
+
 /// Writes the lines of one range as the shard of this number: its name has the number, so only ranges with lines are counted.
 /// `options.shards` does not count. Nothing else is written; the piece of the summary has no name.
 ///

@@ -222,16 +222,19 @@ fn servers_cpu() -> Duration {
 /// Parcels a second through three stages.
 fn parcels(page: &mut Page, options: &Options, dir: &Path) {
     let servers = Servers::start(dir);
-    let mut rounds: Vec<[Run; 5]> = Vec::new();
+    let mut rounds: Vec<[Run; 7]> = Vec::new();
     for round in 0..options.rounds {
         let at = dir.join(format!("round-{round}"));
         let prefix = format!("r{round}");
         let engine = servers.open(&prefix, &at, "host");
         let tree = WorkTree::open(&at.join("work"));
+        let settings = servers.settings(&prefix);
         // By turns, so that a bad moment of a shared machine strikes all alike.
         rounds.push([
             bare::three_stages(&servers.nats.addresses(), &prefix, options.parcels),
-            bare::one_put_each(&servers.settings(&prefix), options.parcels),
+            bare::puts(&settings, options.parcels, STAGES.len(), 1),
+            bare::puts(&settings, options.parcels, 1, 1),
+            bare::puts(&settings, options.parcels, STAGES.len(), GROUP),
             three_stages(&engine, options.parcels),
             three_stages(&tree, options.parcels),
             Run {
@@ -264,6 +267,11 @@ fn parcels(page: &mut Page, options: &Options, dir: &Path) {
             "the store alone: one conditional put for each parcel and stage",
             "",
         ),
+        (
+            "the store alone: one for each parcel, in all stages together",
+            "",
+        ),
+        ("the store alone: one for a hundred parcels and stage", ""),
         ("engine 2", "0.5 ×"),
         ("the directories", ""),
         ("PostgreSQL, SKIP LOCKED, two clients", ""),

@@ -62,8 +62,14 @@ pub(crate) fn three_stages(servers: &[String], prefix: &str, messages: usize) ->
     })
 }
 
-/// Puts one object where there is none for each parcel and stage, through the client that the engine has, and nothing else.
-pub(crate) fn one_put_each(settings: &EngineSettings, parcels: usize) -> Run {
+/// Puts objects where there are none, through the client that the engine has, and nothing else: `together` parcels' receipts in each,
+/// for so many stages.
+pub(crate) fn puts(
+    settings: &EngineSettings,
+    parcels: usize,
+    stages: usize,
+    together: usize,
+) -> Run {
     let secret = |path| std::fs::read_to_string(path).unwrap().trim().to_owned();
     let options = ClientOptions::new()
         .with_allow_http(true)
@@ -85,17 +91,17 @@ pub(crate) fn one_put_each(settings: &EngineSettings, parcels: usize) -> Run {
         .unwrap();
     runtime.block_on(async {
         let clock = Clock::start();
-        let keys = STAGES.iter().flat_map(|stage| {
-            let prefix = &settings.prefix;
-            let key =
-                move |number| format!("{prefix}/floor/{stage}/{:02x}/p{number}", number % 256);
-            (0..parcels).map(key)
+        let objects = parcels / together;
+        let keys = (0..stages).flat_map(|stage| {
+            let floor = format!("{}/floor-{stages}-{together}", settings.prefix);
+            (0..objects)
+                .map(move |number| format!("{floor}/{stage}/{:02x}/p{number}", number % 256))
         });
         let puts = stream::iter(keys)
             .map(|key| {
                 let bucket = &bucket;
                 async move {
-                    let receipt = vec![b'r'; RECEIPT_BYTES].into();
+                    let receipt = vec![b'r'; RECEIPT_BYTES * together].into();
                     let options = PutOptions::from(PutMode::Create);
                     bucket.put_opts(&Key::from(key), receipt, options).await
                 }
@@ -104,7 +110,7 @@ pub(crate) fn one_put_each(settings: &EngineSettings, parcels: usize) -> Run {
             .map_ok(|_| 1)
             .try_fold(0, |sum, one| future::ready(Ok(sum + one)));
         let put: usize = puts.await.unwrap();
-        assert_eq!(put, parcels * STAGES.len());
+        assert_eq!(put, objects * stages);
         clock.stop(parcels)
     })
 }

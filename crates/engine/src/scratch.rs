@@ -319,3 +319,77 @@ pub(crate) fn at<'a>(step: &'static str, path: &'a Path) -> impl Fn(io::Error) -
         source,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch(dir: &Path, limit: u64) -> Scratch {
+        Scratch::new(dir.to_owned(), limit)
+    }
+
+    fn make(scratch: &Scratch, name: &str, bytes: u64, together: u64) -> Result<()> {
+        let path = scratch.root.join(name);
+        let made = scratch.make_room(&path, bytes, &format!("p/{name}"), together);
+        made.map(drop)
+    }
+
+    #[test]
+    fn files_that_are_brought_at_once_never_pass_the_limit_together() {
+        let dir = tempfile::tempdir().unwrap();
+        // Two processes, of which neither hears of the other.
+        let (one, other) = (scratch(dir.path(), 1000), scratch(dir.path(), 1000));
+        assert_eq!(one.used(), 0);
+        make(&one, "a", 400, 400).unwrap();
+        make(&other, "b", 400, 400).unwrap();
+        let error = make(&other, "c", 400, 400).unwrap_err();
+        assert!(matches!(error, SpoolError::NoRoom(_)));
+        assert_eq!(
+            error.to_string(),
+            "p/c has 400 bytes, 800 lie in the scratch directory, and 'engine.scratch-limit' is 1 kB"
+        );
+        // What has just found no room comes next.
+        assert_eq!(
+            other.is_full(),
+            Some(Blocked::Scratch {
+                used: 800,
+                wanted: 400,
+                limit: 1000
+            })
+        );
+        std::fs::remove_file(dir.path().join("a")).unwrap();
+        // Not from memory, where that would refuse.
+        make(&other, "c", 400, 400).unwrap();
+        assert_eq!(bytes_below(dir.path()), 800);
+        // What a killed try left is written over, and counts once.
+        make(&other, "c", 600, 600).unwrap();
+        assert_eq!(bytes_below(dir.path()), 1000);
+    }
+
+    #[test]
+    fn what_never_finds_room_is_told_so_and_keeps_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let scratch = scratch(dir.path(), 1000);
+        let error = make(&scratch, "a", 1001, 1001).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "p/a has 1001 bytes, and 'engine.scratch-limit' is 1 kB: it never finds room; raise the limit"
+        );
+        assert_eq!(scratch.is_full(), None);
+        make(&scratch, "b", 900, 1800).unwrap();
+        let error = make(&scratch, "c", 900, 1800).unwrap_err();
+        let together = "all files of its parcel are 1800 bytes: if its stage needs them together, raise the limit";
+        assert!(error.to_string().ends_with(together), "{error}");
+        // What a stage writes itself is not stopped, and counts.
+        let other = super::Scratch::new(dir.path().to_owned(), 1000);
+        std::fs::write(dir.path().join("out"), [0; 200]).unwrap();
+        assert_eq!(
+            other.is_full(),
+            Some(Blocked::Scratch {
+                used: 1100,
+                wanted: 0,
+                limit: 1000
+            })
+        );
+    }
+}

@@ -13,16 +13,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use ecluse_config::EngineSettings;
 use ecluse_spool::{FileEntry, Fs, RealFs, Result, Signs, SpoolError, hex};
-use ecluse_store_clock::{SigningKey, StoreClockConnector};
+use ecluse_store_clock::{SigningKey, StoreClockConnector, UnfinishedUpload, UploadLister};
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::aws::{AmazonS3, AmazonS3Builder, Checksum};
+use object_store::multipart::MultipartStore;
 use object_store::path::Path as Key;
 use object_store::{
     BackoffConfig, Certificate, ClientOptions, Error, ObjectMeta, ObjectStore, ObjectStoreExt,
     PutMode, PutOptions, PutPayload, RetryConfig, UpdateVersion,
 };
 use sha2::{Digest, Sha256};
+use url::Url;
 
 use crate::OpenError;
 use crate::refusal::{self, in_one_line};
@@ -51,6 +53,7 @@ pub(crate) struct Store {
     one_by_one: AmazonS3,
     /// The same, by a client that asks once.
     impatient: AmazonS3,
+    uploads: UploadLister,
     prefix: String,
     /// Its address, for messages.
     pub(crate) address: String,
@@ -123,6 +126,9 @@ impl Store {
             secret: secret("secret-file", &root.join(&settings.secret_file))?,
             region: settings.region.clone(),
         };
+        let fault = |error: Error| OpenError::new("endpoint", error.to_string());
+        let connector = StoreClockConnector::new(key.clone());
+        let uploads = UploadLister::new(key.clone(), &connector, &options).map_err(fault)?;
         let builder = AmazonS3Builder::new()
             .with_endpoint(&settings.endpoint)
             .with_virtual_hosted_style_request(false)
@@ -131,7 +137,7 @@ impl Store {
             .with_access_key_id(&key.id)
             .with_secret_access_key(&key.secret)
             .with_checksum_algorithm(Checksum::SHA256)
-            .with_http_connector(StoreClockConnector::new(key))
+            .with_http_connector(connector)
             .with_client_options(options)
             .with_retry(RetryConfig {
                 max_retries: RETRIES,
@@ -142,7 +148,6 @@ impl Store {
                     base: 2.0,
                 },
             });
-        let fault = |error: Error| OpenError::new("endpoint", error.to_string());
         let one_by_one = builder.clone().with_disable_bulk_delete(true);
         let one_by_one = one_by_one.build().map_err(fault)?;
         let impatient = builder.clone().with_retry(RetryConfig {
@@ -160,6 +165,7 @@ impl Store {
             bucket,
             one_by_one,
             impatient,
+            uploads,
             address: format!("{endpoint}/{}", settings.bucket),
             prefix,
             removes_singly: AtomicBool::new(false),
@@ -423,6 +429,39 @@ impl Store {
             return Err(fault(&error));
         }
         Ok(())
+    }
+
+    /// Lists the uploads of files that were begun before a time by the store's clock and have no end. `None`: the store does not
+    /// list them.
+    pub(crate) async fn unfinished_uploads(
+        &self,
+        before_ms: i64,
+    ) -> Result<Option<Vec<UnfinishedUpload>>> {
+        let prefix = format!("{}payloads/", self.prefix);
+        let fault = |why: String| SpoolError::Io {
+            step: "read",
+            path: PathBuf::from(format!("{}/{prefix}", self.address)),
+            source: io::Error::other(why),
+        };
+        let bucket = Url::parse(&self.address).map_err(|error| fault(error.to_string()))?;
+        let listed = self.uploads.list(&bucket, &prefix).await;
+        let listed = listed.map_err(|error| fault(in_one_line(&error)))?;
+        let is_old = |upload: &UnfinishedUpload| {
+            let begun = upload.begun.map(|begun| begun.as_millisecond());
+            upload.key.starts_with(&prefix) && begun.is_some_and(|begun| begun < before_ms)
+        };
+        Ok(listed.map(|listed| listed.into_iter().filter(is_old).collect()))
+    }
+
+    /// Ends an upload: its parts are removed.
+    pub(crate) async fn abort(&self, upload: &UnfinishedUpload) -> Result<()> {
+        let inside = upload.key.strip_prefix(&self.prefix);
+        let inside = inside.unwrap_or(&upload.key);
+        let key = self.key(inside)?;
+        match self.bucket.abort_multipart(&key, &upload.id).await {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(self.fault("end the upload of", inside, &error)),
+        }
     }
 
     /// Brings a file of a parcel to `path`, whole and with the right digest, or not at all. `make` makes the file that it is

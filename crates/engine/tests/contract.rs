@@ -14,11 +14,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ecluse_config::{EngineSettings, Pipeline};
+use ecluse_config::{Bytes, EngineSettings, Pipeline};
 use ecluse_engine::JetstreamEngine;
 use ecluse_spool::{
-    Engine, Finish, Parcel, ParcelId, ParcelState, ReconcileExtent, ServerState, Spool, SpoolError,
-    Work, WorkerLimits, WorkerTerms,
+    Blocked, Engine, Finish, Floor, Marks, Parcel, ParcelId, ParcelState, ReconcileExtent,
+    ServerState, Spool, SpoolError, Work, WorkerLimits, WorkerTerms,
 };
 use ecluse_testkit::engine::engine_contract;
 use ecluse_testkit::root::until;
@@ -605,4 +605,75 @@ fn answer_for_region(mut client: TcpStream, region: &str) {
         "HTTP/1.1 {status}\r\nContent-Type: application/xml\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
     )
     .unwrap();
+}
+
+/// A parcel whose file finds no room in the scratch directory waits, and its stage is told the setting and the numbers; it goes on
+/// when there is room. The directory is the one of the settings.
+#[test]
+fn a_file_that_finds_no_room_in_the_scratch_directory_waits() {
+    let servers = servers();
+    let root = tempfile::tempdir().unwrap();
+    let settings = EngineSettings {
+        scratch: "elsewhere/scratch".into(),
+        scratch_limit: Bytes(2048),
+        ..settings(&servers, "scratch")
+    };
+    let engine = JetstreamEngine::open(&settings, root.path(), Some("alpha")).unwrap();
+    for (name, bytes) in [("a", 1500), ("b", 1400), ("huge", 3000)] {
+        let id = ParcelId::new(name).unwrap();
+        let bytes = vec![b'.'; bytes];
+        let dynamic: &dyn Engine = &engine;
+        let put = dynamic.put::<SpoolError>("one", &id, "test", |new| new.write("data", &bytes));
+        put.unwrap();
+    }
+    let mut first = worker(&engine);
+    let mut second = worker(&engine);
+    let mut parcels = Vec::new();
+    for number in 0..3 {
+        let worker = if number == 1 { &mut second } else { &mut first };
+        parcels.push(until("a parcel", || try_claim(&mut **worker)));
+    }
+    parcels.sort_by(|one, other| one.id().cmp(other.id()));
+    let [one, other, huge] = parcels.as_slice() else {
+        unreachable!("there are three")
+    };
+    let below = root.path().join("elsewhere/scratch/one/workers");
+    one.open("data").unwrap();
+    assert!(below.exists(), "the directory of the settings is used");
+    let why = |parcel: &Parcel| match parcel.open("data") {
+        Err(SpoolError::NoRoom(why)) => why,
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("{} found room", parcel.id()),
+    };
+    let told = "b/data has 1400 bytes, ";
+    assert!(why(other).starts_with(told), "{}", why(other));
+    assert!(why(other).contains("'engine.scratch-limit' is 2 KiB"));
+    let marks = Marks {
+        high: 100,
+        low: 50,
+        floor: Floor::Bytes(0),
+    };
+    match Engine::pressure(&engine, "one", &[], &marks, None).unwrap() {
+        Some(Blocked::Scratch {
+            used,
+            wanted: 1400,
+            limit: 2048,
+        }) => assert!((1500..2048).contains(&used), "{used}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(why(huge).contains("it never finds room; raise the limit"));
+    // What lies there twice is brought once: an open file needs no more room.
+    one.open("data").unwrap();
+    drop(parcels);
+    first.close().unwrap();
+    second.close().unwrap();
+    // What goes back leaves its room to others.
+    let mut third = worker(&engine);
+    let parcel = until("the other parcel", || {
+        let parcel = try_claim(&mut *third)?;
+        (parcel.id().as_str() == "b").then_some(parcel)
+    });
+    let mut text = Vec::new();
+    parcel.open("data").unwrap().read_to_end(&mut text).unwrap();
+    assert_eq!(text.len(), 1400);
 }

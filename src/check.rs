@@ -10,7 +10,7 @@ use ecluse_config::{Free, Level, Problem};
 use ecluse_crawl::Crawl;
 use ecluse_deposit::Deposit;
 use ecluse_spool::{Depths, Fs, RealFs, Room, WorkerId};
-use ecluse_stage::{Intake, Stage, engine_problems};
+use ecluse_stage::{Exit, Intake, Stage, engine_problems};
 use ecluse_telemetry::printable_text;
 
 use crate::context::{DriverContext, Trouble};
@@ -90,9 +90,11 @@ pub(crate) fn check(
         Err(trouble) => {
             // Without settings no stage starts.
             report.add_lines(Grade::Critical, &trouble.line);
-            let what = match trouble.line.contains("'engine.") {
-                true => "the servers of the engine cannot be reached",
-                false => "the settings cannot be read",
+            let is_engine = trouble.line.contains("'engine.");
+            let what = match trouble.exit {
+                Exit::Config if is_engine => "the engine cannot work with these settings",
+                _ if is_engine => "the servers of the engine cannot be reached",
+                _ => "the settings cannot be read",
             };
             (what.to_owned(), String::new())
         }

@@ -43,10 +43,11 @@ pub(crate) fn collect(context: &DriverContext, is_dry: bool) -> Result<ExitCode,
         return Ok(Exit::Done.into());
     };
     let line = format!(
-        "{} {} ({}), {} and {}; left {} of which it is not clear whose they are",
+        "{} {} ({}), {}, {} and {}; left {} of which it is not clear whose they are",
         if is_dry { "would remove" } else { "removed" },
         show::count(collected.files, "file", "files"),
         show::bytes(collected.bytes),
+        show::count(collected.uploads, "unfinished upload", "unfinished uploads"),
         show::count(
             collected.sheets,
             "list of new parcels",
@@ -59,6 +60,7 @@ pub(crate) fn collect(context: &DriverContext, is_dry: bool) -> Result<ExitCode,
         "dry-run": is_dry,
         "files": collected.files,
         "bytes": collected.bytes,
+        "uploads": collected.uploads,
         "sheets": collected.sheets,
         "marks": collected.marks,
         "unclear": collected.unclear,

@@ -221,9 +221,11 @@ impl DriverContext {
         } else if let Some(blocked) = self.blocked(name, &next)? {
             let state = match blocked {
                 Blocked::Paused(_) => Condition::Paused,
-                Blocked::Space { .. } | Blocked::HighMark { .. } => Condition::Blocked,
+                Blocked::Space { .. } | Blocked::Scratch { .. } | Blocked::HighMark { .. } => {
+                    Condition::Blocked
+                }
             };
-            is_short_of_room = matches!(blocked, Blocked::Space { .. });
+            is_short_of_room = matches!(blocked, Blocked::Space { .. } | Blocked::Scratch { .. });
             (state, say_blocked(&blocked))
         } else if let Some(why) = stands_by(&workers) {
             (Condition::Blocked, why)

@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use ecluse_manifest::Manifest;
-use ecluse_testkit::root::settle_environment;
+use ecluse_testkit::root::{settle_environment, until};
 use ecluse_testkit::servers::EngineServers;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -433,6 +433,110 @@ fn bad_servers_are_refused_with_line_and_remedy() {
             "{key}: {code:?}: {said}"
         );
     }
+}
+
+/// With TLS, credentials, another region and a scratch directory elsewhere the chain does the same; what of them is wrong is
+/// refused by all programs with the line and the remedy, and not tried again for ever.
+#[test]
+fn a_guarded_engine_carries_the_chain_and_what_is_wrong_is_refused_by_its_line() {
+    let (nats, weed) = (
+        ecluse_peers::server("nats-server"),
+        ecluse_peers::server("weed"),
+    );
+    let servers = EngineServers::start_guarded(&nats, &weed);
+    let good = format!(
+        "{}region = \"lake-1\"\nscratch = \"elsewhere/scratch\"\n",
+        servers.settings("guarded")
+    );
+    let directories = Archive::of(2, "");
+    directories.must(&["run", "--once"]);
+    let guarded = Archive::of(2, &good);
+    guarded.must(&["run", "--once"]);
+    must_be_equal(&guarded.kept(), &directories.kept());
+    assert!(guarded.path("elsewhere/scratch/index").exists());
+    assert!(!guarded.path("scratch").exists());
+    let status = guarded.must(&["status"]);
+    assert!(status.contains("Nothing needs you"), "{status}");
+
+    let wrong = tempfile::NamedTempFile::new().unwrap();
+    fs::write(wrong.path(), "not-it").unwrap();
+    let of = |name: &str| format!("{:?}", servers.file(name).display().to_string());
+    let wrong = format!("{:?}", wrong.path().display().to_string());
+    for (setting, value, key, remedy) in [
+        (
+            "credentials",
+            of("other-user.creds"),
+            "credentials",
+            "the servers refuse the user in this file",
+        ),
+        ("credentials", of("no-such-file"), "credentials", "No such"),
+        (
+            "servers-ca",
+            of("other-ca.pem"),
+            "servers-ca",
+            "name the file with the authority",
+        ),
+        (
+            "store-ca",
+            of("other-ca.pem"),
+            "store-ca",
+            "name the file with the authority",
+        ),
+        (
+            "store-ca",
+            wrong.clone(),
+            "store-ca",
+            "holds no certificate",
+        ),
+        (
+            "secret-file",
+            wrong,
+            "key-file",
+            "look into key-file and secret-file",
+        ),
+    ] {
+        let from = format!("{setting} = {}", settings_value(&good, setting));
+        let archive = Archive::of(1, &good.replace(&from, &format!("{setting} = {value}")));
+        let line = settings_line(&archive.path("pipeline.toml"), key);
+        let told = format!(":{line}: 'engine.{key}'");
+        for (words, code) in [(["check"].as_slice(), 2), (&["run", "--once"], 78)] {
+            let output = archive.ecluse(words);
+            let said = String::from_utf8_lossy(&output.stdout).into_owned()
+                + &String::from_utf8_lossy(&output.stderr);
+            let is_it = |found: &str| found.contains(&told) && found.contains(remedy);
+            assert!(said.lines().any(is_it), "{words:?} {told}: {said}");
+            assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
+        }
+    }
+}
+
+/// Whoever is told of nothing finds what waits when it is time to reconcile, and not before.
+#[test]
+fn what_nobody_was_told_of_is_found_when_it_is_time_to_reconcile() {
+    let mut servers = servers();
+    let often = servers.settings("often") + "reconcile = \"500ms\"\n";
+    let archive = Archive::of(1, &often);
+    archive.must(&["pause", "index", "--why", "a test"]);
+    let mut run = archive.start(&["run"]);
+    let waits = |stage: &str, what: &str| {
+        until("a parcel", || {
+            let status = archive.ecluse(&["--json", "status"]);
+            let status: serde_json::Value = serde_json::from_slice(&status.stdout).ok()?;
+            let stages = status["stages"].as_array()?.iter();
+            let mut stages = stages.filter(|found| found["name"] == stage);
+            let depth = stages.next()?[what].as_u64()?;
+            (depth > 0).then_some(())
+        });
+    };
+    waits("index", "ready");
+    servers.lose_all_messages();
+    archive.must(&["resume", "index"]);
+    until("the file in the repository", || {
+        let stored = fs::read_dir(archive.path("repository")).ok()?;
+        (stored.count() >= 2).then_some(())
+    });
+    run.kill().unwrap();
+    run.wait().unwrap();
 }
 
 /// Of two servers one is away: `status` and `check` say so, and everything else is there.

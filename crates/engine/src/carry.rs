@@ -17,7 +17,7 @@ use crate::cluster::{Inner, ReadTicket, wall_ms};
 use crate::hand_over::Repeat;
 use crate::operator::{mark_of, place_of};
 use crate::queue::Hint;
-use crate::store::{Downloaded, Listed, Put};
+use crate::store::{Downloaded, Listed, Put, make_file};
 use crate::ticket::{HistoryPage, StageKeys, Ticket, TicketState, payload_key};
 use crate::worker::{JetstreamWorker, is_of};
 
@@ -456,7 +456,11 @@ impl Carrier<'_> {
                 parcel: ticket.manifest.id.clone(),
                 reason,
             };
-            match inner.wait(inner.store.download(&key, file, path, &self.signs))? {
+            match inner.wait(
+                inner
+                    .store
+                    .download(&key, file, path, make_file, &self.signs),
+            )? {
                 Downloaded::There => Ok(()),
                 Downloaded::Missing => Err(damaged(format!("there is no {key}"))),
                 Downloaded::Other { sha256 } => Err(damaged(format!(

@@ -6,6 +6,7 @@ use ecluse_config::EngineSettings;
 use futures_util::future::join_all;
 
 use crate::cluster::dice;
+use crate::refusal;
 use crate::standing::SKEWED;
 use crate::store::Put;
 use crate::{JetstreamEngine, OpenError};
@@ -52,7 +53,6 @@ impl JetstreamEngine {
     /// Races several writers for the same keys: of each there must be one winner.
     async fn store_fault(&self) -> Option<EngineFault> {
         let store = &self.inner.store;
-        let fault = |key: &'static str, reason: String| Some(EngineFault { key, reason });
         for _ in 0..RACES {
             let key = format!("probes/race-{:016x}", dice());
             let texts: Vec<String> = (0..RACERS).map(|racer| format!("racer {racer}")).collect();
@@ -68,9 +68,7 @@ impl JetstreamEngine {
                     Ok(Put::There(etag)) => winners.push(etag),
                     Ok(Put::Taken) => {}
                     Err(error) => {
-                        let text = error.to_string();
-                        let (key, remedy) = remedy(&text);
-                        return fault(key, format!("{text}; {remedy}"));
+                        return Some(refused(&error.to_string()));
                     }
                 }
             }
@@ -93,49 +91,49 @@ impl JetstreamEngine {
             let _ = store.remove(&key).await;
             if winners.len() != 1 || over != 1 {
                 let address = &store.address;
-                return fault(
-                    "endpoint",
-                    format!(
+                return Some(EngineFault {
+                    key: "endpoint",
+                    reason: format!(
                         "{address} does not keep If-None-Match and If-Match: of {RACERS} writers of one object {} won, and {over} over it; \
                          take a store that does (AWS, Ceph, SeaweedFS 4, MinIO)",
                         winners.len()
                     ),
-                );
+                });
             }
         }
         None
     }
 }
 
-/// Returns the key to look at and what to do, by what the store said.
-fn remedy(text: &str) -> (&'static str, &'static str) {
-    if text.contains("NoSuchBucket") {
-        return ("bucket", "make the bucket, or name another");
+/// Returns what is wrong and what to do, by what the store said.
+fn refused(text: &str) -> EngineFault {
+    if let Some(refusal) = refusal::of_store(text) {
+        return refusal.into();
     }
+    let fault = |key: &'static str, remedy: &str| EngineFault {
+        key,
+        reason: format!("{text}; {remedy}"),
+    };
     if text.contains(SKEWED) {
-        return (
+        return fault(
             "endpoint",
             "the store refuses this host because of its clock, and does not say its own: set the clock of this host",
         );
     }
-    let denied = [
-        "AccessDenied",
-        "InvalidAccessKeyId",
-        "SignatureDoesNotMatch",
-        "403",
-        "401",
-    ];
-    if denied.iter().any(|word| text.contains(word)) {
-        return (
+    if ["AccessDenied", "403", "401"]
+        .iter()
+        .any(|word| text.contains(word))
+    {
+        return fault(
             "key-file",
             "the store refuses these keys: look into key-file and secret-file, and what they may do",
         );
     }
     if text.contains("NotImplemented") || text.contains("501") {
-        return (
+        return fault(
             "endpoint",
             "the store knows no conditional put: take one that does (AWS, Ceph, SeaweedFS 4, MinIO)",
         );
     }
-    ("endpoint", "start the store, or name another")
+    fault("endpoint", "start the store, or name another")
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use ecluse_config::EngineSettings;
 use ecluse_spool::{Host, ParcelId, Result, find_in_sheet, time_text};
+use futures_util::future;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::OpenError;
@@ -32,7 +33,6 @@ pub(crate) struct Inner {
     pub(crate) store: Store,
     pub(crate) queue: Queue,
     pub(crate) scratch: Scratch,
-    pub(crate) scratch_limit: u64,
     /// How old files are that are collected.
     pub(crate) collect_after: Duration,
     pub(crate) host: Host,
@@ -66,7 +66,7 @@ impl JetstreamEngine {
     /// Opens the engine. Relative paths begin at `root`; `host` is the name this host goes by, when it is not its own.
     ///
     /// # Errors
-    /// A file of the settings that cannot be read, or servers that cannot be reached.
+    /// A file of the settings that cannot be read, servers or a store that refuse us, or servers that cannot be reached.
     pub fn open(
         settings: &EngineSettings,
         root: &Path,
@@ -79,7 +79,13 @@ impl JetstreamEngine {
             .build()
             .map_err(|error| OpenError::new("kind", format!("no threads: {error}")))?;
         let store = Store::open(settings, root)?;
-        let queue = runtime.block_on(Queue::open(settings, root))?;
+        // Who is refused ends here; a store that is away is waited for by who needs it.
+        let (queue, refusal) =
+            runtime.block_on(future::join(Queue::open(settings, root), store.refusal()));
+        if let Some(refusal) = refusal.filter(|refusal| !refusal.is_away) {
+            return Err(refusal);
+        }
+        let queue = queue?;
         let mut this = Host::this();
         let identity = match host {
             Some(host) => format!("{host}@{}", this.boot),
@@ -92,8 +98,7 @@ impl JetstreamEngine {
             runtime,
             store,
             queue,
-            scratch: Scratch::new(root.join(&settings.scratch)),
-            scratch_limit: settings.scratch_limit.0,
+            scratch: Scratch::new(root.join(&settings.scratch), settings.scratch_limit.0),
             collect_after: settings.collect_after.0,
             host: this,
             clock: Mutex::default(),

@@ -1,5 +1,5 @@
 //! What nobody will ever ask for again, found and removed: files of tries that did not count, files that a killed program left
-//! without an owner, sheets of lost commits, marks that mean nothing.
+//! without an owner, uploads without an end, sheets of lost commits, marks that mean nothing.
 //!
 //! Nothing is removed because nobody seems to need it. Something that never changes again has to say so: a receipt that counts. Lists of many
 //! objects are not of one moment, and what is read first and last may be hours apart; a receipt that was read stays true.
@@ -129,6 +129,7 @@ impl Inner {
         // Before the tickets: what is handed over meanwhile was on a sheet or has a ticket.
         collector.sheets().await?;
         collector.files().await?;
+        collector.uploads().await?;
         collector.probes().await?;
         collector.flush().await?;
         Ok(collector.collected)
@@ -395,6 +396,21 @@ impl CollectRun<'_> {
                         inner.mark_again(&stage, &read.ticket).await?;
                     }
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends uploads that a killed program began. Whoever still sends parts so late begins anew.
+    async fn uploads(&mut self) -> Result<()> {
+        let store = &self.inner.store;
+        let Some(uploads) = store.unfinished_uploads(self.before_ms).await? else {
+            return Ok(());
+        };
+        for upload in uploads {
+            self.collected.uploads += 1;
+            if !self.is_dry {
+                store.abort(&upload).await?;
             }
         }
         Ok(())

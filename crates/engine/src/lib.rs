@@ -21,6 +21,7 @@ mod operator;
 mod owner;
 mod queue;
 mod reconcile;
+mod refusal;
 mod scratch;
 mod standing;
 mod store;

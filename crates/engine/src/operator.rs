@@ -22,7 +22,7 @@ use crate::commit::Upload;
 use crate::failpoint::hit;
 use crate::queue::Hint;
 use crate::scratch::at;
-use crate::store::{Downloaded, Put};
+use crate::store::{Downloaded, Put, make_file};
 use crate::ticket::{StageKeys, Ticket, TicketState, names_of, parcel_of, payload_key};
 use crate::worker::{JetstreamWorker, WorkerSheet, due_of};
 
@@ -168,7 +168,7 @@ impl Inner {
     fn bring(&self, ticket: &Ticket, file: &FileEntry, path: &Path) -> Result<()> {
         let key = ticket.payload_key(file);
         let signs = Signs::default();
-        let reason = match self.wait(self.store.download(&key, file, path, &signs))? {
+        let reason = match self.wait(self.store.download(&key, file, path, make_file, &signs))? {
             Downloaded::There => return Ok(()),
             Downloaded::Missing => format!("there is no {key}"),
             Downloaded::Other { sha256 } => {
@@ -554,12 +554,8 @@ impl Engine for JetstreamEngine {
                 floor,
             }));
         }
-        let used = inner.scratch.used();
-        if used > inner.scratch_limit {
-            return Ok(Some(Blocked::Space {
-                free: 0,
-                floor: used - inner.scratch_limit,
-            }));
+        if let Some(full) = inner.scratch.is_full() {
+            return Ok(Some(full));
         }
         for destination in destinations {
             let was =

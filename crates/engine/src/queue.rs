@@ -19,13 +19,14 @@ use async_nats::jetstream::stream::{
     ClusterInfo, Config, DiscardPolicy, RetentionPolicy, StorageType, Stream,
 };
 use async_nats::jetstream::{self, Context};
-use async_nats::{Client, ConnectErrorKind, ConnectOptions};
+use async_nats::{Client, ConnectError, ConnectErrorKind, ConnectOptions};
 use ecluse_config::EngineSettings;
 use ecluse_spool::{Result, SpoolError, digest};
 use futures_util::{StreamExt, future};
 use serde::{Deserialize, Serialize};
 
 use crate::OpenError;
+use crate::refusal::{self, TlsFault, in_one_line};
 use crate::ticket::Ticket;
 
 /// The one consumer of each queue, which all workers of its stage share.
@@ -58,6 +59,17 @@ pub(crate) struct Queue {
 struct StageQueue {
     stream: Stream,
     consumer: PullConsumer,
+    /// Nothing more is to be done to make it as the settings say.
+    is_settled: bool,
+}
+
+/// How a queue stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct QueueStanding {
+    /// Who leads it and how its copies are, where there is a cluster.
+    pub(crate) cluster: Option<ClusterInfo>,
+    /// On how many servers it lies.
+    pub(crate) copies: usize,
 }
 
 /// What a message says.
@@ -127,7 +139,9 @@ impl Queue {
             })?;
         }
         if !settings.servers_ca.as_os_str().is_empty() {
-            options = options.add_root_certificates(root.join(&settings.servers_ca));
+            let path = root.join(&settings.servers_ca);
+            refusal::must_hold_authorities("servers-ca", &path)?;
+            options = options.add_root_certificates(path);
         }
         if settings
             .servers
@@ -138,13 +152,7 @@ impl Queue {
         }
         let address = settings.servers.join(",");
         let client = options.connect(&settings.servers).await;
-        let client = client.map_err(|error| match error.kind() {
-            ConnectErrorKind::ServerParse => OpenError::new(
-                "servers",
-                format!("{address}: {error}; write \"nats://host:4222\" for each"),
-            ),
-            _ => OpenError::away("servers", format!("cannot reach {address}: {error}")),
-        })?;
+        let client = client.map_err(|error| refused(&error, &address, settings))?;
         let mut context = jetstream::new(client.clone());
         context.set_timeout(ANSWER);
         Ok(Self {
@@ -180,10 +188,9 @@ impl Queue {
             ));
         }
         let name = format!("{}_check", self.prefix);
-        let made = self
-            .context
-            .get_or_create_stream(self.config_of("check"))
-            .await;
+        // One that a killed check left says nothing of these settings.
+        let _ = self.context.delete_stream(&name).await;
+        let made = self.context.create_stream(self.config_of("check")).await;
         let fault = made.err().map(|error| {
             (
                 "replicas",
@@ -230,22 +237,50 @@ impl Queue {
             .await
             .map_err(|error| self.broken("make the queue of", stage, error))?;
         let consumer = stream
-            .get_or_create_consumer(
-                CONSUMER,
-                pull::Config {
-                    durable_name: Some(CONSUMER.to_owned()),
-                    ack_policy: AckPolicy::Explicit,
-                    ack_wait: self.ack_wait,
-                    max_ack_pending: IN_HANDS,
-                    max_deliver: -1,
-                    ..pull::Config::default()
-                },
-            )
+            .get_or_create_consumer(CONSUMER, self.consumer_config())
             .await
             .map_err(|error| self.broken("make the queue of", stage, error))?;
-        let queue = StageQueue { stream, consumer };
+        let queue = StageQueue {
+            is_settled: self.is_as_set(&stream, &consumer),
+            stream,
+            consumer,
+        };
         self.lock().insert(stage.to_owned(), queue.clone());
         Ok(queue)
+    }
+
+    fn consumer_config(&self) -> pull::Config {
+        pull::Config {
+            durable_name: Some(CONSUMER.to_owned()),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: self.ack_wait,
+            max_ack_pending: IN_HANDS,
+            max_deliver: -1,
+            ..pull::Config::default()
+        }
+    }
+
+    fn is_as_set(&self, stream: &Stream, consumer: &PullConsumer) -> bool {
+        stream.cached_info().config.num_replicas == self.replicas
+            && consumer.cached_info().config.ack_wait == self.ack_wait
+    }
+
+    /// Makes of a queue that was made under other settings one as they are now. Its messages stay.
+    async fn settle(&self, queue: &StageQueue) -> std::result::Result<(), String> {
+        let config = &queue.stream.cached_info().config;
+        if config.num_replicas != self.replicas {
+            let config = Config {
+                num_replicas: self.replicas,
+                ..config.clone()
+            };
+            let changed = self.context.update_stream(config).await;
+            changed.map_err(|error| error.to_string())?;
+        }
+        if queue.consumer.cached_info().config.ack_wait != self.ack_wait {
+            let changed = queue.stream.update_consumer(self.consumer_config()).await;
+            changed.map_err(|error| error.to_string())?;
+        }
+        Ok(())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, StageQueue>> {
@@ -262,9 +297,38 @@ impl Queue {
         }
     }
 
-    /// Makes the queue of a stage, or finds it made.
+    /// Makes the queue of a stage, or finds it made. One that was made under other settings becomes as they are now, where the
+    /// servers can do that; work goes on with what it is.
     pub(crate) async fn init(&self, stage: &str) -> Result<()> {
-        self.of(stage).await.map(drop)
+        let mut queue = self.of(stage).await?;
+        if queue.is_settled {
+            return Ok(());
+        }
+        let (replicas, ack_wait) = (self.replicas, self.ack_wait);
+        match self.settle(&queue).await {
+            Ok(()) => tracing::info!(
+                stage,
+                replicas,
+                ?ack_wait,
+                "the queue is as the settings say"
+            ),
+            Err(error) => tracing::warn!(
+                %error,
+                stage,
+                replicas,
+                ?ack_wait,
+                "the servers do not make the queue as the settings say"
+            ),
+        }
+        queue.is_settled = true;
+        self.lock().insert(stage.to_owned(), queue);
+        Ok(())
+    }
+
+    /// Looks anew whether there is a queue and whether it is as the settings say.
+    pub(crate) async fn init_anew(&self, stage: &str) -> Result<()> {
+        self.lock().remove(stage);
+        self.init(stage).await
     }
 
     /// Tells whoever works for a stage of a parcel; `false` when they are told of it already.
@@ -359,15 +423,23 @@ impl Queue {
         })
     }
 
-    /// Asks who leads the queue of a stage and how its copies are; `None` where there is no cluster, or nobody made the queue
-    /// yet. It is not made for this.
+    /// Returns on how many servers each queue shall lie.
+    pub(crate) fn replicas(&self) -> usize {
+        self.replicas
+    }
+
+    /// Asks who leads the queue of a stage and how its copies are; `None` where nobody made the queue yet. It is not made for
+    /// this.
     pub(crate) async fn standing(
         &self,
         stage: &str,
-    ) -> std::result::Result<Option<ClusterInfo>, String> {
+    ) -> std::result::Result<Option<QueueStanding>, String> {
         let name = format!("{}_{stage}", self.prefix);
         match self.context.get_stream(name).await {
-            Ok(stream) => Ok(stream.cached_info().cluster.clone()),
+            Ok(stream) => Ok(Some(QueueStanding {
+                cluster: stream.cached_info().cluster.clone(),
+                copies: stream.cached_info().config.num_replicas,
+            })),
             Err(error) => match error.kind() {
                 GetStreamErrorKind::JetStream(why)
                     if why.error_code() == ErrorCode::STREAM_NOT_FOUND =>
@@ -377,6 +449,47 @@ impl Queue {
                 _ => Err(error.to_string()),
             },
         }
+    }
+}
+
+/// Returns why no server let us in, and which key to look at.
+fn refused(error: &ConnectError, address: &str, settings: &EngineSettings) -> OpenError {
+    let text = in_one_line(error);
+    let what = format!("{address}: {text}");
+    let not_let_in = || match settings.credentials.as_os_str().is_empty() {
+        true => OpenError::new(
+            "credentials",
+            format!("{what}; name the file with our credentials, as nsc writes it"),
+        ),
+        false => OpenError::new(
+            "credentials",
+            format!(
+                "{what}; the servers refuse the user in this file: look whether he is theirs and not expired, and write his file anew"
+            ),
+        ),
+    };
+    match error.kind() {
+        ConnectErrorKind::ServerParse => OpenError::new(
+            "servers",
+            format!("{what}; write \"nats://host:4222\" for each"),
+        ),
+        ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => not_let_in(),
+        // An account that has expired is told of in other words.
+        ConnectErrorKind::Io if text.to_ascii_lowercase().contains("authentication") => {
+            not_let_in()
+        }
+        ConnectErrorKind::Dns
+        | ConnectErrorKind::TimedOut
+        | ConnectErrorKind::Tls
+        | ConnectErrorKind::Io
+        | ConnectErrorKind::MaxReconnects => match TlsFault::in_words(&text) {
+            Some(fault) => fault.of_settings("servers-ca", "servers", &what),
+            None if error.kind() == ConnectErrorKind::Tls => OpenError::new(
+                "servers-ca",
+                format!("{what}; name a file with who vouches for their certificates"),
+            ),
+            None => OpenError::away("servers", format!("cannot reach {what}")),
+        },
     }
 }
 
@@ -392,3 +505,6 @@ fn is_told(error: &async_nats::jetstream::context::PublishError) -> bool {
     }
     false
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,7 +43,7 @@ impl JetstreamEngine {
         let inner = &self.inner;
         let keys = StageKeys(stage);
         inner.wait(async {
-            inner.queue.init(stage).await?;
+            inner.queue.init_anew(stage).await?;
             inner.tell_owed().await;
             let mut aside = HashSet::new();
             for directory in [keys.held(), keys.discarded(), keys.deferred()] {

@@ -5,7 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream::stream::ClusterInfo;
 use ecluse_spool::{
     ClusterTrouble, ClusterView, QueueView, Result, ServerState, ServerView, StoreView,
 };
@@ -15,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::cluster::{Inner, dice};
+use crate::queue::QueueStanding;
 
 /// How long a server may take to say its name, and the queues their leaders.
 const GREETING: Duration = Duration::from_secs(3);
@@ -31,8 +31,10 @@ const PORT: u16 = 4222;
 struct Said {
     /// The servers of the settings: address, and name or why there is none.
     greetings: Vec<(String, std::result::Result<String, String>)>,
-    /// The queues: stage, and who leads it.
-    queues: Vec<(String, std::result::Result<Option<ClusterInfo>, String>)>,
+    /// The queues: stage, and how it stands.
+    queues: Vec<(String, std::result::Result<Option<QueueStanding>, String>)>,
+    /// On how many servers each queue shall lie.
+    replicas: usize,
 }
 
 impl Inner {
@@ -50,7 +52,11 @@ impl Inner {
         }));
         let (greetings, queues, (store, mut of_store)) =
             tokio::join!(greetings, queues, self.store_standing());
-        let mut view = judge(&Said { greetings, queues });
+        let mut view = judge(&Said {
+            greetings,
+            queues,
+            replicas: self.queue.replicas(),
+        });
         view.store = store;
         view.troubles.append(&mut of_store);
         view
@@ -158,10 +164,18 @@ fn judge(said: &Said) -> ClusterView {
     let (mut known, mut behind, mut away) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let mut leaderless = Vec::new();
     let mut why_leaderless = String::new();
+    let mut others: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
     for (stage, queue) in &said.queues {
+        if let Ok(Some(queue)) = queue
+            && queue.copies != said.replicas
+        {
+            others.entry(queue.copies).or_default().push(stage);
+        }
         let cluster = match queue {
-            Ok(Some(cluster)) => cluster,
-            Ok(None) => continue,
+            Ok(queue) => match queue.as_ref().and_then(|queue| queue.cluster.as_ref()) {
+                Some(cluster) => cluster,
+                None => continue,
+            },
             Err(why) => {
                 leaderless.push(stage.as_str());
                 why_leaderless.clone_from(why);
@@ -260,6 +274,19 @@ fn judge(said: &Said) -> ClusterView {
         }
         view.servers.push(server(name, "", state, &leads, &lags));
     }
+    for (copies, stages) in others {
+        let servers = if copies == 1 { "server" } else { "servers" };
+        view.troubles.push(ClusterTrouble {
+            what: format!(
+                "the queues of {} lie on {copies} {servers}, and 'engine.replicas' is {}",
+                stages.join(", "),
+                said.replicas
+            ),
+            help: "restart these stages, or run `ecluse reconcile`: the queues become as the settings say, or the log tells why not"
+                .into(),
+            hides_stages: false,
+        });
+    }
     if !leaderless.is_empty() {
         let answer = said.greetings.len() - silent;
         let why = match why_leaderless.as_str() {
@@ -300,7 +327,7 @@ mod tests {
     use super::*;
 
     /// What a queue says whose servers are these: name, offline, current, lag.
-    fn led_by(leader: &str, copies: &[(&str, bool, bool, u64)]) -> ClusterInfo {
+    fn led_by(leader: &str, copies: &[(&str, bool, bool, u64)]) -> QueueStanding {
         let replicas: Vec<_> = copies
             .iter()
             .map(|(name, offline, current, lag)| {
@@ -310,7 +337,10 @@ mod tests {
             })
             .collect();
         let info = serde_json::json!({"name": "c", "leader": leader, "replicas": replicas});
-        serde_json::from_value(info).expect("it is as the servers write it")
+        QueueStanding {
+            cluster: Some(serde_json::from_value(info).expect("it is as the servers write it")),
+            copies: copies.len() + 1,
+        }
     }
 
     fn greeting(number: usize, is_there: bool) -> (String, std::result::Result<String, String>) {
@@ -327,6 +357,7 @@ mod tests {
         let view = judge(&Said {
             greetings: vec![greeting(1, true), greeting(2, true), greeting(3, false)],
             queues: vec![("index".into(), Ok(Some(queue)))],
+            replicas: 3,
         });
         let third = &view.servers[2];
         assert_eq!(
@@ -346,6 +377,7 @@ mod tests {
         let view = judge(&Said {
             greetings: (1..=3).map(|number| greeting(number, true)).collect(),
             queues: vec![("index".into(), Ok(Some(queue)))],
+            replicas: 3,
         });
         let states: Vec<ServerState> = view.servers.iter().map(|server| server.state).collect();
         let expected = [ServerState::Ok, ServerState::CutOff, ServerState::Behind];
@@ -362,6 +394,7 @@ mod tests {
         let view = judge(&Said {
             greetings: vec![greeting(1, true), greeting(2, false), greeting(3, false)],
             queues: vec![("index".into(), nobody()), ("merge".into(), nobody())],
+            replicas: 3,
         });
         assert!(view.hides_stages());
         let last = view.troubles.last().expect("it is told");
@@ -371,11 +404,29 @@ mod tests {
 
     #[test]
     fn one_server_without_a_cluster_is_well() {
-        let view = judge(&Said {
+        let alone = |copies| QueueStanding {
+            cluster: None,
+            copies,
+        };
+        let said = |replicas| Said {
             greetings: vec![greeting(1, true)],
-            queues: vec![("index".into(), Ok(None))],
-        });
+            queues: vec![
+                ("index".into(), Ok(Some(alone(1)))),
+                ("merge".into(), Ok(None)),
+            ],
+            replicas,
+        };
+        let view = judge(&said(1));
         assert_eq!(view.servers[0].state, ServerState::Ok);
         assert_eq!((view.troubles, view.queues), (Vec::new(), Vec::new()));
+        // Under other settings it is not.
+        let view = judge(&said(3));
+        let [trouble] = view.troubles.as_slice() else {
+            panic!("one queue is otherwise: {:?}", view.troubles);
+        };
+        assert_eq!(
+            trouble.what,
+            "the queues of index lie on 1 server, and 'engine.replicas' is 3"
+        );
     }
 }

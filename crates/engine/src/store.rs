@@ -4,6 +4,7 @@
 //! that a place is taken looks whether it is by his own bytes: every object that is put on a condition says who put it.
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,21 +13,28 @@ use std::time::Duration;
 use bytes::Bytes;
 use ecluse_config::EngineSettings;
 use ecluse_spool::{FileEntry, Fs, RealFs, Result, Signs, SpoolError, hex};
-use ecluse_store_clock::{SigningKey, StoreClockConnector};
+use ecluse_store_clock::{SigningKey, StoreClockConnector, UnfinishedUpload, UploadLister};
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::aws::{AmazonS3, AmazonS3Builder, Checksum};
+use object_store::multipart::MultipartStore;
 use object_store::path::Path as Key;
 use object_store::{
     BackoffConfig, Certificate, ClientOptions, Error, ObjectMeta, ObjectStore, ObjectStoreExt,
     PutMode, PutOptions, PutPayload, RetryConfig, UpdateVersion,
 };
 use sha2::{Digest, Sha256};
+use url::Url;
 
 use crate::OpenError;
+use crate::refusal::{self, in_one_line};
 
-/// What is sent, and held in memory, at a time.
+/// What is sent, and held in memory, at a time: more for a file that would have too many parts.
 const PART_BYTES: u64 = 8 << 20;
+/// The most parts that a store puts together.
+const MOST_PARTS: u64 = 10_000;
+/// Parts are of whole units of this.
+const PART_UNIT: u64 = 1 << 20;
 /// A request that failed on its way is sent again so often, within so long.
 const RETRIES: usize = 4;
 const RETRY_FOR: Duration = Duration::from_secs(45);
@@ -43,6 +51,9 @@ pub(crate) struct Store {
     bucket: AmazonS3,
     /// The same, by a client that removes one object at a time: the other asks for many even where there is one.
     one_by_one: AmazonS3,
+    /// The same, by a client that asks once.
+    impatient: AmazonS3,
+    uploads: UploadLister,
     prefix: String,
     /// Its address, for messages.
     pub(crate) address: String,
@@ -115,6 +126,9 @@ impl Store {
             secret: secret("secret-file", &root.join(&settings.secret_file))?,
             region: settings.region.clone(),
         };
+        let fault = |error: Error| OpenError::new("endpoint", error.to_string());
+        let connector = StoreClockConnector::new(key.clone());
+        let uploads = UploadLister::new(key.clone(), &connector, &options).map_err(fault)?;
         let builder = AmazonS3Builder::new()
             .with_endpoint(&settings.endpoint)
             .with_virtual_hosted_style_request(false)
@@ -123,7 +137,7 @@ impl Store {
             .with_access_key_id(&key.id)
             .with_secret_access_key(&key.secret)
             .with_checksum_algorithm(Checksum::SHA256)
-            .with_http_connector(StoreClockConnector::new(key))
+            .with_http_connector(connector)
             .with_client_options(options)
             .with_retry(RetryConfig {
                 max_retries: RETRIES,
@@ -134,9 +148,13 @@ impl Store {
                     base: 2.0,
                 },
             });
-        let fault = |error: Error| OpenError::new("endpoint", error.to_string());
         let one_by_one = builder.clone().with_disable_bulk_delete(true);
         let one_by_one = one_by_one.build().map_err(fault)?;
+        let impatient = builder.clone().with_retry(RetryConfig {
+            max_retries: 0,
+            ..RetryConfig::default()
+        });
+        let impatient = impatient.build().map_err(fault)?;
         let bucket = builder.build().map_err(fault)?;
         let endpoint = settings.endpoint.trim_end_matches('/');
         let prefix = match settings.prefix.as_str() {
@@ -146,6 +164,8 @@ impl Store {
         Ok(Self {
             bucket,
             one_by_one,
+            impatient,
+            uploads,
             address: format!("{endpoint}/{}", settings.bucket),
             prefix,
             removes_singly: AtomicBool::new(false),
@@ -165,6 +185,17 @@ impl Store {
             path,
             source: io::Error::other(in_one_line(error)),
         }
+    }
+
+    /// Asks once for an object that is not there, and tells what the store refuses that a person has to mend. `None`: it lets us
+    /// in, or does not say.
+    pub(crate) async fn refusal(&self) -> Option<OpenError> {
+        let key = self.key("probes/none").ok()?;
+        let asked = self.impatient.get(&key);
+        let said = tokio::time::timeout(CONNECT, asked).await.ok()?;
+        let error = said.err()?;
+        let text = in_one_line(&error);
+        refusal::of_store(&format!("{}: {text}", self.address))
     }
 
     /// Reads a small object.
@@ -359,12 +390,13 @@ impl Store {
             path: path.to_owned(),
             source,
         };
-        let mut file = std::fs::File::open(path).map_err(at_file)?;
+        let mut file = File::open(path).map_err(at_file)?;
         if bytes <= PART_BYTES {
             let mut whole = Vec::with_capacity(bytes as usize);
             file.read_to_end(&mut whole).map_err(at_file)?;
             return self.put(key, &whole).await;
         }
+        let part_bytes = part_bytes(bytes);
         let fault = |error: &Error| self.fault("write", key, error);
         let mut upload = self
             .bucket
@@ -373,10 +405,14 @@ impl Store {
             .map_err(|error| fault(&error))?;
         let mut sent = Ok(());
         loop {
-            let mut part = Vec::with_capacity(PART_BYTES as usize);
-            let read = (&mut file).take(PART_BYTES).read_to_end(&mut part);
-            if read.map_err(at_file)? == 0 {
-                break;
+            let mut part = Vec::with_capacity(part_bytes as usize);
+            match (&mut file).take(part_bytes).read_to_end(&mut part) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) => {
+                    let _ = upload.abort().await;
+                    return Err(at_file(error));
+                }
             }
             signs.tick();
             sent = upload.put_part(PutPayload::from(part)).await;
@@ -395,12 +431,47 @@ impl Store {
         Ok(())
     }
 
-    /// Brings a file of a parcel to `path`, whole and with the right digest, or not at all.
+    /// Lists the uploads of files that were begun before a time by the store's clock and have no end. `None`: the store does not
+    /// list them.
+    pub(crate) async fn unfinished_uploads(
+        &self,
+        before_ms: i64,
+    ) -> Result<Option<Vec<UnfinishedUpload>>> {
+        let prefix = format!("{}payloads/", self.prefix);
+        let fault = |why: String| SpoolError::Io {
+            step: "read",
+            path: PathBuf::from(format!("{}/{prefix}", self.address)),
+            source: io::Error::other(why),
+        };
+        let bucket = Url::parse(&self.address).map_err(|error| fault(error.to_string()))?;
+        let listed = self.uploads.list(&bucket, &prefix).await;
+        let listed = listed.map_err(|error| fault(in_one_line(&error)))?;
+        let is_old = |upload: &UnfinishedUpload| {
+            let begun = upload.begun.map(|begun| begun.as_millisecond());
+            upload.key.starts_with(&prefix) && begun.is_some_and(|begun| begun < before_ms)
+        };
+        Ok(listed.map(|listed| listed.into_iter().filter(is_old).collect()))
+    }
+
+    /// Ends an upload: its parts are removed.
+    pub(crate) async fn abort(&self, upload: &UnfinishedUpload) -> Result<()> {
+        let inside = upload.key.strip_prefix(&self.prefix);
+        let inside = inside.unwrap_or(&upload.key);
+        let key = self.key(inside)?;
+        match self.bucket.abort_multipart(&key, &upload.id).await {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(self.fault("end the upload of", inside, &error)),
+        }
+    }
+
+    /// Brings a file of a parcel to `path`, whole and with the right digest, or not at all. `make` makes the file that it is
+    /// written to first.
     pub(crate) async fn download(
         &self,
         key: &str,
         file: &FileEntry,
         path: &Path,
+        make: impl FnOnce(&Path) -> Result<File>,
         signs: &Signs,
     ) -> Result<Downloaded> {
         let at_file = |source| SpoolError::Io {
@@ -408,13 +479,36 @@ impl Store {
             path: path.to_owned(),
             source,
         };
+        let part = path.with_file_name(format!(".{}.part", file.name));
+        let mut out = make(&part)?;
+        let found = self.read_into(key, &mut out, &part, signs).await;
+        if let Ok(Some((bytes, sha256))) = &found
+            && *bytes == file.bytes
+            && *sha256 == file.sha256
+        {
+            RealFs.rename(&part, path).map_err(at_file)?;
+            return Ok(Downloaded::There);
+        }
+        RealFs.unlink(&part).map_err(at_file)?;
+        Ok(match found? {
+            Some((_, sha256)) => Downloaded::Other { sha256 },
+            None => Downloaded::Missing,
+        })
+    }
+
+    /// Writes what lies under a key; returns how many bytes that were, and their digest. `None`: nothing lies there.
+    async fn read_into(
+        &self,
+        key: &str,
+        out: &mut File,
+        path: &Path,
+        signs: &Signs,
+    ) -> Result<Option<(u64, String)>> {
         let got = match self.bucket.get(&self.key(key)?).await {
             Ok(got) => got,
-            Err(Error::NotFound { .. }) => return Ok(Downloaded::Missing),
+            Err(Error::NotFound { .. }) => return Ok(None),
             Err(error) => return Err(self.fault("read", key, &error)),
         };
-        let part = path.with_file_name(format!(".{}.part", file.name));
-        let mut out = std::fs::File::create(&part).map_err(at_file)?;
         let mut hash = Sha256::new();
         let mut bytes = 0;
         let mut pieces = got.into_stream();
@@ -423,16 +517,29 @@ impl Store {
             signs.tick();
             hash.update(&piece);
             bytes += piece.len() as u64;
-            out.write_all(&piece).map_err(at_file)?;
+            out.write_all(&piece).map_err(|source| SpoolError::Io {
+                step: "write",
+                path: path.to_owned(),
+                source,
+            })?;
         }
-        let found = hex(&hash.finalize());
-        if bytes != file.bytes || found != file.sha256 {
-            RealFs.unlink(&part).map_err(at_file)?;
-            return Ok(Downloaded::Other { sha256: found });
-        }
-        RealFs.rename(&part, path).map_err(at_file)?;
-        Ok(Downloaded::There)
+        Ok(Some((bytes, hex(&hash.finalize()))))
     }
+}
+
+/// Makes the file that a download is written to, however much room there is.
+pub(crate) fn make_file(path: &Path) -> Result<File> {
+    File::create(path).map_err(|source| SpoolError::Io {
+        step: "write",
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Returns how large the parts of a file are.
+fn part_bytes(bytes: u64) -> u64 {
+    let least = bytes.div_ceil(MOST_PARTS);
+    PART_BYTES.max(least.next_multiple_of(PART_UNIT))
 }
 
 /// What came of bringing a file.
@@ -460,21 +567,6 @@ fn secret(key: &'static str, path: &Path) -> std::result::Result<String, OpenErr
 fn is_unknown_request(error: &str) -> bool {
     let words = ["NotImplemented", "MethodNotAllowed", "501", "405"];
     words.iter().any(|word| error.contains(word))
-}
-
-/// Says what went wrong and why, in one line.
-fn in_one_line(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        cause = error.source();
-    }
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

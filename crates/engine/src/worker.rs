@@ -1217,7 +1217,14 @@ impl ParcelSource for StoredFiles {
                 parcel: self.ticket.manifest.id.clone(),
                 reason,
             };
-            match inner.wait(inner.store.download(&key, file, path, &self.signs))? {
+            let manifest = &self.ticket.manifest;
+            let what = format!("{}/{}", manifest.id, file.name);
+            let together = manifest.files.iter().map(|file| file.bytes).sum();
+            let make = |part: &Path| {
+                let scratch = &inner.scratch;
+                scratch.make_room(part, file.bytes, &what, together)
+            };
+            match inner.wait(inner.store.download(&key, file, path, make, &self.signs))? {
                 Downloaded::There => Ok(()),
                 Downloaded::Missing => Err(damaged(format!("there is no {key}"))),
                 Downloaded::Other { sha256 } => Err(damaged(format!(

@@ -7,17 +7,18 @@
 )]
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ecluse_config::{EngineSettings, Pipeline};
+use ecluse_config::{Bytes, EngineSettings, Pipeline};
 use ecluse_engine::JetstreamEngine;
 use ecluse_spool::{
-    Engine, Finish, Parcel, ParcelId, ParcelState, ReconcileExtent, ServerState, Spool, SpoolError,
-    Work, WorkerLimits, WorkerTerms,
+    Blocked, Engine, Finish, Floor, Marks, Parcel, ParcelId, ParcelState, ReconcileExtent,
+    ServerState, Spool, SpoolError, Work, WorkerLimits, WorkerTerms,
 };
 use ecluse_testkit::engine::engine_contract;
 use ecluse_testkit::root::until;
@@ -372,4 +373,307 @@ fn servers_that_cannot_carry_an_archive_are_refused() {
             .any(|(key, reason)| *key == "servers" && reason.contains("no JetStream")),
         "{faults:?}"
     );
+}
+
+/// With certificates and credentials of our own all goes its way; what refuses us is told from what is away, and points at what
+/// to mend.
+#[test]
+fn who_is_refused_is_told_what_to_mend_and_who_is_let_in_works() {
+    let (nats, weed) = (
+        ecluse_peers::server("nats-server"),
+        ecluse_peers::server("weed"),
+    );
+    let servers = EngineServers::start_guarded(&nats, &weed);
+    let root = tempfile::tempdir().unwrap();
+    let good = settings(&servers, "guarded");
+    let open = |settings: &EngineSettings| {
+        let opened = JetstreamEngine::open(settings, root.path(), Some("alpha"));
+        opened.map_err(|error| (error.key, error.is_away, error.reason))
+    };
+    let engine = open(&good).unwrap();
+    put(&engine, "a");
+    let mut worker = worker(&engine);
+    let parcel = until("a parcel", || try_claim(&mut *worker));
+    assert_eq!(finish(&mut *worker, vec![parcel]), Finish::Committed);
+    assert_eq!(JetstreamEngine::faults(&good, root.path()), []);
+
+    let no_pem = root.path().join("no.pem");
+    fs::write(&no_pem, "not a certificate").unwrap();
+    let missing = root.path().join("missing");
+    let wrong = root.path().join("wrong");
+    fs::write(&wrong, "not-it").unwrap();
+    let with = |change: &dyn Fn(&mut EngineSettings)| {
+        let mut settings = good.clone();
+        change(&mut settings);
+        settings
+    };
+    let file = |name: &str| servers.file(name);
+    let url = |scheme: &str, host: &str| {
+        let port = good.servers[0].rsplit(':').next().unwrap();
+        vec![format!("{scheme}://{host}:{port}")]
+    };
+    let plain_servers = self::servers();
+    let plain = settings(&plain_servers, "plain");
+    let cases: [(EngineSettings, &str, &str); 16] = [
+        (
+            with(&|settings| settings.credentials = file("other-user.creds")),
+            "credentials",
+            "refuse the user in this file",
+        ),
+        (
+            with(&|settings| settings.credentials = "".into()),
+            "credentials",
+            "name the file",
+        ),
+        (
+            with(&|settings| settings.credentials = missing.clone()),
+            "credentials",
+            "missing",
+        ),
+        (
+            with(&|settings| settings.credentials = wrong.clone()),
+            "credentials",
+            "cannot parse",
+        ),
+        (
+            with(&|settings| settings.servers_ca = file("other-ca.pem")),
+            "servers-ca",
+            "name the file with the authority",
+        ),
+        (
+            with(&|settings| settings.servers_ca = "".into()),
+            "servers-ca",
+            "name the file with the authority",
+        ),
+        (
+            with(&|settings| settings.servers_ca = missing.clone()),
+            "servers-ca",
+            "missing",
+        ),
+        (
+            with(&|settings| settings.servers_ca = no_pem.clone()),
+            "servers-ca",
+            "holds no certificate",
+        ),
+        (
+            with(&|settings| settings.servers = url("tls", "localhost")),
+            "servers",
+            "write the name that stands in its certificate",
+        ),
+        (
+            with(&|settings| settings.store_ca = file("other-ca.pem")),
+            "store-ca",
+            "name the file with the authority",
+        ),
+        (
+            with(&|settings| settings.store_ca = missing.clone()),
+            "store-ca",
+            "missing",
+        ),
+        (
+            with(&|settings| settings.store_ca = no_pem.clone()),
+            "store-ca",
+            "holds no certificate",
+        ),
+        (
+            with(&|settings| settings.endpoint = settings.endpoint.replace("https", "http")),
+            "endpoint",
+            "write https://",
+        ),
+        (
+            with(&|settings| {
+                settings.endpoint = settings.endpoint.replace("127.0.0.1", "localhost");
+            }),
+            "endpoint",
+            "write the name that stands in its certificate",
+        ),
+        (
+            with(&|settings| settings.secret_file = wrong.clone()),
+            "key-file",
+            "refuses these keys",
+        ),
+        (
+            with(&|settings| settings.bucket = "elsewhere".into()),
+            "bucket",
+            "make the bucket",
+        ),
+    ];
+    for (settings, key, remedy) in cases {
+        let Err((found, is_away, reason)) = open(&settings) else {
+            panic!("{key} is accepted, and should be refused: {remedy}");
+        };
+        assert_eq!((found, is_away), (key, false), "{reason}");
+        assert!(reason.contains(remedy), "{key}: {reason}");
+        // The check says the same.
+        let faults = JetstreamEngine::faults(&settings, root.path());
+        let is_it = |fault: &ecluse_engine::EngineFault| fault.key == key;
+        assert!(faults.iter().any(is_it), "{key}: {faults:?}");
+    }
+    // TLS is asked of those who do not speak it.
+    let no_tls = EngineSettings {
+        servers: vec![plain.servers[0].replace("nats://", "tls://")],
+        ..plain.clone()
+    };
+    let error = open(&no_tls).err().unwrap();
+    assert_eq!((error.0, error.1), ("servers", false), "{error:?}");
+    let no_tls = EngineSettings {
+        endpoint: plain.endpoint.replace("http://", "https://"),
+        ..plain.clone()
+    };
+    let error = open(&no_tls).err().unwrap();
+    assert_eq!((error.0, error.1), ("endpoint", false), "{error:?}");
+    // Who is away may be right.
+    for (servers, endpoint) in [
+        (vec!["tls://127.0.0.1:1".to_owned()], good.endpoint.clone()),
+        (url("tls", "no-such-host.invalid"), good.endpoint.clone()),
+    ] {
+        let away = with(&|settings| {
+            settings.servers.clone_from(&servers);
+            settings.endpoint.clone_from(&endpoint);
+        });
+        let error = open(&away).err().unwrap();
+        assert!(error.0 == "servers" && error.1, "{error:?}");
+    }
+    let no_store = with(&|settings| settings.endpoint = "https://127.0.0.1:1".into());
+    assert!(
+        open(&no_store).is_ok(),
+        "a store that is away is waited for"
+    );
+}
+
+/// A store that is in another region says so; and what is signed names the region of the settings.
+#[test]
+fn requests_are_signed_for_the_region_of_the_settings() {
+    let servers = servers();
+    let root = tempfile::tempdir().unwrap();
+    let store = RegionalStore::start("lake-1");
+    let regional = |region: &str| EngineSettings {
+        endpoint: store.address.clone(),
+        region: region.into(),
+        ..settings(&servers, "regional")
+    };
+    let error = JetstreamEngine::open(&regional("us-east-1"), root.path(), None).err();
+    let error = error.unwrap();
+    assert_eq!((error.key, error.is_away), ("region", false), "{error}");
+    assert!(error.reason.contains("expecting 'lake-1'"), "{error}");
+    JetstreamEngine::open(&regional("lake-1"), root.path(), None).unwrap();
+}
+
+/// Answers as a store that has nothing, and hears only what is signed for its region.
+struct RegionalStore {
+    address: String,
+}
+
+impl RegionalStore {
+    fn start(region: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                answer_for_region(client, region);
+            }
+        });
+        Self { address }
+    }
+}
+
+fn answer_for_region(mut client: TcpStream, region: &str) {
+    let mut reader = BufReader::new(client.try_clone().unwrap());
+    let mut is_for_us = false;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).unwrap() == 0 || line.trim().is_empty() {
+            break;
+        }
+        is_for_us |= line.contains(&format!("/{region}/s3/aws4_request"));
+    }
+    let (status, body) = match is_for_us {
+        true => (
+            "404 Not Found",
+            "<Error><Code>NoSuchKey</Code></Error>".to_owned(),
+        ),
+        false => (
+            "400 Bad Request",
+            format!(
+                "<Error><Code>AuthorizationHeaderMalformed</Code><Message>the region is wrong; expecting '{region}'</Message></Error>"
+            ),
+        ),
+    };
+    let length = body.len();
+    write!(
+        client,
+        "HTTP/1.1 {status}\r\nContent-Type: application/xml\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+    .unwrap();
+}
+
+/// A parcel whose file finds no room in the scratch directory waits, and its stage is told the setting and the numbers; it goes on
+/// when there is room. The directory is the one of the settings.
+#[test]
+fn a_file_that_finds_no_room_in_the_scratch_directory_waits() {
+    let servers = servers();
+    let root = tempfile::tempdir().unwrap();
+    let settings = EngineSettings {
+        scratch: "elsewhere/scratch".into(),
+        scratch_limit: Bytes(2048),
+        ..settings(&servers, "scratch")
+    };
+    let engine = JetstreamEngine::open(&settings, root.path(), Some("alpha")).unwrap();
+    for (name, bytes) in [("a", 1500), ("b", 1400), ("huge", 3000)] {
+        let id = ParcelId::new(name).unwrap();
+        let bytes = vec![b'.'; bytes];
+        let dynamic: &dyn Engine = &engine;
+        let put = dynamic.put::<SpoolError>("one", &id, "test", |new| new.write("data", &bytes));
+        put.unwrap();
+    }
+    let mut first = worker(&engine);
+    let mut second = worker(&engine);
+    let mut parcels = Vec::new();
+    for number in 0..3 {
+        let worker = if number == 1 { &mut second } else { &mut first };
+        parcels.push(until("a parcel", || try_claim(&mut **worker)));
+    }
+    parcels.sort_by(|one, other| one.id().cmp(other.id()));
+    let [one, other, huge] = parcels.as_slice() else {
+        unreachable!("there are three")
+    };
+    let below = root.path().join("elsewhere/scratch/one/workers");
+    one.open("data").unwrap();
+    assert!(below.exists(), "the directory of the settings is used");
+    let why = |parcel: &Parcel| match parcel.open("data") {
+        Err(SpoolError::NoRoom(why)) => why,
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("{} found room", parcel.id()),
+    };
+    let told = "b/data has 1400 bytes, ";
+    assert!(why(other).starts_with(told), "{}", why(other));
+    assert!(why(other).contains("'engine.scratch-limit' is 2 KiB"));
+    let marks = Marks {
+        high: 100,
+        low: 50,
+        floor: Floor::Bytes(0),
+    };
+    match Engine::pressure(&engine, "one", &[], &marks, None).unwrap() {
+        Some(Blocked::Scratch {
+            used,
+            wanted: 1400,
+            limit: 2048,
+        }) => assert!((1500..2048).contains(&used), "{used}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(why(huge).contains("it never finds room; raise the limit"));
+    // What lies there twice is brought once: an open file needs no more room.
+    one.open("data").unwrap();
+    drop(parcels);
+    first.close().unwrap();
+    second.close().unwrap();
+    // What goes back leaves its room to others.
+    let mut third = worker(&engine);
+    let parcel = until("the other parcel", || {
+        let parcel = try_claim(&mut *third)?;
+        (parcel.id().as_str() == "b").then_some(parcel)
+    });
+    let mut text = Vec::new();
+    parcel.open("data").unwrap().read_to_end(&mut text).unwrap();
+    assert_eq!(text.len(), 1400);
 }

@@ -78,6 +78,15 @@ pub enum Blocked {
         /// The floor.
         floor: u64,
     },
+    /// Too much lies in the scratch directory of this machine for what comes next.
+    Scratch {
+        /// Bytes that lie there.
+        used: u64,
+        /// Bytes of what comes next, where that is known.
+        wanted: u64,
+        /// As many may lie there.
+        limit: u64,
+    },
 }
 
 /// What a worker says of itself, in `claim/<W>/.status`.

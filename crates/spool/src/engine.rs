@@ -114,6 +114,8 @@ pub struct Collected {
     pub files: u64,
     /// Their size.
     pub bytes: u64,
+    /// Uploads of files that were never ended.
+    pub uploads: u64,
     /// Lists of parcels that are not to be handed over any more.
     pub sheets: u64,
     /// Marks that mean nothing.

@@ -41,6 +41,9 @@ pub enum SpoolError {
         /// Where it waits.
         stage: String,
     },
+    /// The machine has no room for it now: it waits.
+    #[error("{0}")]
+    NoRoom(String),
     /// A stage asked for something the spool refuses.
     #[error("{0}")]
     Refused(String),

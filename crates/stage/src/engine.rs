@@ -49,11 +49,7 @@ fn mixed(
     tree: WorkTree,
 ) -> Result<Arc<dyn Engine>, Failure> {
     let opened = ecluse_engine::MixedEngine::open(&pipeline.engine, root, host, tree);
-    let engine = opened.map_err(|error| {
-        let key = format!("engine.{}", error.key);
-        let problem = pipeline.problem(Level::Error, &key, &error.reason);
-        Failure::config(problem)
-    })?;
+    let engine = opened.map_err(|error| not_opened(pipeline, &error))?;
     Ok(Arc::new(engine))
 }
 
@@ -74,16 +70,19 @@ fn jetstream(
     host: Option<&str>,
 ) -> Result<Arc<dyn Engine>, Failure> {
     let opened = ecluse_engine::JetstreamEngine::open(&pipeline.engine, root, host);
-    let engine = opened.map_err(|error| {
-        let key = format!("engine.{}", error.key);
-        let problem = pipeline.problem(Level::Error, &key, &error.reason);
-        match error.is_away {
-            // Whoever is started while a server is away is started again: after a fault of the settings no unit would be.
-            true => Failure::defer(problem),
-            false => Failure::config(problem),
-        }
-    })?;
+    let engine = opened.map_err(|error| not_opened(pipeline, &error))?;
     Ok(Arc::new(engine))
+}
+
+#[cfg(feature = "jetstream")]
+fn not_opened(pipeline: &Pipeline, error: &ecluse_engine::OpenError) -> Failure {
+    let key = format!("engine.{}", error.key);
+    let problem = pipeline.problem(Level::Error, &key, &error.reason);
+    match error.is_away {
+        // Whoever is started while a server is away is started again: after a fault of the settings no unit would be.
+        true => Failure::defer(problem),
+        false => Failure::config(problem),
+    }
 }
 
 #[cfg(not(feature = "jetstream"))]

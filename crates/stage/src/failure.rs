@@ -105,6 +105,7 @@ impl From<SpoolError> for Failure {
             SpoolError::Damaged { .. } | SpoolError::Refused(_) | SpoolError::Waits { .. } => {
                 Blame::Parcel
             }
+            SpoolError::NoRoom(_) => Blame::World,
             _ => Blame::Machine,
         };
         Self::of(blame, with_causes(&error))

@@ -9,6 +9,7 @@
 //! clock counts. TLS is not concerned: whether a certificate is in its days is asked of the host's clock.
 
 mod signature;
+mod uploads;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +25,8 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpRequest, HttpRequestBody, HttpResponse, HttpService,
     ReqwestConnector,
 };
+
+pub use uploads::{UnfinishedUpload, UploadListError, UploadLister};
 
 use signature::{sign, signed_at, utc};
 

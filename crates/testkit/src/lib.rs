@@ -11,6 +11,7 @@ pub mod lists;
 pub mod machine;
 pub mod mmdb;
 pub mod name_servers;
+mod nats_accounts;
 pub mod nats_cluster;
 mod relay;
 pub mod repository;

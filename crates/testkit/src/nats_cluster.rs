@@ -74,6 +74,19 @@ impl NatsCluster {
         cluster
     }
 
+    /// Kills the server of this name.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn kill(&mut self, name: &str) {
+        let number = name.strip_prefix('n').and_then(|name| name.parse().ok());
+        let child: &mut Child = number
+            .and_then(|number: usize| self.children.get_mut(number))
+            .unwrap_or_else(|| panic!("there is no server {name}"));
+        child.kill().expect("it lives");
+        child.wait().expect("it is ours");
+    }
+
     /// Returns the addresses of the servers.
     pub fn addresses(&self) -> Vec<String> {
         let ports = self.ports.iter();

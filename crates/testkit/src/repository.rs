@@ -9,7 +9,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, Certificate, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::ServerConfig;
 
 use crate::web::line::{Line, server_config};
@@ -102,12 +102,27 @@ impl TestAuthority {
     /// When that is no name.
     #[must_use]
     pub fn server(&self, name: &str, until: i32) -> Arc<ServerConfig> {
+        let (certificate, key) = self.vouch_for(name, until);
+        server_config(&certificate, &key)
+    }
+
+    /// Returns the same for a program of its own: certificate and key, in PEM.
+    ///
+    /// # Panics
+    /// When that is no name.
+    #[must_use]
+    pub fn server_pem(&self, name: &str, until: i32) -> (String, String) {
+        let (certificate, key) = self.vouch_for(name, until);
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    fn vouch_for(&self, name: &str, until: i32) -> (Certificate, KeyPair) {
         let key = KeyPair::generate().expect("keys can be made");
         let params = CertificateParams::new(vec![name.to_owned()]);
         let mut params = params.expect("it is a name");
         params.not_after = rcgen::date_time_ymd(until, 12, 31);
         let certificate = params.signed_by(&key, &self.issuer);
-        server_config(&certificate.expect("it can be signed"), &key)
+        (certificate.expect("it can be signed"), key)
     }
 }
 

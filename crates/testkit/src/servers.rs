@@ -10,17 +10,23 @@ use std::process::{Child, Command, Stdio};
 use ecluse_spool::{Fs, RealFs};
 use tempfile::TempDir;
 
+use crate::nats_accounts::NatsAccounts;
+use crate::repository::TestAuthority;
 use crate::root::until;
 
 /// The keys that the store accepts.
 const ACCESS: &str = "ecluse";
 const SECRET: &str = "not-so-secret";
+/// How long certificates are good for.
+const LAST_YEAR: i32 = 2099;
 /// The bucket that is there.
 pub const BUCKET: &str = "archive";
 
 /// A NATS server and an S3 store.
 pub struct EngineServers {
     dir: TempDir,
+    /// Whether both speak TLS only, and the one asks for credentials.
+    is_guarded: bool,
     nats: Nats,
     weed: Child,
     s3_port: u16,
@@ -34,23 +40,42 @@ struct Nats {
     program: PathBuf,
     /// With JetStream, as it should be.
     has_streams: bool,
+    /// What else stands in its configuration.
+    guard: String,
 }
 
 impl EngineServers {
     /// Starts both; `nats` and `weed` are their programs.
     pub fn start(nats: &Path, weed: &Path) -> Self {
+        Self::start_as(nats, weed, false)
+    }
+
+    /// Starts both with TLS, and the NATS server with accounts. What there is to know them and to be known by lies in files
+    /// ([`EngineServers::file`]): `ca.pem` and `user.creds`, and with the same form and no worth here `other-ca.pem` and
+    /// `other-user.creds`.
+    pub fn start_guarded(nats: &Path, weed: &Path) -> Self {
+        Self::start_as(nats, weed, true)
+    }
+
+    fn start_as(nats: &Path, weed: &Path, is_guarded: bool) -> Self {
         let dir =
             TempDir::with_prefix("ecluse-servers-").expect("a temporary directory can be made");
-        let (weed, s3_port, filer_port) = start_store(weed, dir.path());
+        let guard = match is_guarded {
+            true => write_guard(dir.path()).expect("a directory takes files"),
+            false => String::new(),
+        };
+        let (weed, s3_port, filer_port) = start_store(weed, dir.path(), is_guarded);
         let mut nats = Nats {
             child: None,
             port: free_port(),
             program: nats.to_owned(),
             has_streams: true,
+            guard,
         };
         nats.start(dir.path());
         Self {
             dir,
+            is_guarded,
             nats,
             weed,
             s3_port,
@@ -60,16 +85,33 @@ impl EngineServers {
 
     /// Returns the `[engine]` table of settings for an archive of its own on these servers.
     pub fn settings(&self, prefix: &str) -> String {
-        let secret = |name: &str| self.dir.path().join(name).display().to_string();
-        format!(
-            "[engine]\nkind = \"jetstream\"\nservers = [\"nats://127.0.0.1:{}\"]\nreplicas = 1\nack-wait = \"2s\"\ncollect-after = \"30d\"\n\
-             endpoint = \"http://127.0.0.1:{}\"\nbucket = \"{BUCKET}\"\nprefix = \"{prefix}\"\n\
+        let file = |name: &str| self.file(name).display().to_string();
+        let (nats, http) = match self.is_guarded {
+            true => ("tls", "https"),
+            false => ("nats", "http"),
+        };
+        let mut settings = format!(
+            "[engine]\nkind = \"jetstream\"\nservers = [\"{nats}://127.0.0.1:{}\"]\nreplicas = 1\nack-wait = \"2s\"\ncollect-after = \"30d\"\n\
+             endpoint = \"{http}://127.0.0.1:{}\"\nbucket = \"{BUCKET}\"\nprefix = \"{prefix}\"\n\
              key-file = \"{}\"\nsecret-file = \"{}\"\n",
             self.nats.port,
             self.s3_port,
-            secret("key"),
-            secret("secret"),
-        )
+            file("key"),
+            file("secret"),
+        );
+        if self.is_guarded {
+            settings.push_str(&format!(
+                "credentials = \"{}\"\nservers-ca = \"{1}\"\nstore-ca = \"{1}\"\n",
+                file("user.creds"),
+                file("ca.pem"),
+            ));
+        }
+        settings
+    }
+
+    /// Returns the path of a file that they were started with.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
     }
 
     /// Copies every object of an archive on these servers into a directory, by its key. Not asked of the S3 service: by the
@@ -130,7 +172,10 @@ impl Nats {
             true => format!("jetstream {{ store_dir: {store:?}, sync_interval: always }}\n"),
             false => String::new(),
         };
-        let text = format!("listen: \"127.0.0.1:{}\"\n{streams}", self.port);
+        let text = format!(
+            "listen: \"127.0.0.1:{}\"\n{streams}{}",
+            self.port, self.guard
+        );
         fs::write(&config, text).expect("a directory takes files");
         let mut command = Command::new(&self.program);
         command.arg("-c").arg(&config);
@@ -181,7 +226,27 @@ pub fn write_identities(dir: &Path) -> io::Result<PathBuf> {
     Ok(config)
 }
 
-fn start_store(program: &Path, dir: &Path) -> (Child, u16, u16) {
+/// Writes certificates and credentials; returns what the NATS server's configuration says of them.
+fn write_guard(dir: &Path) -> io::Result<String> {
+    let (authority, other) = (TestAuthority::default(), TestAuthority::default());
+    fs::write(dir.join("ca.pem"), authority.pem())?;
+    fs::write(dir.join("other-ca.pem"), other.pem())?;
+    let (certificate, key) = authority.server_pem("127.0.0.1", LAST_YEAR);
+    fs::write(dir.join("server.pem"), certificate)?;
+    fs::write(dir.join("server.key"), key)?;
+    let accounts = NatsAccounts::new(1);
+    fs::write(dir.join("user.creds"), accounts.credentials())?;
+    let others = NatsAccounts::new(2);
+    fs::write(dir.join("other-user.creds"), others.credentials())?;
+    Ok(format!(
+        "tls {{ cert_file: {:?}, key_file: {:?} }}\n{}",
+        dir.join("server.pem"),
+        dir.join("server.key"),
+        accounts.configuration()
+    ))
+}
+
+fn start_store(program: &Path, dir: &Path, is_guarded: bool) -> (Child, u16, u16) {
     let config = write_identities(dir).expect("a directory takes files");
     let data = dir.join("store");
     fs::create_dir(&data).expect("a directory takes directories");
@@ -206,6 +271,11 @@ fn start_store(program: &Path, dir: &Path) -> (Child, u16, u16) {
     ]);
     command.arg(format!("-dir={}", data.display()));
     command.arg(format!("-s3.config={}", config.display()));
+    if is_guarded {
+        for (flag, file) in [("cert", "server.pem"), ("key", "server.key")] {
+            command.arg(format!("-s3.{flag}.file={}", dir.join(file).display()));
+        }
+    }
     for (name, port) in ["master", "volume", "filer", "s3"]
         .iter()
         .zip(ports.chunks(2))
@@ -216,10 +286,11 @@ fn start_store(program: &Path, dir: &Path) -> (Child, u16, u16) {
     let child = quiet(&mut command, &dir.join("store.log"));
     let (filer, s3) = (ports[4], ports[6]);
     make_bucket(on_loopback(filer));
-    // Without a signature: it knows whom it may serve.
+    // Without a signature it knows whom it may serve, and without TLS whom it may hear.
+    let refusal = if is_guarded { " 400 " } else { " 403 " };
     until("the S3 store", || {
         http(on_loopback(s3), "GET", &format!("/{BUCKET}"))?
-            .contains(" 403 ")
+            .contains(refusal)
             .then_some(())
     });
     (child, s3, filer)

@@ -1,4 +1,5 @@
-//! Removals of many objects: of a real store in few requests, of one that does not know such requests one by one.
+//! Removals of many objects: of a real store in few requests, of one that does not know such requests one by one. Uploads in
+//! parts: how large these are, and what becomes of an upload without an end.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +10,9 @@ use ecluse_config::{EngineSettings, Pipeline};
 use ecluse_testkit::servers::EngineServers;
 use futures_util::TryStreamExt;
 
-use super::{BULK, Listed, Store};
+use object_store::multipart::MultipartStore;
+
+use super::{BULK, Listed, MOST_PARTS, PART_BYTES, Store, part_bytes};
 
 fn settings(text: &str) -> EngineSettings {
     Pipeline::parse(text, "test").unwrap().engine
@@ -109,4 +112,63 @@ fn a_store_that_takes_one_at_a_time_is_asked_so_and_each_key_that_stays_is_told(
     asked.sort();
     let expected = ["four", "kept", "one", "three", "two"].map(|key| format!("DELETE /b/p/{key}"));
     assert_eq!(asked, expected);
+}
+
+#[test]
+fn parts_grow_with_the_file() {
+    let parts = |bytes: u64| bytes.div_ceil(part_bytes(bytes));
+    assert_eq!(part_bytes(PART_BYTES + 1), PART_BYTES);
+    assert_eq!(part_bytes(PART_BYTES * MOST_PARTS), PART_BYTES);
+    assert_eq!(part_bytes(PART_BYTES * MOST_PARTS + 1), 9 << 20);
+    for bytes in [80 << 30, (80 << 30) + 1, 1 << 40, 5 << 40] {
+        assert!(parts(bytes) <= MOST_PARTS, "{bytes}");
+        // What a store refuses as too large, and memory does not bear.
+        assert!(part_bytes(bytes) <= 1 << 30, "{bytes}");
+    }
+}
+
+#[test]
+fn an_upload_without_an_end_is_found_by_its_age_and_ended() {
+    let (nats, weed) = (
+        ecluse_peers::server("nats-server"),
+        ecluse_peers::server("weed"),
+    );
+    let servers = EngineServers::start(&nats, &weed);
+    let open =
+        |prefix: &str| Store::open(&settings(&servers.settings(prefix)), Path::new("/")).unwrap();
+    let (store, other) = (open("ends"), open("ends-not"));
+    wait(async {
+        for (store, key) in [
+            (&store, "payloads/one/00/a=b/left"),
+            (&store, "payloads/one/00/a=b/ended"),
+            (&store, "probes/elsewhere"),
+            (&other, "payloads/one/00/a=b/left"),
+        ] {
+            let key = store.key(key).unwrap();
+            let upload = store.bucket.create_multipart(&key).await.unwrap();
+            let part = vec![7; 5 << 20];
+            let part = store.bucket.put_part(&key, &upload, 0, part.into());
+            let part = part.await.unwrap();
+            if key.as_ref().ends_with("ended") {
+                let parts = vec![part];
+                let done = store.bucket.complete_multipart(&key, &upload, parts);
+                done.await.unwrap();
+            }
+        }
+        let all = store.unfinished_uploads(i64::MAX).await.unwrap().unwrap();
+        let [upload] = all.as_slice() else {
+            panic!("one has no end: {all:?}");
+        };
+        assert_eq!(upload.key, "ends/payloads/one/00/a=b/left");
+        let begun = upload.begun.unwrap().as_millisecond();
+        let younger = store.unfinished_uploads(begun).await.unwrap().unwrap();
+        assert_eq!(younger, []);
+        store.abort(upload).await.unwrap();
+        // Somebody else was first.
+        store.abort(upload).await.unwrap();
+        let left = store.unfinished_uploads(i64::MAX).await.unwrap().unwrap();
+        assert_eq!(left, []);
+        let theirs = other.unfinished_uploads(i64::MAX).await.unwrap().unwrap();
+        assert_eq!(theirs.len(), 1, "another archive's is its own");
+    });
 }

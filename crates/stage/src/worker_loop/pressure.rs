@@ -103,7 +103,7 @@ fn cause_of(blocked: &Blocked) -> Cause {
     match blocked {
         Blocked::Paused(_) => Cause::Paused,
         Blocked::HighMark { .. } => Cause::HighMark,
-        Blocked::Space { .. } => Cause::Space,
+        Blocked::Space { .. } | Blocked::Scratch { .. } => Cause::Space,
     }
 }
 
@@ -122,6 +122,23 @@ pub fn say_blocked(blocked: &Blocked) -> String {
             rounded(*free),
             ecluse_config::Bytes(*floor)
         ),
+        Blocked::Scratch {
+            used,
+            wanted,
+            limit,
+        } => {
+            let limit = ecluse_config::Bytes(*limit);
+            let used = rounded(*used);
+            match wanted {
+                0 => format!(
+                    "{used} lie in the scratch directory; 'engine.scratch-limit' is {limit}"
+                ),
+                wanted => format!(
+                    "{used} lie in the scratch directory and a file of {} has to; 'engine.scratch-limit' is {limit}",
+                    rounded(*wanted)
+                ),
+            }
+        }
     }
 }
 
@@ -158,5 +175,24 @@ mod tests {
         assert_eq!(space(999_999), "999.9 kB free, needs 1 GiB");
         assert_eq!(space(999), "999 B free, needs 1 GiB");
         assert_eq!(space(0), "0 B free, needs 1 GiB");
+    }
+
+    #[test]
+    fn a_full_scratch_directory_is_told_with_the_setting() {
+        let scratch = |wanted| {
+            say_blocked(&Blocked::Scratch {
+                used: 51_200_000_000,
+                wanted,
+                limit: 50 << 30,
+            })
+        };
+        assert_eq!(
+            scratch(0),
+            "51.2 GB lie in the scratch directory; 'engine.scratch-limit' is 50 GiB"
+        );
+        assert_eq!(
+            scratch(4_000_000_000),
+            "51.2 GB lie in the scratch directory and a file of 4.0 GB has to; 'engine.scratch-limit' is 50 GiB"
+        );
     }
 }

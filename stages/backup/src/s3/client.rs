@@ -1,23 +1,21 @@
-//! The way to one bucket, and the two things that `object_store` leaves to its users: an upload of parts that becomes an
-//! object only where none is, and the list of uploads without an end.
+//! The way to one bucket, and what `object_store` leaves to its users: an upload of parts that becomes an object only where none
+//! is, and the list of uploads without an end.
 
 use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ecluse_stage::Failure;
-use ecluse_store_clock::{SigningKey, StoreClockConnector};
-use futures_util::StreamExt;
+use ecluse_store_clock::{SigningKey, StoreClockConnector, UnfinishedUpload, UploadLister};
 use http::header::{HeaderValue, IF_NONE_MATCH};
 use http::{Method, StatusCode};
-use object_store::aws::{AmazonS3, AmazonS3Builder, AwsAuthorizer, AwsCredential, Checksum};
+use object_store::aws::{AmazonS3, AmazonS3Builder, Checksum};
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpRequest, HttpRequestBody, HttpResponse, HttpService,
+    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService,
 };
 use object_store::path::Path as Key;
 use object_store::signer::Signer;
 use object_store::{BackoffConfig, Certificate, ClientOptions, RetryConfig};
-use serde::Deserialize;
 use url::Url;
 
 use super::words::unreachable;
@@ -33,15 +31,11 @@ const LONG_PAUSE: Duration = Duration::from_secs(2);
 const CONNECT: Duration = Duration::from_secs(30);
 /// How long a signed address is good for.
 const SIGNED_FOR: Duration = Duration::from_secs(300);
-/// More than any list of the service.
-const LIST_BYTES: usize = 8 << 20;
 
 /// A connection to one bucket.
 pub(super) struct Client {
     pub(super) store: AmazonS3,
-    http: HttpClient,
-    credential: AwsCredential,
-    region: String,
+    uploads: UploadLister,
     /// Its address, for messages.
     pub(super) bucket: String,
 }
@@ -57,20 +51,16 @@ impl Client {
             secret: secret(&root.join(&settings.secret_file))?,
             region: settings.region.clone(),
         };
-        let credential = AwsCredential {
-            key_id: key.id.clone(),
-            secret_key: key.secret.clone(),
-            token: None,
-        };
-        let by_its_clock = StoreClockConnector::new(key);
-        let http = by_its_clock.connect(&options).map_err(Failure::config)?;
+        let by_its_clock = StoreClockConnector::new(key.clone());
+        let uploads = UploadLister::new(key.clone(), &by_its_clock, &options);
+        let uploads = uploads.map_err(Failure::config)?;
         let store = AmazonS3Builder::new()
             .with_endpoint(endpoint)
             .with_virtual_hosted_style_request(!settings.path_style)
             .with_bucket_name(&settings.bucket)
             .with_region(&settings.region)
-            .with_access_key_id(&credential.key_id)
-            .with_secret_access_key(&credential.secret_key)
+            .with_access_key_id(&key.id)
+            .with_secret_access_key(&key.secret)
             .with_checksum_algorithm(Checksum::SHA256)
             .with_client_options(options)
             .with_retry(RetryConfig {
@@ -87,9 +77,7 @@ impl Client {
             .map_err(Failure::config)?;
         Ok(Self {
             store,
-            http,
-            credential,
-            region: settings.region.clone(),
+            uploads,
             bucket,
         })
     }
@@ -107,54 +95,17 @@ impl Client {
         signed.map_err(Failure::config)
     }
 
-    /// Returns the uploads of a key that have no end: what a killed attempt began.
+    /// Returns the uploads of a key that have no end: what a killed attempt began. Not every store lists them; then a life-cycle
+    /// rule of the operator must end them.
     pub(super) async fn unfinished_uploads(&self, key: &Key) -> Result<Vec<String>, Failure> {
-        let mut url = self.signed_url(&Key::default()).await?;
-        url.query_pairs_mut()
-            .clear()
-            .append_pair("uploads", "")
-            .append_pair("prefix", key.as_ref());
-        let mut request = http::Request::get(url.as_str())
-            .body(HttpRequestBody::empty())
-            .map_err(Failure::config)?;
-        AwsAuthorizer::new(&self.credential, "s3", &self.region)
-            .try_authorize(&mut request, None)
-            .map_err(Failure::config)?;
-        let failed = |error: HttpError| unreachable(&self.bucket, &error);
-        let answer = self.http.execute(request).await.map_err(failed)?;
-        // Not every store lists them; then a life-cycle rule of the operator must end them.
-        if answer.status() != StatusCode::OK {
-            let status = answer.status().as_u16();
-            tracing::debug!(status, "unfinished uploads cannot be listed");
-            return Ok(Vec::new());
-        }
-        let mut text = Vec::new();
-        let mut pieces = answer.into_body().bytes_stream();
-        while let Some(piece) = pieces.next().await {
-            text.extend_from_slice(&piece.map_err(failed)?);
-            if text.len() > LIST_BYTES {
-                return Ok(Vec::new());
-            }
-        }
-        let list: UploadList = quick_xml::de::from_reader(text.as_slice()).unwrap_or_default();
-        let of_key = |upload: &ListedUpload| upload.key == key.as_ref();
-        let uploads = list.uploads.into_iter().filter(of_key);
+        let mut bucket = self.signed_url(&Key::default()).await?;
+        bucket.set_query(None);
+        let listed = self.uploads.list(&bucket, key.as_ref()).await;
+        let listed = listed.map_err(|error| unreachable(&self.bucket, &error))?;
+        let of_key = |upload: &UnfinishedUpload| upload.key == key.as_ref();
+        let uploads = listed.into_iter().flatten().filter(of_key);
         Ok(uploads.map(|upload| upload.id).collect())
     }
-}
-
-#[derive(Default, Deserialize)]
-struct UploadList {
-    #[serde(rename = "Upload", default)]
-    uploads: Vec<ListedUpload>,
-}
-
-#[derive(Deserialize)]
-struct ListedUpload {
-    #[serde(rename = "Key")]
-    key: String,
-    #[serde(rename = "UploadId")]
-    id: String,
 }
 
 /// Connections over which an upload of parts never becomes an object where there is one already.
@@ -250,27 +201,4 @@ fn authorities(path: &Path) -> Result<Vec<Certificate>, Failure> {
         return Err(fault(&"it holds no certificate"));
     }
     Ok(certificates)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn uploads_are_listed() {
-        let text = "<?xml version=\"1.0\"?><ListMultipartUploadsResult xmlns=\"x\"><Bucket>b</Bucket>\
-                    <Upload><Key>warc/a&amp;b</Key><UploadId>one</UploadId><Initiated>t</Initiated></Upload>\
-                    <IsTruncated>false</IsTruncated>\
-                    <Upload><UploadId>two</UploadId><Key>c</Key></Upload></ListMultipartUploadsResult>";
-        let list: UploadList = quick_xml::de::from_str(text).unwrap();
-        let found: Vec<(&str, &str)> = list
-            .uploads
-            .iter()
-            .map(|upload| (upload.key.as_str(), upload.id.as_str()))
-            .collect();
-        assert_eq!(found, [("warc/a&b", "one"), ("c", "two")]);
-        let none = "<ListMultipartUploadsResult><Bucket>b</Bucket></ListMultipartUploadsResult>";
-        let list: UploadList = quick_xml::de::from_str(none).unwrap();
-        assert!(list.uploads.is_empty());
-    }
 }

@@ -86,6 +86,11 @@ impl ContainerStage {
         }
     }
 
+    /// The Secret with its files: one for each stage, on whatever host.
+    pub(crate) fn secret(&self) -> String {
+        format!("ecluse-{}-files", self.unit.name().replace(['@', '.'], "-"))
+    }
+
     fn stop(&self) -> Duration {
         self.unit.grace.saturating_add(STOP_MARGIN)
     }
@@ -298,7 +303,7 @@ fn pod_volumes(stage: &ContainerStage, options: &ContainerOptions) -> Vec<Value>
             .map(|file| json!({ "key": file.key, "path": file.key }))
             .collect();
         // 0440: the pod's group, fsGroup, reads it and nobody else.
-        let secret = json!({ "secretName": "ecluse-files", "defaultMode": 0o440, "items": items });
+        let secret = json!({ "secretName": stage.secret(), "defaultMode": 0o440, "items": items });
         volumes.push(json!({ "name": "files", "secret": secret }));
     }
     volumes
@@ -396,7 +401,7 @@ fn task(stage: &ContainerStage, options: &ContainerOptions) -> Value {
         let variable = variable(key);
         templates.push(json!({
             "DestPath": source,
-            "EmbeddedTmpl": format!("{{{{ with nomadVar \"nomad/jobs/ecluse\" }}}}{{{{ index . \"{variable}\" }}}}{{{{ end }}}}"),
+            "EmbeddedTmpl": format!("{{{{ with nomadVar \"nomad/jobs/ecluse/{}\" }}}}{{{{ index . \"{variable}\" }}}}{{{{ end }}}}", stage.name),
             "ChangeMode": "restart",
             "Perms": "0400",
             "Uid": USER,

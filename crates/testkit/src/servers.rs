@@ -27,6 +27,15 @@ pub struct EngineServers {
     filer_port: u16,
 }
 
+/// Who may use the servers, where it is not everybody with the one key.
+#[derive(Debug, Clone, Default)]
+pub struct ServerUsers {
+    /// The store's list of who may do what, in JSON.
+    pub store: String,
+    /// More of the configuration of the NATS server.
+    pub nats: String,
+}
+
 /// A NATS server.
 struct Nats {
     child: Option<Child>,
@@ -34,19 +43,35 @@ struct Nats {
     program: PathBuf,
     /// With JetStream, as it should be.
     has_streams: bool,
+    /// Who may use it.
+    users: String,
 }
 
 impl EngineServers {
     /// Starts both; `nats` and `weed` are their programs.
     pub fn start(nats: &Path, weed: &Path) -> Self {
+        Self::start_with(nats, weed, None)
+    }
+
+    /// The same for these users. [`EngineServers::settings`] names the files of a key that the store does not know then.
+    pub fn start_for(nats: &Path, weed: &Path, users: &ServerUsers) -> Self {
+        Self::start_with(nats, weed, Some(users))
+    }
+
+    fn start_with(nats: &Path, weed: &Path, users: Option<&ServerUsers>) -> Self {
         let dir =
             TempDir::with_prefix("ecluse-servers-").expect("a temporary directory can be made");
-        let (weed, s3_port, filer_port) = start_store(weed, dir.path());
+        let config = write_identities(dir.path()).expect("a directory takes files");
+        if let Some(users) = users {
+            fs::write(&config, &users.store).expect("a directory takes files");
+        }
+        let (weed, s3_port, filer_port) = start_store(weed, dir.path(), &config);
         let mut nats = Nats {
             child: None,
             port: free_port(),
             program: nats.to_owned(),
             has_streams: true,
+            users: users.map(|users| users.nats.clone()).unwrap_or_default(),
         };
         nats.start(dir.path());
         Self {
@@ -99,6 +124,11 @@ impl EngineServers {
         self.filer_port
     }
 
+    /// Returns what the NATS server has logged.
+    pub fn nats_log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("nats.log")).unwrap_or_default()
+    }
+
     /// Kills the NATS server, removes all it knew, and starts it again.
     pub fn lose_all_messages(&mut self) {
         self.nats.kill();
@@ -130,15 +160,21 @@ impl Nats {
             true => format!("jetstream {{ store_dir: {store:?}, sync_interval: always }}\n"),
             false => String::new(),
         };
-        let text = format!("listen: \"127.0.0.1:{}\"\n{streams}", self.port);
+        let (port, users) = (self.port, &self.users);
+        let text = format!("listen: \"127.0.0.1:{port}\"\n{streams}{users}");
         fs::write(&config, text).expect("a directory takes files");
         let mut command = Command::new(&self.program);
         command.arg("-c").arg(&config);
-        self.child = Some(quiet(&mut command, &dir.join("nats.log")));
+        let log = dir.join("nats.log");
+        let mut child = quiet(&mut command, &log);
         let port = self.port;
         until("the NATS server", || {
+            let ended = child.try_wait().ok().flatten();
+            let said = || fs::read_to_string(&log).unwrap_or_default();
+            assert!(ended.is_none(), "the NATS server ended: {}", said());
             TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()
         });
+        self.child = Some(child);
     }
 
     fn kill(&mut self) {
@@ -181,8 +217,7 @@ pub fn write_identities(dir: &Path) -> io::Result<PathBuf> {
     Ok(config)
 }
 
-fn start_store(program: &Path, dir: &Path) -> (Child, u16, u16) {
-    let config = write_identities(dir).expect("a directory takes files");
+fn start_store(program: &Path, dir: &Path, config: &Path) -> (Child, u16, u16) {
     let data = dir.join("store");
     fs::create_dir(&data).expect("a directory takes directories");
     // Held together until all are known, so that no two are the same.

@@ -39,6 +39,7 @@ pub(crate) fn write_containers(
         root: units.root.clone(),
         programs: units.programs.clone(),
         settings: settings_text(pipeline)?,
+        has_work: pipeline.engine.kind == EngineKind::Directories || pipeline.engine.moving,
         scratch: units.scratch.clone(),
         doors: engine.map(|engine| engine.doors).unwrap_or_default(),
         metrics_port: listen
@@ -258,6 +259,13 @@ fn tell(
             std::iter::once(root).chain(more)
         })
         .collect();
+    if format == UnitsFormat::Nomad {
+        let overlays = stages.iter().flat_map(|stage| {
+            let below = stage.overlays(options).into_iter();
+            below.map(|(below, _)| stage.overlay_volume(&below))
+        });
+        volumes.extend(overlays);
+    }
     if format == UnitsFormat::Nomad && options.scratch.is_some() {
         let roots = stages.iter().map(ContainerStage::root_volume);
         volumes.extend(roots.map(|root| format!("{root}-scratch")));

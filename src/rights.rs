@@ -131,7 +131,11 @@ fn rights_of_stage(pipeline: &Pipeline, stage: &str, queues: &str) -> UserRights
         });
     };
     let of = |part: &str| format!("stages/{stage}/{part}");
-    line(of("*"), &[List], "its tickets, marks, workers and receipts are counted and found");
+    line(
+        of("*"),
+        &[List],
+        "its tickets, marks, workers and receipts are counted and found",
+    );
     for part in ["in/*", "held/*", "discarded/*", "deferred/*"] {
         let why = "it claims, defers, holds and retires its own parcels";
         line(of(part), &[Read, Write, Remove], why);
@@ -153,7 +157,10 @@ fn rights_of_stage(pipeline: &Pipeline, stage: &str, queues: &str) -> UserRights
     );
     let is_deposit = base_of(stage) == "deposit";
     let (acts, why): (&[ObjectAct], _) = match is_deposit {
-        true => (&[Read, Write], "is it paused; it pauses itself when packages are refused"),
+        true => (
+            &[Read, Write],
+            "is it paused; it pauses itself when packages are refused",
+        ),
         false => (&[Read], "is it paused"),
     };
     line(of("paused.json"), acts, why);
@@ -175,11 +182,19 @@ fn rights_of_stage(pipeline: &Pipeline, stage: &str, queues: &str) -> UserRights
             "nor is what was carried away from there",
         );
         if base_of(stage) == "ingest" {
-            line(at("*"), &[List], "it gives each file to the one with the fewest waiting");
+            line(
+                at("*"),
+                &[List],
+                "it gives each file to the one with the fewest waiting",
+            );
             line(at("paused.json"), &[Read], "the same");
         }
         if (base_of(stage), base_of(&to)) == RANGES {
-            line(at("*"), &[List], "it asks how the ranges stand, and who builds them");
+            line(
+                at("*"),
+                &[List],
+                "it asks how the ranges stand, and who builds them",
+            );
             line(at("workers/*"), &[Read], "the same");
         }
     }

@@ -81,7 +81,8 @@ fn write_rights(context: &DriverContext, asked: &UnitsOptions) -> Result<(), Tro
         return refuse("engine.moving", message);
     }
     if pipeline.engine.kind == EngineKind::Directories {
-        let message = "directories know no rights of stages beyond those of their units: leave --rights away";
+        let message =
+            "directories know no rights of stages beyond those of their units: leave --rights away";
         return refuse("engine.kind", message);
     }
     let known = |name: &&str| {

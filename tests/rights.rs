@@ -78,7 +78,8 @@ impl Guarded {
             &users,
         );
         let common = servers.settings(PREFIX);
-        let is_common = |line: &&str| !line.starts_with("key-file") && !line.starts_with("secret-file");
+        let is_common =
+            |line: &&str| !line.starts_with("key-file") && !line.starts_with("secret-file");
         let common: Vec<&str> = common.lines().filter(is_common).collect();
         let settings = format!("{}\n{}{SETTINGS}", common.join("\n"), keys(dir.path()));
         fs::write(dir.path().join("pipeline.toml"), settings).unwrap();
@@ -154,7 +155,9 @@ fn users(root: &Path) -> ServerUsers {
     let (operator, account) = (KeyPair::new_operator(), KeyPair::new_account());
     for user in &users {
         let name = user["user"].as_str().unwrap();
-        let dir = root.join("keys").join(name.strip_prefix("ecluse-").unwrap());
+        let dir = root
+            .join("keys")
+            .join(name.strip_prefix("ecluse-").unwrap());
         let own = KeyPair::new_user();
         let permissions = &user["permissions"];
         let token = token(
@@ -255,7 +258,11 @@ fn each_stage_does_its_work_under_its_own_rights_and_touches_nothing_else() {
     let log = guarded.servers.nats_log();
     assert!(!log.contains("Violation"), "{log}");
     let status = ecluse(guarded.path(), &["status"]);
-    assert!(said(&status).contains("Nothing needs you"), "{}", said(&status));
+    assert!(
+        said(&status).contains("Nothing needs you"),
+        "{}",
+        said(&status)
+    );
     // What nobody needs any more is for the operator to collect.
     let collected = ecluse(guarded.path(), &["reconcile", "--collect"]);
     assert!(collected.status.success(), "{}", said(&collected));
@@ -267,6 +274,8 @@ fn each_stage_does_its_work_under_its_own_rights_and_touches_nothing_else() {
         the_store_keeps_index_to_its_own(&guarded).await;
         the_queues_keep_index_to_its_own(&guarded).await;
     });
+    let log = guarded.servers.nats_log();
+    assert!(log.contains("Violation"), "the log tells of none: {log}");
 }
 
 async fn the_store_keeps_index_to_its_own(guarded: &Guarded) {
@@ -363,7 +372,8 @@ async fn the_queues_keep_index_to_its_own(guarded: &Guarded) {
             // The server says so by itself, and answers nobody.
             loop {
                 let is_told = |error: &String| {
-                    error.to_lowercase().contains("permissions violation") && error.contains(&subject)
+                    error.to_lowercase().contains("permissions violation")
+                        && error.contains(&subject)
                 };
                 if errors.lock().unwrap().iter().any(is_told) {
                     return;
@@ -378,7 +388,10 @@ async fn the_queues_keep_index_to_its_own(guarded: &Guarded) {
         assert_eq!(answered, may, "{subject}: {:?}", errors.lock().unwrap());
     }
     // Nor does it hear what is told to others.
-    let _other = client.subscribe(format!("{PREFIX}.backup.*")).await.unwrap();
+    let _other = client
+        .subscribe(format!("{PREFIX}.backup.*"))
+        .await
+        .unwrap();
     client.flush().await.unwrap();
     let is_refused = |error: &String| error.to_lowercase().contains("subscription to");
     assert!(errors.lock().unwrap().iter().any(is_refused));

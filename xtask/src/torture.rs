@@ -613,11 +613,12 @@ impl Torture<'_> {
             engine.each_place(stage, &mut |place| {
                 in_hands += u64::from(place.state == ParcelState::Working);
             })?;
-            let messages = engine.reconcile_stage(stage, ReconcileExtent::All)?.messages;
+            let messages = engine
+                .reconcile_stage(stage, ReconcileExtent::All)?
+                .messages;
             if in_hands > messages {
-                let what = format!(
-                    "{stage}: {in_hands} parcels in dead hands, {messages} messages"
-                );
+                let what =
+                    format!("{stage}: {in_hands} parcels in dead hands, {messages} messages");
                 return Ok(Some(what));
             }
         }

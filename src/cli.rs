@@ -909,4 +909,7 @@ pub(crate) struct UnitsOptions {
     /// Starts a stage when something waits for it, instead of at boot
     #[arg(long)]
     pub(crate) path_units: bool,
+    /// Writes what each stage may do with the store and the queues, too: policies and users for the servers
+    #[arg(long)]
+    pub(crate) rights: bool,
 }

@@ -5,6 +5,7 @@
 //! `serde_json`, and paths and names are those that a unit takes: nothing can be misread. YAML is written as JSON, which it contains.
 
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -51,6 +52,8 @@ pub(crate) struct ContainerOptions {
     pub(crate) programs: UnitPath,
     /// The whole text of pipeline.toml.
     pub(crate) settings: String,
+    /// Parcels lie in the root.
+    pub(crate) has_work: bool,
     pub(crate) scratch: Option<UnitPath>,
     /// Servers of the engine, with their ports.
     pub(crate) doors: Vec<(String, u16)>,
@@ -86,9 +89,68 @@ impl ContainerStage {
         }
     }
 
+    /// The Secret with its files: one for each stage, on whatever host.
+    pub(crate) fn secret(&self) -> String {
+        format!("ecluse-{}-files", self.unit.name().replace(['@', '.'], "-"))
+    }
+
+    /// The host volume of Nomad with a directory below the root: Nomad mounts volumes whole.
+    pub(crate) fn overlay_volume(&self, below: &str) -> String {
+        format!("{}-{}", self.root_volume(), overlay_name(below))
+    }
+
+    /// Whether it writes the root itself, as where the manifest lies there.
+    fn writes_root(&self, options: &ContainerOptions) -> bool {
+        self.unit.writable.contains(&options.root)
+    }
+
+    /// The directories below the root that are laid over it, and whether it writes there. Who may not write the root has its
+    /// own directories; who may has those of others for reading only. Parcels move between stages by renames, which do not
+    /// cross mounts: all work directories are one.
+    pub(crate) fn overlays(&self, options: &ContainerOptions) -> Vec<(String, bool)> {
+        if self.keeps_nothing {
+            return Vec::new();
+        }
+        let is_secret = |path: &UnitPath| self.secrets.iter().any(|secret| &secret.path == path);
+        let below = |path: &UnitPath| {
+            let below = Path::new(path.as_str()).strip_prefix(options.root.as_str());
+            let below = below.ok()?.to_str()?;
+            let is_wanted = !below.is_empty() && Some(path) != options.scratch.as_ref();
+            (is_wanted && !is_secret(path)).then(|| below.to_owned())
+        };
+        let writes_root = self.writes_root(options);
+        let mut overlays: Vec<(String, bool)> = match writes_root {
+            true => self
+                .unit
+                .read_only
+                .iter()
+                .filter_map(below)
+                .map(|path| (path, false))
+                .collect(),
+            false => {
+                let written = self.unit.writable.iter().chain(&self.unit.figures);
+                let written = written.filter_map(below).map(|path| (path, true));
+                written.collect()
+            }
+        };
+        if options.has_work && !writes_root {
+            overlays.push(("work".to_owned(), true));
+        }
+        overlays.sort();
+        overlays.dedup();
+        overlays
+    }
+
     fn stop(&self) -> Duration {
         self.unit.grace.saturating_add(STOP_MARGIN)
     }
+}
+
+/// What the volume of a directory below the root is called in its group.
+fn overlay_name(below: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let plain: String = below.chars().map(plain).collect();
+    format!("in-{plain}")
 }
 
 /// The manifests, one document after another.
@@ -236,9 +298,19 @@ fn deployment(stage: &ContainerStage, options: &ContainerOptions) -> Value {
 fn container(stage: &ContainerStage, options: &ContainerOptions) -> Value {
     let mut mounts = vec![
         json!({ "name": "tmp", "mountPath": "/tmp" }),
-        json!({ "name": "root", "mountPath": options.root.as_str() }),
+        json!({
+            "name": "root",
+            "mountPath": options.root.as_str(),
+            "readOnly": !stage.keeps_nothing && !stage.writes_root(options),
+        }),
         json!({ "name": "settings", "mountPath": SETTINGS, "subPath": "pipeline.toml", "readOnly": true }),
     ];
+    for (below, is_written) in stage.overlays(options) {
+        let path = format!("{}/{below}", options.root);
+        mounts.push(
+            json!({ "name": "root", "mountPath": path, "subPath": below, "readOnly": !is_written }),
+        );
+    }
     if let Some(scratch) = &options.scratch {
         mounts.push(json!({ "name": "scratch", "mountPath": scratch.as_str() }));
     }
@@ -298,7 +370,7 @@ fn pod_volumes(stage: &ContainerStage, options: &ContainerOptions) -> Vec<Value>
             .map(|file| json!({ "key": file.key, "path": file.key }))
             .collect();
         // 0440: the pod's group, fsGroup, reads it and nobody else.
-        let secret = json!({ "secretName": "ecluse-files", "defaultMode": 0o440, "items": items });
+        let secret = json!({ "secretName": stage.secret(), "defaultMode": 0o440, "items": items });
         volumes.push(json!({ "name": "files", "secret": secret }));
     }
     volumes
@@ -330,7 +402,13 @@ fn group(stage: &ContainerStage, options: &ContainerOptions) -> Value {
     let host_volume = |source: &str, is_read_only: bool| json!({ "Type": "host", "Source": source, "ReadOnly": is_read_only });
     let mut volumes = serde_json::Map::new();
     if !stage.keeps_nothing {
-        volumes.insert("root".to_owned(), host_volume(&stage.root_volume(), false));
+        let is_read_only = !stage.writes_root(options);
+        let root = host_volume(&stage.root_volume(), is_read_only);
+        volumes.insert("root".to_owned(), root);
+    }
+    for (below, is_written) in stage.overlays(options) {
+        let source = stage.overlay_volume(&below);
+        volumes.insert(overlay_name(&below), host_volume(&source, !is_written));
     }
     for (name, _, is_written) in &stage.volumes {
         let source = format!("{}-{name}", stage.root_volume());
@@ -396,7 +474,7 @@ fn task(stage: &ContainerStage, options: &ContainerOptions) -> Value {
         let variable = variable(key);
         templates.push(json!({
             "DestPath": source,
-            "EmbeddedTmpl": format!("{{{{ with nomadVar \"nomad/jobs/ecluse\" }}}}{{{{ index . \"{variable}\" }}}}{{{{ end }}}}"),
+            "EmbeddedTmpl": format!("{{{{ with nomadVar \"nomad/jobs/ecluse/{}\" }}}}{{{{ index . \"{variable}\" }}}}{{{{ end }}}}", stage.name),
             "ChangeMode": "restart",
             "Perms": "0400",
             "Uid": USER,
@@ -406,7 +484,15 @@ fn task(stage: &ContainerStage, options: &ContainerOptions) -> Value {
     let mut volume_mounts = Vec::new();
     let volume = |name: &str, path: &UnitPath, is_read_only: bool| json!({ "Volume": name, "Destination": path.as_str(), "ReadOnly": is_read_only });
     if !stage.keeps_nothing {
-        volume_mounts.push(volume("root", &options.root, false));
+        let is_read_only = !stage.writes_root(options);
+        volume_mounts.push(volume("root", &options.root, is_read_only));
+    }
+    for (below, is_written) in stage.overlays(options) {
+        volume_mounts.push(json!({
+            "Volume": overlay_name(&below),
+            "Destination": format!("{}/{below}", options.root),
+            "ReadOnly": !is_written,
+        }));
     }
     for (name, path, is_written) in &stage.volumes {
         volume_mounts.push(volume(name, path, !is_written));

@@ -1,11 +1,11 @@
 //! `ecluse units --format nomad` and `--format kubernetes`: one file each, and what must be there before it is used.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use ecluse_config::{EngineKind, Level, Pipeline, base_of};
+use ecluse_config::{EngineKind, EngineSettings, Level, Pipeline, base_of};
 use ecluse_stage::Exit;
 use serde_json::Value;
 
@@ -31,13 +31,15 @@ pub(crate) fn write_containers(
     }
     let pipeline = &context.pipeline;
     let root = Path::new(units.root.as_str());
-    let engine = engine_of(&pipeline.engine, root)?;
+    let user = pipeline.engine.of_user(EngineSettings::OPERATOR);
+    let engine = engine_of(&user, root)?;
     let listen = pipeline.metrics.listen;
     let options = ContainerOptions {
         image: image(asked)?,
         root: units.root.clone(),
         programs: units.programs.clone(),
         settings: settings_text(pipeline)?,
+        has_work: pipeline.engine.kind == EngineKind::Directories || pipeline.engine.moving,
         scratch: units.scratch.clone(),
         doors: engine.map(|engine| engine.doors).unwrap_or_default(),
         metrics_port: listen
@@ -191,7 +193,7 @@ fn secrets(
     options: &ContainerOptions,
 ) -> Result<Vec<SecretFile>, Trouble> {
     let root = Path::new(options.root.as_str());
-    let engine = engine_of(&pipeline.engine, root)?;
+    let engine = engine_of(&pipeline.engine.of_user(stage), root)?;
     let engine = engine.into_iter().flat_map(|engine| engine.files);
     let mut files: Vec<SecretFile> = engine
         .map(|(key, path)| SecretFile {
@@ -257,36 +259,50 @@ fn tell(
             std::iter::once(root).chain(more)
         })
         .collect();
+    if format == UnitsFormat::Nomad {
+        let overlays = stages.iter().flat_map(|stage| {
+            let below = stage.overlays(options).into_iter();
+            below.map(|(below, _)| stage.overlay_volume(&below))
+        });
+        volumes.extend(overlays);
+    }
     if format == UnitsFormat::Nomad && options.scratch.is_some() {
         let roots = stages.iter().map(ContainerStage::root_volume);
         volumes.extend(roots.map(|root| format!("{root}-scratch")));
     }
     let volumes = Vec::from_iter(volumes).join(", ");
-    let files: BTreeSet<(&str, &str)> = stages
-        .iter()
-        .flat_map(|stage| &stage.secrets)
-        .map(|file| (file.key.as_str(), file.path.as_str()))
-        .collect();
+    // A command for each stage, whatever its hosts.
+    let mut files: BTreeMap<(String, String), Vec<(&str, &str)>> = BTreeMap::new();
+    for stage in stages.iter().filter(|stage| !stage.secrets.is_empty()) {
+        let secrets = stage.secrets.iter();
+        let secrets = secrets.map(|file| (file.key.as_str(), file.path.as_str()));
+        files.insert((stage.secret(), stage.name.clone()), secrets.collect());
+    }
     match format {
         UnitsFormat::Kubernetes => {
             context.say(&format!("claims that must be there: {volumes}"))?;
-            if !files.is_empty() {
+            let mut told = BTreeSet::new();
+            for ((secret, _), files) in files {
                 let files = files.iter();
                 let files = files.map(|(key, path)| format!(" --from-file={key}={path}"));
                 let files: String = files.collect();
-                context.say(&format!(
-                    "first: kubectl create secret generic ecluse-files{files}"
-                ))?;
+                if told.insert(secret.clone()) {
+                    context.say(&format!(
+                        "first: kubectl create secret generic {secret}{files}"
+                    ))?;
+                }
             }
         }
         UnitsFormat::Nomad | UnitsFormat::Systemd => {
             context.say(&format!("host volumes that must be there: {volumes}"))?;
-            if !files.is_empty() {
+            for ((_, group), files) in files {
                 let files = files.iter();
                 let files =
                     files.map(|(key, path)| format!(" {}=@{path}", containers::variable(key)));
                 let files: String = files.collect();
-                context.say(&format!("first: nomad var put nomad/jobs/ecluse{files}"))?;
+                context.say(&format!(
+                    "first: nomad var put nomad/jobs/ecluse/{group}{files}"
+                ))?;
             }
         }
     }

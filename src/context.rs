@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ecluse_config::Pipeline;
+use ecluse_config::{EngineSettings, Pipeline};
 use ecluse_spool::{Engine, ParcelId, ParcelPlace, SpoolError, WorkTree, safe_file_name};
 use ecluse_stage::{Exit, Failure, StageEntry, open_engine};
 use ecluse_telemetry::printable_text;
@@ -97,7 +97,7 @@ impl DriverContext {
         Ok(Self {
             config,
             engine: match cli.verb.asks_for_parcels() {
-                true => open_engine(&pipeline, &root, None)?,
+                true => open_engine(&pipeline, &root, EngineSettings::OPERATOR, None)?,
                 false => Arc::new(WorkTree::open(&root.join("work"))),
             },
             root,

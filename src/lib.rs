@@ -49,6 +49,7 @@ mod rebuild_register;
 mod reconcile;
 mod register;
 mod repair;
+mod rights;
 mod run;
 mod serve;
 mod show;

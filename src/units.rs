@@ -150,6 +150,8 @@ pub struct UnitStage {
     pub writable: Vec<UnitPath>,
     /// What other stages write and this one does not.
     pub read_only: Vec<UnitPath>,
+    /// Credentials of others for the servers, which it may not even read.
+    pub hidden: Vec<UnitPath>,
     /// The directory of the figures' file. Where it is not there, the stage does its work without.
     pub figures: Option<UnitPath>,
     /// How long it may finish its work after SIGTERM.
@@ -179,6 +181,7 @@ impl UnitStage {
             engine: None,
             writable: Vec::new(),
             read_only: Vec::new(),
+            hidden: Vec::new(),
             figures: None,
             grace: GRACE,
         })
@@ -395,6 +398,11 @@ fn drop_in(stage: &UnitStage, options: &UnitOptions) -> Option<String> {
     let mut places = stage.writable.iter().chain(&stage.read_only);
     if seen.any(UnitPath::is_in_a_home) || places.any(UnitPath::is_in_a_home) {
         settings.push_str("ProtectHome=read-only\n");
+    }
+    if !stage.hidden.is_empty() {
+        let hidden = stage.hidden.iter().map(|path| format!("-{path}"));
+        let hidden = hidden.collect::<Vec<String>>().join(" ");
+        writeln!(settings, "InaccessiblePaths={hidden}").expect("a string takes what is written");
     }
     if stage.grace > GRACE {
         let stop = stage.grace.saturating_add(STOP_MARGIN).as_secs();

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ecluse_config::{EngineKind, EngineSettings, Level, Pipeline};
@@ -11,6 +11,7 @@ use ecluse_stage::{Exit, StageEntry};
 use crate::cli::{UnitsFormat, UnitsOptions};
 use crate::containers_verb;
 use crate::context::{DriverContext, Trouble};
+use crate::rights;
 use crate::units::{self, EngineAddresses, NetworkAccess, Start, UnitOptions, UnitPath, UnitStage};
 
 pub(crate) fn units(context: &DriverContext, asked: &UnitsOptions) -> Result<ExitCode, Trouble> {
@@ -57,12 +58,59 @@ pub(crate) fn units(context: &DriverContext, asked: &UnitsOptions) -> Result<Exi
             ),
         ));
     }
+    if asked.rights {
+        write_rights(context, asked)?;
+    }
     match asked.format {
         UnitsFormat::Systemd => systemd(context, asked, &stages, &options),
         UnitsFormat::Nomad | UnitsFormat::Kubernetes => {
             containers_verb::write_containers(context, asked, stages, &options)
         }
     }
+}
+
+/// Writes what each stage may do with the servers: of all stages, on whatever host, for the servers are the same.
+fn write_rights(context: &DriverContext, asked: &UnitsOptions) -> Result<(), Trouble> {
+    let pipeline = &context.pipeline;
+    let refuse = |key: &str, message: &str| {
+        let problem = pipeline.problem(Level::Error, key, message);
+        Err(Trouble::new(Exit::Config, problem))
+    };
+    if pipeline.engine.moving {
+        let message = "while stages move between the engines, each needs what the operator has: leave --rights away until they are there";
+        return refuse("engine.moving", message);
+    }
+    if pipeline.engine.kind == EngineKind::Directories {
+        let message =
+            "directories know no rights of stages beyond those of their units: leave --rights away";
+        return refuse("engine.kind", message);
+    }
+    let known = |name: &&str| {
+        let base = ecluse_config::base_of(name);
+        context.entries.iter().any(|entry| entry.name == base)
+    };
+    let names: Vec<&str> = pipeline.stage_names().into_iter().filter(known).collect();
+    let users = rights::rights_of(pipeline, &names);
+    let dir = asked.out.join("rights");
+    for user in &users {
+        let text = format!("{:#}\n", user.policy(&pipeline.engine));
+        write(
+            context,
+            &dir.join(format!("store/{}.json", user.user)),
+            &text,
+            "",
+        )?;
+    }
+    let identities = rights::seaweed_identities(&users, &pipeline.engine);
+    for (name, text) in [
+        ("store-seaweedfs.json", format!("{identities:#}\n")),
+        ("nats-users.conf", rights::nats_users(&users)),
+        ("nats-nsc.sh", rights::nsc_script(&users)),
+        ("why.txt", rights::reasons(&users)),
+    ] {
+        write(context, &dir.join(name), &text, "")?;
+    }
+    Ok(())
 }
 
 /// The stages of a host, or one line that says that there is no such host.
@@ -150,7 +198,7 @@ fn stages_of(
     root: &Path,
 ) -> Result<Vec<UnitStage>, Trouble> {
     let mut stages = Vec::new();
-    let engine = engine_of(&pipeline.engine, root)?;
+    let engine = engine_of(&pipeline.engine.of_user(EngineSettings::OPERATOR), root)?;
     for name in pipeline.stage_names() {
         // A place where results are taken from is no program.
         let base = ecluse_config::base_of(name);
@@ -190,12 +238,44 @@ fn stages_of(
     for stage in &mut stages {
         let others = all.iter().filter(|path| !stage.writable.contains(path));
         stage.read_only = others.cloned().collect();
-        if let Some(engine) = &engine {
-            let files = engine.files.iter().map(|(_, path)| path.clone());
+        if let Some(engine) = engine_of(&pipeline.engine.of_user(stage.name()), root)? {
+            let files = engine.files.into_iter().map(|(_, path)| path);
             stage.read_only.extend(files);
         }
     }
+    let names: Vec<String> = stages.iter().map(|stage| stage.name().to_owned()).collect();
+    for stage in &mut stages {
+        stage.hidden = hidden_from(&pipeline.engine, stage.name(), &names, root)?;
+    }
     Ok(stages)
+}
+
+/// The files with credentials of all other users of the servers: `{stage}` in a path, and what follows it below.
+fn hidden_from(
+    engine: &EngineSettings,
+    own: &str,
+    names: &[String],
+    root: &Path,
+) -> Result<Vec<UnitPath>, Trouble> {
+    let others = names.iter().map(String::as_str);
+    let others = others.chain([EngineSettings::OPERATOR]);
+    let mut hidden = Vec::new();
+    for other in others.filter(|other| *other != own) {
+        for path in [&engine.credentials, &engine.key_file, &engine.secret_file] {
+            let parts = path.components().map(|part| part.as_os_str());
+            let parts: Vec<_> = parts.collect();
+            let named = |part: &&std::ffi::OsStr| part.to_string_lossy().contains("{stage}");
+            let Some(at) = parts.iter().position(|part| named(part)) else {
+                continue;
+            };
+            let upto: PathBuf = parts[..=at].iter().collect();
+            let upto = upto.to_string_lossy().replace("{stage}", other);
+            hidden.push(unit_path(&root.join(upto))?);
+        }
+    }
+    hidden.sort();
+    hidden.dedup();
+    Ok(hidden)
 }
 
 /// What the engine asks of every unit.

@@ -21,6 +21,8 @@ use ecluse_testkit::root::{settle_environment, until};
 use ecluse_testkit::servers::EngineServers;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use rusqlite::Connection;
+use rusqlite::types::Value;
 
 const ECLUSE: &str = env!("CARGO_BIN_EXE_ecluse");
 /// How many files are compared, where nobody asks for more.
@@ -40,6 +42,9 @@ lease = "5s"
 min-free = "0 B"
 [stage.bigmerge]
 spare = "0 B"
+zipnum = true
+zipnum-lines = 7
+zipnum-shard = "500 B"
 [stage.clean]
 remove = true
 [[archive.repository]]
@@ -135,20 +140,104 @@ impl Archive {
         for part in ["repository", "backup", "harvested"] {
             read_below(&self.path(part), part, &mut kept);
         }
-        for name in ["index.cdxj", "path-index.txt"] {
-            let text = fs::read_to_string(self.path("index/current").join(name)).unwrap();
-            let root = self.dir.path().display().to_string();
-            kept.insert(name.to_owned(), text.replace(&root, "").into_bytes());
-        }
-        let manifest = Manifest::open(&self.path("manifest.sqlite"), self.dir.path()).unwrap();
-        let listed = manifest.files_after("", self.files + 2).unwrap();
-        assert_eq!(listed.len(), self.files + 1);
-        for file in listed {
-            let line = format!("{:?} {:?} {:?}", file.state, file.bytes, file.sha256);
-            kept.insert(format!("manifest {}", file.name), line.into_bytes());
-        }
+        let mut index = BTreeMap::new();
+        read_below(&self.path("index/current"), "index", &mut index);
+        let shards = index.keys().filter(|name| name.ends_with(".cdxj.gz"));
+        assert!(shards.count() > 1, "there is no ZipNum: {:?}", index.keys());
+        // It says when it was made, and of what; how often the index grew on the way is another matter.
+        index.remove("index/generation.json").unwrap();
+        let paths = index.get_mut("index/path-index.txt").unwrap();
+        let text = String::from_utf8(std::mem::take(paths)).unwrap();
+        *paths = self.rootless(&text).into_bytes();
+        kept.append(&mut index);
+        let rows = self.rows();
+        let files = rows.keys().filter(|row| row.starts_with("manifest file "));
+        assert_eq!(files.count(), self.files + 1);
+        kept.extend(rows);
         self.packed(&mut kept);
         kept
+    }
+
+    fn rootless(&self, text: &str) -> String {
+        text.replace(&self.dir.path().display().to_string(), "")
+    }
+
+    /// Every row of the manifest. Of times it says only whether there is one; what else is another each time is taken out: the
+    /// inode of a file, the digest of a package with its documents, and the names that follow from when and where.
+    fn rows(&self) -> BTreeMap<String, Vec<u8>> {
+        const PASSING: [&str; 16] = [
+            "ingested",
+            "indexed",
+            "stored",
+            "backed_up",
+            "deleted",
+            "published",
+            "cleaned",
+            "made",
+            "checked",
+            "since",
+            "at",
+            "sent",
+            "receipted",
+            "stamp",
+            "package.sha512",
+            // Another one in an index that grew in more steps.
+            "generation",
+        ];
+        let passing = [
+            r"\d{4}-\d{2}-\d{2}T[0-9:.]+Z?",
+            r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+            r"warc\.gz-[0-9a-f]{12}",
+        ];
+        let passing = regex::Regex::new(&passing.join("|")).unwrap();
+        let manifest = Connection::open(self.path("manifest.sqlite")).unwrap();
+        let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name";
+        let mut tables = manifest.prepare(tables).unwrap();
+        let tables = tables.query_map([], |row| row.get(0)).unwrap();
+        let mut kept = BTreeMap::new();
+        for table in tables.collect::<rusqlite::Result<Vec<String>>>().unwrap() {
+            let mut statement = manifest.prepare(&format!("SELECT * FROM {table}")).unwrap();
+            let columns: Vec<String> = statement
+                .column_names()
+                .into_iter()
+                .map(Into::into)
+                .collect();
+            let mut rows = statement.query([]).unwrap();
+            while let Some(row) = rows.next().unwrap() {
+                let mut key = String::new();
+                let mut line = String::new();
+                for (at, column) in columns.iter().enumerate() {
+                    let value = format!("{:?}", row.get::<_, Value>(at).unwrap());
+                    let value = passing
+                        .replace_all(&self.rootless(&value), "_")
+                        .into_owned();
+                    let is_passing = PASSING.contains(&column.as_str())
+                        || PASSING.contains(&format!("{table}.{column}").as_str());
+                    let value = match is_passing && value != "Null" {
+                        true => "_".to_owned(),
+                        false => value,
+                    };
+                    if at == 0 {
+                        key.clone_from(&value);
+                    }
+                    line.push_str(&format!("{column}={value} "));
+                }
+                let rows: &mut Vec<u8> = kept.entry(format!("manifest {table} {key}")).or_default();
+                rows.extend(format!("{line}\n").into_bytes());
+            }
+        }
+        kept
+    }
+
+    /// In which generation of the index each file was first, and which there are.
+    fn generations(&self) -> (Vec<Option<u64>>, Vec<String>) {
+        let manifest = Manifest::open(&self.path("manifest.sqlite"), self.dir.path()).unwrap();
+        let files = manifest.files_after("", self.files + 2).unwrap();
+        let entries = fs::read_dir(self.path("index/generations")).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        (files.iter().map(|file| file.generation).collect(), names)
     }
 
     /// What the package of the job holds. Its documents say when each thing was done, and have digests and lengths of documents that
@@ -274,6 +363,7 @@ fn the_same_files_give_the_same_archive_on_both_engines() {
     directories.must(&["run", "--once"]);
     jetstream.must(&["run", "--once"]);
     must_be_equal(&jetstream.kept(), &directories.kept());
+    assert_eq!(jetstream.generations(), directories.generations());
     assert!(
         !jetstream.path("work").exists(),
         "the parcels live elsewhere"
@@ -352,7 +442,13 @@ fn must_be_equal(found: &BTreeMap<String, Vec<u8>>, expected: &BTreeMap<String, 
     let names = |kept: &BTreeMap<String, Vec<u8>>| kept.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(found), names(expected));
     for (name, bytes) in expected {
-        assert!(found[name] == *bytes, "{name} is another");
+        let texts = || {
+            (
+                String::from_utf8_lossy(&found[name]),
+                String::from_utf8_lossy(bytes),
+            )
+        };
+        assert!(found[name] == *bytes, "{name} is another: {:?}", texts());
     }
 }
 

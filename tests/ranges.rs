@@ -374,18 +374,26 @@ impl Hosts<'_> {
         for host in ["alpha", "beta", "gamma"] {
             let stages = r#"alpha = ["bigmerge"]
 beta = ["range"]
-gamma = ["range"]"#;
+gamma = ["bigmerge", "range"]"#;
             let text = format!(
-                "[chain]\nstages = [\"bigmerge\", \"range\"]\n[defaults]\nmin-free = \"0 B\"\nattempts = 1000\nscan = \"200ms\"\n\
-                 heartbeat = \"500ms\"\nlease = \"5s\"\n[stage.bigmerge]\nnext = []\nback = []\nspare = \"0 B\"\n\
-                 batch = {{ parcels = 100, wait = \"1ms\" }}\nzipnum = true\nzipnum-lines = {MEMBER}\nranges = {RANGES}\n\
-                 ranges-from = \"0 B\"\n{}scratch = \"scratch-{host}\"\n[hosts]\n{stages}\n",
+                "{}{}scratch = \"scratch-{host}\"\n[hosts]\n{stages}\n",
+                Self::common(),
                 servers.settings("ranges")
             );
             fs::write(root.join(format!("{host}.toml")), text).unwrap();
         }
         fs::copy(root.join("alpha.toml"), root.join("pipeline.toml")).unwrap();
         Hosts { root }
+    }
+
+    /// What one machine has as well.
+    fn common() -> String {
+        format!(
+            "[chain]\nstages = [\"bigmerge\", \"range\"]\n[defaults]\nmin-free = \"0 B\"\nattempts = 1000\nscan = \"200ms\"\n\
+             heartbeat = \"500ms\"\nlease = \"5s\"\n[stage.bigmerge]\nnext = []\nback = []\nspare = \"0 B\"\n\
+             batch = {{ parcels = 100, wait = \"1ms\" }}\nzipnum = true\nzipnum-lines = {MEMBER}\nranges = {RANGES}\n\
+             ranges-from = \"0 B\"\n"
+        )
     }
 
     fn start(&self, host: &str, words: &[&str]) -> ecluse_testkit::root::Program {
@@ -410,32 +418,88 @@ gamma = ["range"]"#;
     }
 }
 
+/// What lies in the directory of the generation that is being built.
+fn parts(root: &Root) -> Vec<String> {
+    let plans = fs::read_dir(root.path().join("index/.building"));
+    let plans = plans.into_iter().flatten().flatten();
+    let parts = plans.flat_map(|plan| fs::read_dir(plan.path()).into_iter().flatten().flatten());
+    parts
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
 #[test]
 fn hosts_without_a_common_work_directory_build_it_together() {
+    // What one machine makes of the same days in the same ranges.
+    let alone = Root::new();
+    fs::write(alone.path().join("pipeline.toml"), Hosts::common()).unwrap();
+    let one = Hosts { root: alone.path() };
+    fs::copy(
+        alone.path().join("pipeline.toml"),
+        alone.path().join("alpha.toml"),
+    )
+    .unwrap();
+    let days = [
+        (
+            "day-1",
+            Vec::from_iter((0..4000).filter(|page| page % 3 > 0)),
+        ),
+        (
+            "day-2",
+            Vec::from_iter((0..2000).filter(|page| page % 7 == 0)),
+        ),
+    ];
+    for (name, pages) in &days {
+        one.give(name, pages.iter().copied());
+        run(&alone, &BOTH, 0);
+    }
+
     let servers = EngineServers::start(
         &ecluse_peers::server("nats-server"),
         &ecluse_peers::server("weed"),
     );
     let root = Root::new();
     let hosts = Hosts::new(root.path(), &servers);
-    hosts.give("day-1", (0..4000).filter(|page| page % 3 > 0));
+    let eventually = |what: &str, is_so: &dyn Fn() -> bool, log: &dyn Fn() -> String| {
+        let began = Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < PATIENCE, "in vain: {what}: {}", log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let [(first, of_first), (second, of_second)] = days;
+    hosts.give(first, of_first);
     hosts.must("alpha", &["run", "bigmerge", "--once"]);
-    hosts.give("day-2", (0..2000).filter(|page| page % 7 == 0));
-    let alpha = hosts.start("alpha", &["run"]);
-    let mut beta = hosts.start("beta", &["run"]);
-    std::thread::sleep(Duration::from_millis(300));
+    hosts.give(second, of_second);
+
+    // The owner dies when the orders are out, and a builder in the middle.
+    let mut alpha = hosts.start("alpha", &["run", "bigmerge"]);
+    // Its parcel waits and says so, after the orders were given.
+    let is_planned = || status(&root).contains("generation 2 is being built in ranges");
+    eventually("a plan", &is_planned, &|| alpha.log() + &status(&root));
+    alpha.signal(Signal::KILL);
+    alpha.wait();
+    let planned = parts(&root).len();
+    let mut beta = hosts.start("beta", &["run", "range"]);
+    let has_begun = || parts(&root).len() > planned;
+    eventually("a part", &has_begun, &|| beta.log());
     beta.signal(Signal::KILL);
     beta.wait();
-    let workers = ["beta", "gamma"].map(|host| hosts.start(host, &["run"]));
-    let began = Instant::now();
-    while index(&root).current_number().unwrap() != Some(2) {
-        let logs = || workers.each_ref().map(ecluse_testkit::root::Program::log);
-        assert!(began.elapsed() < PATIENCE, "{} {:?}", alpha.log(), logs());
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    let expected = lines((0..4000).filter(|page| page % 3 > 0 || (*page < 2000 && page % 7 == 0)));
-    let flat = fs::read_to_string(index(&root).generation(2).join(FLAT)).unwrap();
-    assert!(flat == expected, "the flat list is another");
+    assert_eq!(index(&root).current_number().unwrap(), Some(1));
+
+    // Another takes over what the owner had, and goes on with what is there.
+    let workers = [("beta", &["run", "range"][..]), ("gamma", &["run"])];
+    let workers = workers.map(|(host, words)| hosts.start(host, words));
+    let logs = || {
+        workers
+            .each_ref()
+            .map(ecluse_testkit::root::Program::log)
+            .concat()
+    };
+    let is_made = || index(&root).current_number().unwrap() == Some(2);
+    eventually("the generation", &is_made, &logs);
+    assert!(logs().contains("taken over"), "{}", logs());
+    must_be_equal(&generation(&root, 2), &generation(&alone, 2));
     let shards = described(&root, 2).files.into_iter();
     let shards = shards.filter(|file| file.name.ends_with(".gz"));
     assert_eq!(shards.count(), RANGES);

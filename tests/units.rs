@@ -20,9 +20,9 @@ kind = "jetstream"
 servers = ["nats://192.0.2.1:4222", "tls://nats2.example.org:4222"]
 endpoint = "https://192.0.2.9:9000"
 bucket = "archive"
-credentials = "/etc/ecluse/nats.creds"
-key-file = "/etc/ecluse/store.key"
-secret-file = "/etc/ecluse/store.secret"
+credentials = "/etc/ecluse/{stage}/nats.creds"
+key-file = "/etc/ecluse/{stage}/store.key"
+secret-file = "/etc/ecluse/{stage}/store.secret"
 scratch = "/fast/scratch"
 [metrics]
 listen = "0.0.0.0:9464"
@@ -43,6 +43,34 @@ secret-file = "/etc/ecluse/backup.secret"
 alpha = ["ingest", "index", "transfer", "backup", "delete", "merge", "bigmerge", "clean", "crawl"]
 "beta.example.org" = ["index", "dns-filter"]
 "#;
+
+/// A chain in small, on directories.
+const CHAIN: &str = r#"
+[chain]
+stages = ["ingest", "index", "transfer", "backup", "delete", "merge", "bigmerge", "clean"]
+[defaults]
+scan = "200ms"
+settle = "100ms"
+min-free = "0 B"
+[stage.bigmerge]
+spare = "0 B"
+back = []
+[stage.merge]
+back = []
+[[archive.repository]]
+name = "repository"
+path = "repository"
+leave-free = "0 B"
+[[stage.backup.targets]]
+name = "backup"
+kind = "directory"
+path = "backup"
+leave-free = "0 B"
+"#;
+
+const WARC: &str = "WARC/1.0\r\nWARC-Type: response\r\nWARC-Record-ID: <urn:uuid:00000000-0000-4000-8000-000000000000>\r\n\
+    WARC-Date: 2026-03-12T10:15:00Z\r\nWARC-Target-URI: http://example.org/\r\n\
+    Content-Type: application/http; msgtype=response\r\nContent-Length: 19\r\n\r\nHTTP/1.1 200 OK\r\n\r\n\r\n\r\n";
 
 struct Settings {
     dir: tempfile::TempDir,
@@ -119,6 +147,14 @@ fn a_host_has_the_units_of_its_stages_and_no_others() {
         ]
     );
     let index = settings.text("ecluse@index.service.d/50-ecluse.conf");
+    let hidden = index
+        .lines()
+        .find(|line| line.starts_with("InaccessiblePaths="));
+    let hidden = hidden.unwrap();
+    assert!(
+        hidden.contains(" -/etc/ecluse/operator ") && hidden.contains(" -/etc/ecluse/transfer")
+    );
+    assert!(!hidden.contains("/etc/ecluse/index"), "{hidden}");
     assert!(
         index.contains("\nReadWritePaths=/fast/scratch\n"),
         "{index}"
@@ -189,10 +225,10 @@ fn kubernetes_takes_the_manifests_and_a_stage_has_what_it_needs() {
         told.contains("claims that must be there: ecluse-alpha, ecluse-alpha-at-disk-a"),
         "{told}"
     );
-    assert!(
-        told.contains(" --from-file=engine.key-file=/etc/ecluse/store.key"),
-        "{told}"
-    );
+    let secret = "create secret generic ecluse-index-files --from-file=engine.credentials=/etc/ecluse/index/nats.creds \
+                  --from-file=engine.key-file=/etc/ecluse/index/store.key --from-file=engine.secret-file=/etc/ecluse/index/store.secret\n";
+    assert!(told.contains(secret), "{told}");
+    assert_eq!(told.matches("ecluse-index-files").count(), 1, "{told}");
     let documents = judged(&settings.dir.path().join("out/ecluse.yaml"));
     let map = documents
         .iter()
@@ -270,19 +306,93 @@ fn kubernetes_takes_the_manifests_and_a_stage_has_what_it_needs() {
         assert_eq!(refused.status.code(), Some(64), "{words:?}");
         assert!(said(&refused).contains(expected), "{}", said(&refused));
     }
-    let odd = JETSTREAM.replace("/etc/ecluse/store.key", "/etc/ecluse/a\\nb");
+    let odd = JETSTREAM.replace("/etc/ecluse/{stage}/store.key", "/etc/ecluse/a\\nb");
     let refused = Settings::new(&odd).units(&["--format", "nomad", "--image", "a"]);
     assert_eq!(refused.status.code(), Some(78));
+}
+
+/// Where the manifests let a stage write, it does its work; where others keep theirs, it may not.
+#[test]
+fn a_chain_runs_on_the_mounts_of_its_pods() {
+    let settings = Settings::new(CHAIN);
+    let root = settings.dir.path().join("root");
+    let out = settings.dir.path().join("out");
+    let ecluse = |words: &[&str]| {
+        let mut command = Command::new(ECLUSE);
+        settle_environment(&mut command);
+        let command = command
+            .current_dir(settings.dir.path())
+            .arg("--root")
+            .arg(&root);
+        command
+            .arg("--config")
+            .arg(settings.dir.path().join("pipeline.toml"));
+        let output = command.args(words).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", said(&output));
+    };
+    fs::create_dir(&root).unwrap();
+    let out_text = out.display().to_string();
+    ecluse(&[
+        "units",
+        "--format",
+        "kubernetes",
+        "--image",
+        "ecluse",
+        "--out",
+        &out_text,
+    ]);
+    let documents = judged(&out.join("ecluse.yaml"));
+    fs::create_dir(root.join("harvested")).unwrap();
+    let name = "1-1-20260312101500000-00000-h.warc";
+    fs::write(root.join("harvested").join(name), WARC).unwrap();
+    for stage in [
+        "ingest", "index", "transfer", "backup", "delete", "merge", "bigmerge", "clean",
+    ] {
+        let pod = deployment(&documents, &format!("ecluse-{stage}"));
+        let mut script = "set -eu\n".to_owned();
+        let mut closed = Vec::new();
+        for mount in pod["containers"][0]["volumeMounts"].as_array().unwrap() {
+            if mount["name"] != "root" {
+                continue;
+            }
+            let path = mount["mountPath"].as_str().unwrap();
+            // The kubelet makes a directory that is not there.
+            script.push_str(&format!("mkdir -p {path}; mount --bind {path} {path}\n"));
+            if mount["readOnly"] == true {
+                closed.push(path.to_owned());
+            }
+        }
+        for path in &closed {
+            script.push_str(&format!("mount -o remount,bind,ro {path}\n"));
+            script.push_str(&format!(
+                "! touch {path}/x 2> {out_text}/said\ngrep -q 'Read-only' {out_text}/said\n"
+            ));
+        }
+        assert!(!closed.is_empty(), "{stage} may write everything");
+        let config = settings.dir.path().join("pipeline.toml");
+        script.push_str(&format!(
+            "cd /; exec {ECLUSE} stage {stage} --once --root {} --config {}\n",
+            root.display(),
+            config.display()
+        ));
+        let mut command = Command::new("unshare");
+        settle_environment(&mut command);
+        let output = command
+            .args(["--mount", "sh", "-c", &script])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{stage}: {}", said(&output));
+    }
+    let index = fs::read_to_string(root.join("index/current/index.cdxj")).unwrap();
+    assert_eq!(index.lines().count(), 1, "{index}");
 }
 
 #[test]
 fn a_job_for_nomad_has_a_group_for_each_stage_with_what_it_needs() {
     let settings = Settings::new(JETSTREAM);
     let told = settings.must(&["--format", "nomad", "--image", "example.org/ecluse:1"]);
-    assert!(
-        told.contains(" engine_key_file=@/etc/ecluse/store.key"),
-        "{told}"
-    );
+    let variables = "nomad var put nomad/jobs/ecluse/ecluse-index-alpha engine_credentials=@/etc/ecluse/index/nats.creds";
+    assert!(told.contains(variables), "{told}");
     let job: Value = serde_json::from_str(&settings.text("ecluse.nomad.json")).unwrap();
     let groups = job["Job"]["TaskGroups"].as_array().unwrap();
     assert_eq!(groups.len(), 11);
@@ -305,6 +415,16 @@ fn a_job_for_nomad_has_a_group_for_each_stage_with_what_it_needs() {
         for mount in task["VolumeMounts"].as_array().unwrap() {
             let name = mount["Volume"].as_str().unwrap();
             assert_eq!(group["Volumes"][name]["Name"], name);
+        }
+        // Of the credentials, its own, which no other group may read.
+        let own = format!("nomad/jobs/ecluse/{}\\\"", group["Name"].as_str().unwrap());
+        let secrets = &written[1..];
+        assert!(secrets.len() >= 3);
+        for secret in secrets {
+            assert!(
+                secret["EmbeddedTmpl"].to_string().contains(&own),
+                "{secret}"
+            );
         }
         let has_backup_keys = written
             .iter()

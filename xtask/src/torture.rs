@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use ecluse_config::Pipeline;
 use ecluse_engine::JetstreamEngine;
-use ecluse_spool::{Engine, Fs, RealFs, WorkTree};
-use ecluse_testkit::checker::{RELAY_ATTEMPTS, lay_out};
+use ecluse_spool::{Engine, Fs, ParcelState, RealFs, ReconcileExtent, WorkTree};
+use ecluse_testkit::checker::{RELAY_ATTEMPTS, STAGES, lay_out};
 use ecluse_testkit::servers::EngineServers;
 use rustix::process::Signal;
 
@@ -53,6 +53,9 @@ const STORE_HEARTBEAT: Duration = Duration::from_millis(500);
 const PREFIX: &str = "torture";
 /// So much is given before one of two hosts dies for good.
 const LAST_GIFTS: u64 = 120;
+
+/// How long a good build may take over what a known-bad one left.
+const GOOD_PATIENCE: Duration = Duration::from_secs(240);
 
 /// How long a run may go on after its kills for the failpoints that were hit seldom.
 const CLOSING: Duration = Duration::from_secs(180);
@@ -149,7 +152,7 @@ impl EngineKind {
     }
 }
 
-/// How a run ended.
+/// How a run ended. What did not come to rest in a known-bad build was left to a good one before the checker looked.
 struct Outcome {
     judged: Judged,
     kills: u64,
@@ -161,6 +164,8 @@ struct Outcome {
     fewest: u64,
     /// What did not come to rest.
     restless: Option<String>,
+    /// Of a known-bad build: parcels in the hands of the dead that no message tells of.
+    untold: Option<String>,
     seconds: f64,
 }
 
@@ -220,7 +225,7 @@ fn try_mutants(plan: &Plan, mutants: &[&str]) -> anyhow::Result<bool> {
             };
             let outcome = run(&plan)?;
             kills += outcome.kills;
-            if !outcome.judged.clean || outcome.restless.is_some() {
+            if outcome.shows_a_fault() {
                 caught = Some(outcome);
                 break;
             }
@@ -228,6 +233,7 @@ fn try_mutants(plan: &Plan, mutants: &[&str]) -> anyhow::Result<bool> {
         match caught {
             Some(outcome) => {
                 let first = outcome.judged.findings.lines().next().unwrap_or_default();
+                let first = outcome.untold.as_deref().unwrap_or(first);
                 println!(
                     "{mutant}: rejected after {kills} kills: {}",
                     outcome.judged.last
@@ -241,6 +247,13 @@ fn try_mutants(plan: &Plan, mutants: &[&str]) -> anyhow::Result<bool> {
         }
     }
     Ok(all_caught)
+}
+
+impl Outcome {
+    /// Tells whether something is wrong that is not only late.
+    fn shows_a_fault(&self) -> bool {
+        self.untold.is_some() || self.restless.is_none() && !self.judged.clean
+    }
 }
 
 fn report(plan: &Plan, outcome: &Outcome) -> bool {
@@ -298,7 +311,8 @@ struct Torture<'a> {
     away: PathBuf,
     fleet: Fleet,
     feeder: Feeder,
-    /// Of the engine beyond one machine. They end after the fleet.
+    /// The engine beyond one machine, and its servers. They end after the fleet.
+    store_engine: Option<JetstreamEngine>,
     servers: Option<EngineServers>,
     have_lost: bool,
     aim: Aim,
@@ -317,6 +331,7 @@ impl<'a> Torture<'a> {
         for dir in [&root, &other, &away] {
             fs::create_dir(dir)?;
         }
+        let mut store_engine = None;
         let (engine, servers): (Arc<dyn Engine>, _) = match plan.engine {
             EngineKind::Directories => {
                 fs::write(root.join("pipeline.toml"), pipeline(plan.zombies))?;
@@ -339,6 +354,7 @@ impl<'a> Torture<'a> {
                 }
                 let settings = Pipeline::parse(&text, "pipeline.toml")?.engine;
                 let engine = JetstreamEngine::open(&settings, &away, Some("giver"))?;
+                store_engine = Some(engine.clone());
                 (Arc::new(engine), Some(servers))
             }
         };
@@ -355,6 +371,7 @@ impl<'a> Torture<'a> {
             feeder: Feeder::new(engine, &root, &away, Dice::new(dice.next()))?,
             root,
             away,
+            store_engine,
             servers,
             have_lost: false,
             dice,
@@ -537,10 +554,20 @@ impl<'a> Torture<'a> {
             (EngineKind::Jetstream, None) => 240,
         };
         let patience = Duration::from_secs(patience);
-        let restless = match self.plan.engine {
+        let mut restless = match self.plan.engine {
             EngineKind::Directories => self.fleet.settle(&quiet, patience)?,
             EngineKind::Jetstream => self.lose_a_host(&quiet, patience)?,
         };
+        let mut untold = None;
+        if restless.is_some() && self.plan.mutant.is_some() {
+            untold = self.untold()?;
+            // What is only late ends when a good build goes on, what is lost does not come back.
+            let good = Start {
+                mutant: None,
+                ..quiet
+            };
+            restless = self.fleet.settle(&good, GOOD_PATIENCE)?;
+        }
         for at in 0..self.fleet.slots.len() {
             self.aim.read_hits(at)?;
         }
@@ -568,12 +595,36 @@ impl<'a> Torture<'a> {
             },
             fewest: self.aim.fewest(),
             restless,
+            untold,
             seconds: self.began.elapsed().as_secs_f64(),
         })
     }
 }
 
 impl Torture<'_> {
+    /// Says in which stage more parcels are in the hands of the dead than there are messages. A message is acknowledged after its
+    /// parcel has left those hands, so that there is one for each, however late it comes.
+    fn untold(&self) -> anyhow::Result<Option<String>> {
+        let Some(engine) = &self.store_engine else {
+            return Ok(None);
+        };
+        for stage in STAGES {
+            let mut in_hands = 0;
+            engine.each_place(stage, &mut |place| {
+                in_hands += u64::from(place.state == ParcelState::Working);
+            })?;
+            let messages = engine
+                .reconcile_stage(stage, ReconcileExtent::All)?
+                .messages;
+            if in_hands > messages {
+                let what =
+                    format!("{stage}: {in_hands} parcels in dead hands, {messages} messages");
+                return Ok(Some(what));
+            }
+        }
+        Ok(None)
+    }
+
     /// Lets both hosts work, and then one die for good. Nobody is started again: what the dead had in hand must come to the others.
     fn lose_a_host(&mut self, start: &Start, patience: Duration) -> anyhow::Result<Option<String>> {
         let restless = self.fleet.calm(start, patience)?;

@@ -86,7 +86,7 @@ pub struct EngineSettings {
     pub moving: bool,
     /// The NATS servers.
     pub servers: Vec<String>,
-    /// A file with the credentials for them, as `nsc` writes it; empty for none.
+    /// A file with the credentials for them, as `nsc` writes it; empty for none. See [`EngineSettings::of_user`].
     pub credentials: PathBuf,
     /// Certificate authorities of the NATS servers, in PEM; empty where they speak without TLS or are known to the machine.
     pub servers_ca: PathBuf,
@@ -116,6 +116,27 @@ pub struct EngineSettings {
     pub reconcile: Span,
     /// Age at which files in the store that no parcel has are removed.
     pub collect_after: Span,
+}
+
+impl EngineSettings {
+    /// Who asks the servers for the `ecluse` command, and for whatever runs several stages.
+    pub const OPERATOR: &'static str = "operator";
+
+    /// Returns the settings for one user of the servers: `{stage}` in the names of files with credentials becomes the stage's name, or
+    /// [`EngineSettings::OPERATOR`].
+    pub fn of_user(&self, user: &str) -> Self {
+        let mut own = self.clone();
+        for path in [
+            &mut own.credentials,
+            &mut own.key_file,
+            &mut own.secret_file,
+        ] {
+            if let Some(text) = path.to_str() {
+                *path = PathBuf::from(text.replace("{stage}", user));
+            }
+        }
+        own
+    }
 }
 
 /// What the shell around every stage needs to know.

@@ -3,18 +3,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ecluse_config::{EngineKind, Level, Pipeline, Problem};
+use ecluse_config::{EngineKind, EngineSettings, Level, Pipeline, Problem};
 use ecluse_spool::{Engine, WorkTree};
 
 use crate::failure::Failure;
 
-/// Opens the engine of a root. `host`: the name this host goes by, when it is not its own.
+/// Opens the engine of a root for a stage, or for the operator. `host`: the name this host goes by, when it is not its own.
 ///
 /// # Errors
 /// The settings are at fault, or a server that cannot be reached.
 pub fn open_engine(
     pipeline: &Pipeline,
     root: &Path,
+    user: &str,
     host: Option<&str>,
 ) -> Result<Arc<dyn Engine>, Failure> {
     let tree = || {
@@ -25,19 +26,23 @@ pub fn open_engine(
         tree
     };
     match pipeline.engine.kind {
-        _ if pipeline.engine.moving => mixed(pipeline, root, host, tree()),
+        _ if pipeline.engine.moving => mixed(pipeline, root, user, host, tree()),
         EngineKind::Directories => Ok(Arc::new(tree())),
-        EngineKind::Jetstream => jetstream(pipeline, root, host),
+        EngineKind::Jetstream => jetstream(pipeline, root, user, host),
     }
 }
 
 /// Opens the engine of a root for somebody who only looks and leaves no trace.
-pub(crate) fn looking_engine(pipeline: &Pipeline, root: &Path) -> Result<Arc<dyn Engine>, Failure> {
+pub(crate) fn looking_engine(
+    pipeline: &Pipeline,
+    root: &Path,
+    user: &str,
+) -> Result<Arc<dyn Engine>, Failure> {
     let tree = || WorkTree::open(&root.join("work")).only_looking();
     match pipeline.engine.kind {
-        _ if pipeline.engine.moving => mixed(pipeline, root, None, tree()),
+        _ if pipeline.engine.moving => mixed(pipeline, root, user, None, tree()),
         EngineKind::Directories => Ok(Arc::new(tree())),
-        EngineKind::Jetstream => jetstream(pipeline, root, None),
+        EngineKind::Jetstream => jetstream(pipeline, root, user, None),
     }
 }
 
@@ -45,10 +50,11 @@ pub(crate) fn looking_engine(pipeline: &Pipeline, root: &Path) -> Result<Arc<dyn
 fn mixed(
     pipeline: &Pipeline,
     root: &Path,
+    user: &str,
     host: Option<&str>,
     tree: WorkTree,
 ) -> Result<Arc<dyn Engine>, Failure> {
-    let opened = ecluse_engine::MixedEngine::open(&pipeline.engine, root, host, tree);
+    let opened = ecluse_engine::MixedEngine::open(&pipeline.engine.of_user(user), root, host, tree);
     let engine = opened.map_err(|error| not_opened(pipeline, &error))?;
     Ok(Arc::new(engine))
 }
@@ -57,19 +63,21 @@ fn mixed(
 fn mixed(
     pipeline: &Pipeline,
     root: &Path,
+    user: &str,
     host: Option<&str>,
     _tree: WorkTree,
 ) -> Result<Arc<dyn Engine>, Failure> {
-    jetstream(pipeline, root, host)
+    jetstream(pipeline, root, user, host)
 }
 
 #[cfg(feature = "jetstream")]
 fn jetstream(
     pipeline: &Pipeline,
     root: &Path,
+    user: &str,
     host: Option<&str>,
 ) -> Result<Arc<dyn Engine>, Failure> {
-    let opened = ecluse_engine::JetstreamEngine::open(&pipeline.engine, root, host);
+    let opened = ecluse_engine::JetstreamEngine::open(&pipeline.engine.of_user(user), root, host);
     let engine = opened.map_err(|error| not_opened(pipeline, &error))?;
     Ok(Arc::new(engine))
 }
@@ -89,6 +97,7 @@ fn not_opened(pipeline: &Pipeline, error: &ecluse_engine::OpenError) -> Failure 
 fn jetstream(
     pipeline: &Pipeline,
     _root: &Path,
+    _user: &str,
     _host: Option<&str>,
 ) -> Result<Arc<dyn Engine>, Failure> {
     let reason = "this program was built without it";
@@ -102,7 +111,8 @@ pub fn engine_problems(pipeline: &Pipeline, root: &Path) -> Vec<Problem> {
     match pipeline.engine.kind {
         EngineKind::Directories if !pipeline.engine.moving => Vec::new(),
         EngineKind::Directories | EngineKind::Jetstream => {
-            let faults = ecluse_engine::JetstreamEngine::faults(&pipeline.engine, root);
+            let settings = pipeline.engine.of_user(EngineSettings::OPERATOR);
+            let faults = ecluse_engine::JetstreamEngine::faults(&settings, root);
             let problem = |fault: ecluse_engine::EngineFault| {
                 let key = format!("engine.{}", fault.key);
                 pipeline.problem(Level::Error, &key, &fault.reason)
@@ -116,7 +126,7 @@ pub fn engine_problems(pipeline: &Pipeline, root: &Path) -> Vec<Problem> {
 #[cfg(not(feature = "jetstream"))]
 pub fn engine_problems(pipeline: &Pipeline, root: &Path) -> Vec<Problem> {
     match jetstream_wanted(pipeline) {
-        true => jetstream(pipeline, root, None)
+        true => jetstream(pipeline, root, EngineSettings::OPERATOR, None)
             .err()
             .map(|failure| pipeline.problem(Level::Error, "engine.kind", &failure.reason))
             .into_iter()

@@ -231,7 +231,7 @@ fn exit_help() -> String {
 }
 
 fn dry_run(entry: &StageEntry, root: &std::path::Path, pipeline: &Pipeline) -> ExitCode {
-    let depths = match crate::engine::looking_engine(pipeline, root)
+    let depths = match crate::engine::looking_engine(pipeline, root, entry.name)
         .and_then(|engine| Ok(engine.depths(entry.name)?))
     {
         Ok(depths) => depths,

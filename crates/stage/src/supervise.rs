@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use ecluse_config::Pipeline;
+use ecluse_config::{EngineSettings, Pipeline};
 use ecluse_spool::{Depths, Engine, ParcelPlace, ParcelState};
 use ecluse_telemetry as telemetry;
 use ecluse_telemetry::{Exposition, Registry};
@@ -118,7 +118,11 @@ pub fn supervise(
     if starts.is_empty() {
         return Err(Failure::config("no stage to run"));
     }
-    let engine = open_engine(&pipeline, &plan.root, host.as_deref())?;
+    let user = match starts {
+        [alone] => alone.name,
+        _ => EngineSettings::OPERATOR,
+    };
+    let engine = open_engine(&pipeline, &plan.root, user, host.as_deref())?;
     for entry in starts {
         let stage = StageContext {
             name: entry.name,

@@ -33,6 +33,15 @@ pub struct EngineServers {
     filer_port: u16,
 }
 
+/// Who may use the servers, where it is not everybody with the one key.
+#[derive(Debug, Clone, Default)]
+pub struct ServerUsers {
+    /// The store's list of who may do what, in JSON.
+    pub store: String,
+    /// More of the configuration of the NATS server.
+    pub nats: String,
+}
+
 /// A NATS server.
 struct Nats {
     child: Option<Child>,
@@ -40,31 +49,41 @@ struct Nats {
     program: PathBuf,
     /// With JetStream, as it should be.
     has_streams: bool,
-    /// What else stands in its configuration.
+    /// What else stands in its configuration: TLS, accounts, users.
     guard: String,
 }
 
 impl EngineServers {
     /// Starts both; `nats` and `weed` are their programs.
     pub fn start(nats: &Path, weed: &Path) -> Self {
-        Self::start_as(nats, weed, false)
+        Self::start_as(nats, weed, false, None)
+    }
+
+    /// The same for these users. [`EngineServers::settings`] names the files of a key that the store does not know then.
+    pub fn start_for(nats: &Path, weed: &Path, users: &ServerUsers) -> Self {
+        Self::start_as(nats, weed, false, Some(users))
     }
 
     /// Starts both with TLS, and the NATS server with accounts. What there is to know them and to be known by lies in files
     /// ([`EngineServers::file`]): `ca.pem` and `user.creds`, and with the same form and no worth here `other-ca.pem` and
     /// `other-user.creds`.
     pub fn start_guarded(nats: &Path, weed: &Path) -> Self {
-        Self::start_as(nats, weed, true)
+        Self::start_as(nats, weed, true, None)
     }
 
-    fn start_as(nats: &Path, weed: &Path, is_guarded: bool) -> Self {
+    fn start_as(nats: &Path, weed: &Path, is_guarded: bool, users: Option<&ServerUsers>) -> Self {
         let dir =
             TempDir::with_prefix("ecluse-servers-").expect("a temporary directory can be made");
-        let guard = match is_guarded {
+        let mut guard = match is_guarded {
             true => write_guard(dir.path()).expect("a directory takes files"),
             false => String::new(),
         };
-        let (weed, s3_port, filer_port) = start_store(weed, dir.path(), is_guarded);
+        let config = write_identities(dir.path()).expect("a directory takes files");
+        if let Some(users) = users {
+            fs::write(&config, &users.store).expect("a directory takes files");
+            guard.push_str(&users.nats);
+        }
+        let (weed, s3_port, filer_port) = start_store(weed, dir.path(), &config, is_guarded);
         let mut nats = Nats {
             child: None,
             port: free_port(),
@@ -141,6 +160,11 @@ impl EngineServers {
         self.filer_port
     }
 
+    /// Returns what the NATS server has logged.
+    pub fn nats_log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("nats.log")).unwrap_or_default()
+    }
+
     /// Kills the NATS server, removes all it knew, and starts it again.
     pub fn lose_all_messages(&mut self) {
         self.nats.kill();
@@ -179,11 +203,16 @@ impl Nats {
         fs::write(&config, text).expect("a directory takes files");
         let mut command = Command::new(&self.program);
         command.arg("-c").arg(&config);
-        self.child = Some(quiet(&mut command, &dir.join("nats.log")));
+        let log = dir.join("nats.log");
+        let mut child = quiet(&mut command, &log);
         let port = self.port;
         until("the NATS server", || {
+            let ended = child.try_wait().ok().flatten();
+            let said = || fs::read_to_string(&log).unwrap_or_default();
+            assert!(ended.is_none(), "the NATS server ended: {}", said());
             TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()
         });
+        self.child = Some(child);
     }
 
     fn kill(&mut self) {
@@ -246,8 +275,7 @@ fn write_guard(dir: &Path) -> io::Result<String> {
     ))
 }
 
-fn start_store(program: &Path, dir: &Path, is_guarded: bool) -> (Child, u16, u16) {
-    let config = write_identities(dir).expect("a directory takes files");
+fn start_store(program: &Path, dir: &Path, config: &Path, is_guarded: bool) -> (Child, u16, u16) {
     let data = dir.join("store");
     fs::create_dir(&data).expect("a directory takes directories");
     // Held together until all are known, so that no two are the same.

@@ -28,6 +28,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::checkpoint::{Checkpoint, Ended};
 use crate::earlier::Earlier;
 use crate::fetch_task::{self, FetchTask, Shared, now};
+use crate::forced::ForcedFile;
 use crate::in_force::InForce;
 use crate::job::Job;
 use crate::link_filter::{FoundBy, LinkFilter};
@@ -49,6 +50,8 @@ pub(crate) use progress::{SOFTWARE, policy_name, why_slow};
 pub(crate) struct Surroundings<'a> {
     pub(crate) harvested: std::path::PathBuf,
     pub(crate) digests: std::path::PathBuf,
+    /// What librarians force out.
+    pub(crate) forced: std::path::PathBuf,
     /// Where all jobs of this machine agree on when to ask whom.
     pub(crate) pace_table: std::path::PathBuf,
     pub(crate) capacity: Capacity,
@@ -214,6 +217,7 @@ impl<'a> Engine<'a> {
         let mut link_filter = LinkFilter::new(order, job, &frontier, began, &spool)?;
         link_filter.rejected.clone_from(&checkpoint.rejected);
         link_filter.online = checkpoint.online;
+        link_filter.forced = ForcedFile::read(&around.forced)?;
         let naming = naming(order, &around.host);
         let warcs = Warcs::resume(&around.harvested, naming, checkpoint.warc.clone())?;
         let logs = Logs::open(&job.dir.logs(), checkpoint.logs)?;
@@ -447,7 +451,7 @@ impl<'a> Engine<'a> {
                     found = Some(Err(failure));
                     return None;
                 }
-                Ok(Some(why)) => Readiness::Dropped(why),
+                Ok(Some(dropped)) => Readiness::Dropped(dropped),
                 Ok(None) if is_given_up => Readiness::GivenUp,
                 Ok(None) => readiness::look_at(shared, in_force, item),
             };
@@ -473,7 +477,7 @@ impl<'a> Engine<'a> {
     /// Does with a URL what its turn brings, and tells whether it was dropped.
     fn begin(&mut self, item: Item, readiness: Readiness) -> Result<bool, Failure> {
         match readiness {
-            Readiness::Dropped(why) => return self.drop_item(&item, &why).map(|()| true),
+            Readiness::Dropped(dropped) => return self.drop_item(&item, &dropped).map(|()| true),
             Readiness::GivenUp => return self.give_up(&item).map(|()| true),
             Readiness::Missing(missing) => {
                 self.look_for(&item, missing)?;

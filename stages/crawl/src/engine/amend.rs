@@ -27,6 +27,21 @@ impl Engine<'_> {
                 }
             }
         }
+        match self.link_filter.forced.look_again() {
+            Ok(false) => {}
+            Ok(true) => {
+                tracing::info!(job = self.in_force.order.job, "librarians' rules changed");
+                self.note_change("librarians' rules changed")?;
+            }
+            Err(why) => {
+                tracing::warn!(
+                    job = self.in_force.order.job,
+                    why,
+                    "librarians' rules as before"
+                );
+                self.note_change(&format!("librarians' rules stay as they were: {why}"))?;
+            }
+        }
         let dir = self.job.dir.path();
         if let Some(told) = control::told(dir, control::END_FILE)
             && self.ending.is_none()
@@ -120,6 +135,7 @@ impl Engine<'_> {
         let known = Known {
             order: &self.in_force.order,
             scope: &self.link_filter.scope,
+            forced: &self.link_filter.forced,
             robots: &robots,
             logs: &self.job.dir.logs(),
             now: Duration::from_millis(now().0),

@@ -25,7 +25,7 @@ use ecluse_scope::{CompressionOrder, ImportanceOrder, Order, Seed, queue_of};
 use ecluse_stage::{Failure, Metrics, Outbox, Paused};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::checkpoint::{Checkpoint, Ended};
+use crate::checkpoint::{Checkpoint, EndReason, Ended};
 use crate::earlier::Earlier;
 use crate::fetch_task::{self, FetchTask, Shared, now};
 use crate::forced::ForcedFile;
@@ -96,13 +96,13 @@ struct Asked {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Ending {
     Stop,
-    Enough(String),
+    Enough(EndReason, String),
 }
 
 /// How long what is in flight may take when the job is asked to stop; then it is fetched again another time.
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
 /// How a job ends that fetched everything.
-pub(crate) const FINISHED: &str = "finished";
+const FINISHED: &str = "finished";
 /// How often the engine looks around.
 const LOOK_AROUND: Duration = Duration::from_millis(100);
 /// How often it does while nothing is in flight.
@@ -562,14 +562,14 @@ impl<'a> Engine<'a> {
                 self.leave().await?;
                 Ok(Some(Left::Stopped))
             }
-            Some(Ending::Enough(how)) => self.end(&how).await.map(Some),
-            None if self.is_drained => self.end(FINISHED).await.map(Some),
+            Some(Ending::Enough(why, how)) => self.end(why, &how).await.map(Some),
+            None if self.is_drained => self.end(EndReason::Drained, FINISHED).await.map(Some),
             None => Ok(None),
         }
     }
 
     /// Ends the job: what is fetched is all there will be.
-    async fn end(&mut self, how: &str) -> Result<Left, Failure> {
+    async fn end(&mut self, why: EndReason, how: &str) -> Result<Left, Failure> {
         self.state = JobState::Finishing;
         self.why = None;
         self.log_progress()?;
@@ -577,6 +577,7 @@ impl<'a> Engine<'a> {
         self.note_change(&format!("ended: {how}"))?;
         self.checkpoint.ended = Some(Ended {
             how: how.to_owned(),
+            why,
             at: now().0,
         });
         self.commit().await?;

@@ -7,6 +7,7 @@ use ecluse_scope::Order;
 use ecluse_stage::Failure;
 
 use super::{Ending, Engine, blame, year};
+use crate::checkpoint::EndReason;
 use crate::control::{self, Request};
 use crate::explain::{Explanation, Known};
 use crate::fetch_task::now;
@@ -48,7 +49,7 @@ impl Engine<'_> {
         {
             let how = control::by_whom("ended", &told);
             tracing::info!(job = self.in_force.order.job, how, "told to end");
-            self.ending = Some(Ending::Enough(how));
+            self.ending = Some(Ending::Enough(EndReason::ByHand, how));
         }
         let stage = (self.around.stage_paused)()?;
         let paused = control::told(dir, control::PAUSE_FILE).or(stage);

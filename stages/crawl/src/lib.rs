@@ -1,6 +1,6 @@
 //! Fetches what a job order asks for, and keeps every byte.
 //!
-//! * **Reads** a parcel with a job order, `order.toml`, and maybe seed files beside it.
+//! * **Reads** a parcel with a job order, `order.toml`, and maybe seed files beside it; what librarians force out.
 //! * **Writes** (W)ARC files into the harvested directory as each closes, then the job's metadata file; and a parcel of kind
 //!   `results` for each stage in `back`: what became of each domain.
 //! * **Never** alters a byte that came over the wire, never asks a server sooner than its manners allow, and never for what

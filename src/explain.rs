@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use ecluse_crawl::Explanation;
-use ecluse_stage::Exit;
+use ecluse_stage::{Exit, Stage};
 use ecluse_telemetry::{printable, printable_text};
 
 use crate::context::{DriverContext, Trouble};
@@ -15,8 +15,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) fn explain(context: &DriverContext, url: &str, job: &str) -> Result<ExitCode, Trouble> {
     let dir = context.job_dir(job)?;
     let contact = &context.pipeline.site.contact;
-    let explanation =
-        ecluse_crawl::explain(&dir, url, contact, PATIENCE).map_err(Trouble::usage)?;
+    let settings: ecluse_crawl::Settings = context
+        .pipeline
+        .stage_settings(ecluse_crawl::Crawl::NAME)
+        .map_err(|error| Trouble::new(Exit::Config, error.to_string()))?;
+    let forced = context.root.join(&settings.forced);
+    let explanation = ecluse_crawl::explain(&dir, url, contact, &forced, PATIENCE);
+    let explanation = explanation.map_err(Trouble::usage)?;
     if context.json {
         let value = serde_json::to_value(&explanation).map_err(std::io::Error::from)?;
         context.print_json(value)?;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
-use ecluse_names::{Normaliser, Registered};
+use ecluse_names::{ForcedDomain, ForcedRules, Normaliser, Registered, key_of};
 use ecluse_plan::{Perimeter, PerimeterScore, RecordView};
 use ecluse_register::{DomainState, Register, RegisterError, RegisterReader, RegisterRecord};
 use ecluse_stage::{Exit, Stage};
@@ -50,35 +50,58 @@ fn one(context: &DriverContext, register: &Register, asked: &str) -> Result<Exit
         eprintln!("{site} is not in the register");
         return Ok(NONE_FOUND.into());
     };
-    let score = score(context, &record)?;
+    let settings = plan_settings(context)?;
+    let rules = ForcedRules::read(&context.root.join(&settings.forced)).map_err(bad_setting)?;
+    let below = rules.below(&key_of(site));
+    let score = score(context, &settings, &record)?;
     if context.json {
         let mut told = as_json(&record);
         told["perimeter"] = json!(score);
+        let below = below.iter().map(|(what, rule)| {
+            json!({"what": what, "verdict": rule.verdict.word(), "who": rule.who, "when": rule.when, "why": rule.why})
+        });
+        told["forced-below"] = below.collect();
         println!("{told}");
     } else {
         print!(
-            "{}{}",
+            "{}{}{}",
             as_text(&record),
+            below_text(&below),
             score.map_or(String::new(), |score| score_text(&score))
         );
     }
     Ok(Exit::Done.into())
 }
 
+fn bad_setting(fault: String) -> Trouble {
+    Trouble::new(Exit::Config, fault)
+}
+
+fn plan_settings(context: &DriverContext) -> Result<ecluse_plan::Settings, Trouble> {
+    let settings = context.pipeline.stage_settings(ecluse_plan::Plan::NAME);
+    settings.map_err(|error| bad_setting(error.to_string()))
+}
+
+/// What librarians say of names and prefixes below a domain. It stands in the file of rules, and not in the record.
+fn below_text(below: &[(String, &ForcedDomain)]) -> String {
+    let lines = below.iter().map(|(what, rule)| {
+        let (verdict, who, when, why) = (rule.verdict.word(), &rule.who, &rule.when, &rule.why);
+        let told = format!("{verdict} {what}: {who} on {when}, {why}");
+        format!("{:<12} {}\n", "forced below", printable(told.as_bytes()))
+    });
+    lines.collect()
+}
+
 /// Returns what the criteria of the perimeter come to, where there is one.
 fn score(
     context: &DriverContext,
+    settings: &ecluse_plan::Settings,
     record: &RegisterRecord,
 ) -> Result<Option<PerimeterScore>, Trouble> {
-    let config = |error: String| Trouble::new(Exit::Config, error);
-    let settings: ecluse_plan::Settings = context
-        .pipeline
-        .stage_settings(ecluse_plan::Plan::NAME)
-        .map_err(|error| config(error.to_string()))?;
     if settings.perimeter.threshold == 0 {
         return Ok(None);
     }
-    let perimeter = Perimeter::open(&settings.perimeter, &context.root).map_err(config)?;
+    let perimeter = Perimeter::open(&settings.perimeter, &context.root).map_err(bad_setting)?;
     let mut line = Vec::new();
     record
         .write(&mut line)

@@ -47,9 +47,23 @@ fn a_domain_the_figures_and_all_of_it() {
     assert_eq!(code, 0, "{said}");
     assert!(told.starts_with("domain       exemple.fr\n"), "{told}");
     assert!(told.contains("\nDNS          OK_BOTH on 20261004\n") && !told.contains('\u{1b}'));
+    let rule = |verdict: &str, what: &str| {
+        format!(
+            "[[rule]]\nverdict = '{verdict}'\n{what}\nwho = 'M. Duval'\nwhen = '2026-10-02'\nwhy = 'order 117'\n"
+        )
+    };
+    let rules = rule("out", "prefix = 'http://exemple.fr/prive/'")
+        + &rule("in", "domain = 'blog.exemple.fr'")
+        + &rule("out", "prefix = 'http://autre.fr/x'");
+    std::fs::write(root.path().join("forced.toml"), rules).unwrap();
+    let (_, told, _) = ecluse(root.path(), &["register", "exemple.fr"]);
+    let below = "forced below in blog.exemple.fr: M. Duval on 2026-10-02, order 117\n\
+                 forced below out http://exemple.fr/prive/: M. Duval on 2026-10-02, order 117\n";
+    assert!(told.contains(below) && !told.contains("autre"), "{told}");
     let (_, told, _) = ecluse(root.path(), &["register", "exemple.fr", "--json"]);
     let told: Value = serde_json::from_str(&told).unwrap();
     assert_eq!(told["sources"], json!({"afnic": "20261004"}));
+    assert_eq!(told["forced-below"][1]["why"], "order 117");
     let (code, _, said) = ecluse(root.path(), &["register", "inconnu.fr"]);
     assert_eq!(
         (code, said.as_str()),

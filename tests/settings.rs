@@ -319,6 +319,7 @@ wildcards = false
 name-servers = true
 hints = "ours.txt"
 redirects = true
+forced = "rules.toml"
 connections = 2
 ports = [65001, 65002]
 paces = "turns"

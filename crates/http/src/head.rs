@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use memchr::{memchr, memchr_iter};
 
@@ -143,6 +144,22 @@ impl Head {
     #[must_use]
     pub fn text(&self, name: &str) -> Option<Cow<'_, str>> {
         self.first(name).map(|field| field.text())
+    }
+
+    /// Returns how long the server asks to be left alone, by `Retry-After`: a number of seconds, or until a date.
+    #[must_use]
+    pub fn retry_after(&self, now: SystemTime) -> Option<Duration> {
+        let value = self.text("Retry-After")?;
+        let value = value.trim();
+        if let Ok(seconds) = value.parse::<u64>() {
+            return Some(Duration::from_secs(seconds));
+        }
+        let when = jiff::fmt::rfc2822::DateTimeParser::new()
+            .parse_timestamp(value)
+            .ok()?;
+        let now = now.duration_since(UNIX_EPOCH).ok()?.as_secs();
+        let seconds = when.as_second() - i64::try_from(now).ok()?;
+        u64::try_from(seconds).ok().map(Duration::from_secs)
     }
 
     /// Returns the elements of a field that is a list, over all its lines, in lower case, without parameters.

@@ -21,7 +21,7 @@ pub use checked::{
     FormEvidence, RedirectEvidence, RedirectKind,
 };
 pub use flags::NameFlags;
-pub use forced::{ForcedDomain, ForcedPrefix, ForcedRules, ForcedVerdict};
+pub use forced::{ForcedDomain, ForcedOut, ForcedPrefix, ForcedRules, ForcedVerdict};
 pub use key::{key_of, name_of, name_text_of, write_key};
 pub use line::{FoundName, Normaliser};
 pub use list::{BadNameLine, MOST_NAMES, NameLine};

@@ -127,6 +127,8 @@ pub struct QueueBudget {
     pub bytes: Limit<Bytes>,
     /// Time since its first fetch.
     pub time: Limit<Span>,
+    /// Whether these are the domains' own limits and not the harvest's: results tell which were reached.
+    pub own: bool,
     /// What a URL that fails costs, in URLs.
     pub error_penalty: u32,
     /// URLs that a queue may fetch before another has its turn.
@@ -464,6 +466,7 @@ impl Default for QueueBudget {
             urls: Limit::None,
             bytes: Limit::None,
             time: Limit::None,
+            own: false,
             error_penalty: 100,
             balance: 3_000,
             tries: 30,

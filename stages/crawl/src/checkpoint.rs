@@ -38,10 +38,29 @@ pub(crate) struct Checkpoint {
     pub(crate) ended: Option<Ended>,
 }
 
+/// Why a job ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum EndReason {
+    /// Everything is fetched that will be.
+    Drained,
+    /// A limit of the job: so many URLs.
+    Urls,
+    /// So many bytes.
+    Bytes,
+    /// So much time.
+    Time,
+    /// A person ended it. So it is told where an earlier version noted no reason, too.
+    #[default]
+    ByHand,
+}
+
 /// How a job ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ended {
     pub(crate) how: String,
+    #[serde(default)]
+    pub(crate) why: EndReason,
     /// In milliseconds since 1970.
     pub(crate) at: u64,
 }

@@ -25,9 +25,10 @@ use ecluse_scope::{CompressionOrder, ImportanceOrder, Order, Seed, queue_of};
 use ecluse_stage::{Failure, Metrics, Outbox, Paused};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::checkpoint::{Checkpoint, Ended};
+use crate::checkpoint::{Checkpoint, EndReason, Ended};
 use crate::earlier::Earlier;
 use crate::fetch_task::{self, FetchTask, Shared, now};
+use crate::forced::ForcedFile;
 use crate::in_force::InForce;
 use crate::job::Job;
 use crate::link_filter::{FoundBy, LinkFilter};
@@ -49,6 +50,8 @@ pub(crate) use progress::{SOFTWARE, policy_name, why_slow};
 pub(crate) struct Surroundings<'a> {
     pub(crate) harvested: std::path::PathBuf,
     pub(crate) digests: std::path::PathBuf,
+    /// What librarians force out.
+    pub(crate) forced: std::path::PathBuf,
     /// Where all jobs of this machine agree on when to ask whom.
     pub(crate) pace_table: std::path::PathBuf,
     pub(crate) capacity: Capacity,
@@ -93,13 +96,13 @@ struct Asked {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Ending {
     Stop,
-    Enough(String),
+    Enough(EndReason, String),
 }
 
 /// How long what is in flight may take when the job is asked to stop; then it is fetched again another time.
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
 /// How a job ends that fetched everything.
-pub(crate) const FINISHED: &str = "finished";
+const FINISHED: &str = "finished";
 /// How often the engine looks around.
 const LOOK_AROUND: Duration = Duration::from_millis(100);
 /// How often it does while nothing is in flight.
@@ -214,6 +217,7 @@ impl<'a> Engine<'a> {
         let mut link_filter = LinkFilter::new(order, job, &frontier, began, &spool)?;
         link_filter.rejected.clone_from(&checkpoint.rejected);
         link_filter.online = checkpoint.online;
+        link_filter.forced = ForcedFile::read(&around.forced)?;
         let naming = naming(order, &around.host);
         let warcs = Warcs::resume(&around.harvested, naming, checkpoint.warc.clone())?;
         let logs = Logs::open(&job.dir.logs(), checkpoint.logs)?;
@@ -447,7 +451,7 @@ impl<'a> Engine<'a> {
                     found = Some(Err(failure));
                     return None;
                 }
-                Ok(Some(why)) => Readiness::Dropped(why),
+                Ok(Some(dropped)) => Readiness::Dropped(dropped),
                 Ok(None) if is_given_up => Readiness::GivenUp,
                 Ok(None) => readiness::look_at(shared, in_force, item),
             };
@@ -473,7 +477,7 @@ impl<'a> Engine<'a> {
     /// Does with a URL what its turn brings, and tells whether it was dropped.
     fn begin(&mut self, item: Item, readiness: Readiness) -> Result<bool, Failure> {
         match readiness {
-            Readiness::Dropped(why) => return self.drop_item(&item, &why).map(|()| true),
+            Readiness::Dropped(dropped) => return self.drop_item(&item, &dropped).map(|()| true),
             Readiness::GivenUp => return self.give_up(&item).map(|()| true),
             Readiness::Missing(missing) => {
                 self.look_for(&item, missing)?;
@@ -558,14 +562,14 @@ impl<'a> Engine<'a> {
                 self.leave().await?;
                 Ok(Some(Left::Stopped))
             }
-            Some(Ending::Enough(how)) => self.end(&how).await.map(Some),
-            None if self.is_drained => self.end(FINISHED).await.map(Some),
+            Some(Ending::Enough(why, how)) => self.end(why, &how).await.map(Some),
+            None if self.is_drained => self.end(EndReason::Drained, FINISHED).await.map(Some),
             None => Ok(None),
         }
     }
 
     /// Ends the job: what is fetched is all there will be.
-    async fn end(&mut self, how: &str) -> Result<Left, Failure> {
+    async fn end(&mut self, why: EndReason, how: &str) -> Result<Left, Failure> {
         self.state = JobState::Finishing;
         self.why = None;
         self.log_progress()?;
@@ -573,6 +577,7 @@ impl<'a> Engine<'a> {
         self.note_change(&format!("ended: {how}"))?;
         self.checkpoint.ended = Some(Ended {
             how: how.to_owned(),
+            why,
             at: now().0,
         });
         self.commit().await?;

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use ecluse_frontier::{Frontier, FrontierError, QueueState, Retired, UrlState};
 use ecluse_report::{LogLine, parse_line};
-use ecluse_scope::{Order, RobotsAnswer, RobotsPolicy, Scope};
+use ecluse_scope::{Order, RobotsAnswer, RobotsPolicy, Scope, ScopeVerdict};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
 use crate::checkpoint::Checkpoint;
 use crate::engine::{why_slow, year};
+use crate::forced::{FORCED_OUT, ForcedFile};
 use crate::job::Job;
 use crate::link_filter::LinkFilter;
 use crate::logs::CRAWL;
@@ -46,7 +47,8 @@ pub struct Explanation {
     pub log: Vec<String>,
 }
 
-/// Explains a URL of the job in `job_dir`, be it running or not. `site_contact` is that of `[site]`.
+/// Explains a URL of the job in `job_dir`, be it running or not. `site_contact` is that of `[site]`, `forced` the file of what
+/// librarians force out.
 ///
 /// A running job is asked by a file in its control directory and answers within a second or two.
 ///
@@ -56,6 +58,7 @@ pub fn explain(
     job_dir: &Path,
     url: &str,
     site_contact: &str,
+    forced: &Path,
     patience: Duration,
 ) -> Result<Explanation, String> {
     let dir = JobDir::at(job_dir);
@@ -71,9 +74,11 @@ pub fn explain(
             let spool = std::env::temp_dir();
             let link_filter = LinkFilter::new(&job.order, &job, &frontier, year, &spool);
             let link_filter = link_filter.map_err(|failure| failure.reason)?;
+            let forced = ForcedFile::read(forced).map_err(|failure| failure.reason)?;
             let known = Known {
                 order: &job.order,
                 scope: &link_filter.scope,
+                forced: &forced,
                 robots: &Robots::default(),
                 logs: &dir.logs(),
                 now: Duration::from_millis(crate::fetch_task::now().0),
@@ -125,6 +130,7 @@ fn ask(dir: &JobDir, url: &str, patience: Duration) -> Result<Explanation, Strin
 pub(crate) struct Known<'a> {
     pub(crate) order: &'a Order,
     pub(crate) scope: &'a Scope,
+    pub(crate) forced: &'a ForcedFile,
     pub(crate) robots: &'a Robots,
     pub(crate) logs: &'a Path,
     pub(crate) now: Duration,
@@ -181,10 +187,20 @@ impl Known<'_> {
             framed: false,
         });
         let judgement = judgement.map_err(|error| format!("cannot read the seeds: {error}"))?;
+        let mut scope: Vec<String> = judgement.spoke.iter().map(ToString::to_string).collect();
+        let mut verdict = judgement.verdict;
+        if let Some(out) = self.forced.out(&url) {
+            let (what, rule) = (out.what, out.rule);
+            verdict = ScopeVerdict::Reject;
+            scope.push(format!(
+                "{FORCED_OUT}: {verdict}: {what}, by {} on {}: {}",
+                rule.who, rule.when, rule.why
+            ));
+        }
         Ok(Explanation {
             found,
-            scope: judgement.spoke.iter().map(ToString::to_string).collect(),
-            verdict: judgement.verdict.to_string(),
+            scope,
+            verdict: verdict.to_string(),
             robots: self.robots_text(frontier, &url, &hops)?,
             frontier: self.frontier_lines(frontier, known.as_ref()),
             log: lines,

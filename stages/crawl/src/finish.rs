@@ -91,7 +91,8 @@ pub(crate) fn finish(
         let mut going = || around.outbox.tick();
         Earlier::add_job(&around.digests, frontier, &mut going).map_err(Failure::halt)?;
     }
-    let results = results(frontier, order, &facts)?;
+    let why = checkpoint.ended.as_ref().map(|ended| ended.why);
+    let results = results(frontier, order, why.unwrap_or_default())?;
     Ok((facts, results))
 }
 

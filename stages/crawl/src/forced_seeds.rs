@@ -1,6 +1,7 @@
 //! Seeds that librarians have forced out since plan made the order: weeks may lie between an order and its crawl.
 //!
-//! Asked once, when a job begins. Orders that a person gave are as that person wrote them.
+//! Asked once, when a job begins, so that nobody looks at thousands of them one by one. Of orders that a person gave all seeds are
+//! kept, and those that are out are told as such in the reports: what is never asked for is [`crate::forced`]'s to say.
 
 use std::io::{self, BufRead, BufReader, Read};
 

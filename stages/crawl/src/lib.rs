@@ -1,9 +1,10 @@
 //! Fetches what a job order asks for, and keeps every byte.
 //!
-//! * **Reads** a parcel with a job order, `order.toml`, and maybe seed files beside it.
+//! * **Reads** a parcel with a job order, `order.toml`, and maybe seed files beside it; what librarians force out.
 //! * **Writes** (W)ARC files into the harvested directory as each closes, then the job's metadata file; and a parcel of kind
 //!   `results` for each stage in `back`: what became of each domain.
-//! * **Never** alters a byte that came over the wire, and never asks a server sooner than its manners allow.
+//! * **Never** alters a byte that came over the wire, never asks a server sooner than its manners allow, and never for what
+//!   librarians force out.
 //! * **Defers** while another process works on the job. **Holds** an order that makes no sense.
 //! * **Again**: a job goes on where its last commit was; a finished one is not crawled again.
 
@@ -14,6 +15,7 @@ mod engine;
 mod explain;
 mod fetch_task;
 mod finish;
+mod forced;
 mod forced_seeds;
 mod guesses;
 mod in_force;
@@ -111,6 +113,7 @@ impl Stage for Crawl {
         let around = Surroundings {
             harvested: self.home.path(self.home.archive.crawled()),
             digests: self.home.path(&self.settings.digests),
+            forced: self.home.path(&self.settings.forced),
             pace_table: self
                 .home
                 .path(&self.settings.jobs)

@@ -10,16 +10,20 @@ use ecluse_stage::Failure;
 use url::Url;
 
 use crate::engine::blame;
+use crate::forced::{BLOCKED, FORCED_OUT, ForcedFile};
 use crate::guesses::Guesses;
 use crate::in_force::InForce;
 use crate::job::Job;
 use crate::notes;
 use crate::online::{OnlineCash, WaitingPlace};
+use crate::readiness::Dropped;
 
 /// URLs that were queued lately and need no second look.
 const RECENT: usize = 50_000;
 /// Bytes of these at most.
 const LONGEST_RECENT: usize = 200;
+/// Heritrix's status for what was in the scope once.
+const OUT_OF_SCOPE: i32 = -5000;
 
 /// Decides about links.
 pub(crate) struct LinkFilter {
@@ -35,6 +39,8 @@ pub(crate) struct LinkFilter {
     pub(crate) guesses: Guesses,
     /// On-line importance, where it is asked for.
     pub(crate) online: OnlineCash,
+    /// What librarians force out, whatever the scope says.
+    pub(crate) forced: ForcedFile,
 }
 
 /// A page that links were found on.
@@ -102,6 +108,7 @@ impl LinkFilter {
             rejected: BTreeMap::new(),
             guesses: Guesses::default(),
             online: OnlineCash::default(),
+            forced: ForcedFile::default(),
         })
     }
 
@@ -133,6 +140,10 @@ impl LinkFilter {
         let Ok(url) = Url::parse(&link.url) else {
             return Ok(false);
         };
+        if self.forced.out(&url).is_some() {
+            count(&mut self.rejected, FORCED_OUT);
+            return Ok(false);
+        }
         self.hops.clear();
         self.hops.push_str(&page.hops);
         self.hops.push(link.hop.letter());
@@ -191,8 +202,9 @@ impl LinkFilter {
         Ok(added.is_some())
     }
 
-    /// Says why a URL that waits is dropped: it is a guess of a kind that has led nowhere since, or it was queued under other
-    /// rules and does not belong to the job by those in force. Seeds and prerequisites always do.
+    /// Says why a URL that waits is dropped: librarians force it out, it is a guess of a kind that has led nowhere since, or it was queued under other
+    /// rules and does not belong to the job by those in force. Seeds and prerequisites always
+    /// do.
     ///
     /// # Errors
     /// When the scope cannot be asked.
@@ -201,12 +213,16 @@ impl LinkFilter {
         order: &Order,
         item: &Item,
         is_changed: bool,
-    ) -> Result<Option<String>, Failure> {
+    ) -> Result<Option<Dropped>, Failure> {
+        let with = |status, why| Ok(Some(Dropped { status, why }));
+        if self.forced.is_out(&item.url) {
+            return with(BLOCKED, FORCED_OUT.to_owned());
+        }
         if self
             .guesses
             .are_vain(item.into(), order.extract.guess_misses)
         {
-            return Ok(Some("guessGivenUp".to_owned()));
+            return with(OUT_OF_SCOPE, "guessGivenUp".to_owned());
         }
         if !is_changed || item.hops.is_empty() || item.hops.ends_with('P') {
             return Ok(None);
@@ -222,8 +238,10 @@ impl LinkFilter {
             size: None,
             framed: false,
         })?;
-        let is_rejected = decision.verdict == ScopeVerdict::Reject;
-        Ok(is_rejected.then(|| format!("scope:{}", decision.rule)))
+        match decision.verdict {
+            ScopeVerdict::Reject => with(OUT_OF_SCOPE, format!("scope:{}", decision.rule)),
+            ScopeVerdict::Accept => Ok(None),
+        }
     }
 
     /// Queues a URL without asking the scope: a seed, a prerequisite, or what the scope has let through. Returns the number of its stay;
@@ -274,6 +292,7 @@ impl LinkFilter {
         changed.rejected = std::mem::take(&mut self.rejected);
         changed.guesses = std::mem::take(&mut self.guesses);
         changed.online = self.online;
+        changed.forced = std::mem::take(&mut self.forced);
         *self = changed;
         Ok(())
     }

@@ -26,10 +26,17 @@ pub(crate) enum Readiness {
     Missing(Missing),
     /// Without asking its server it is clear what becomes of it.
     Clear(FetchResult),
-    /// It does not belong to the job any more, for this reason.
-    Dropped(String),
+    /// It does not belong to the job any more.
+    Dropped(Dropped),
     /// Its host is waited for no more.
     GivenUp,
+}
+
+/// Why a URL does not belong to the job any more.
+pub(crate) struct Dropped {
+    /// What the log has for its status.
+    pub(crate) status: i32,
+    pub(crate) why: String,
 }
 
 /// What a fetch goes by.

@@ -6,11 +6,12 @@ use ecluse_frontier::{Frontier, QueueState, Retired};
 use ecluse_names::key_of;
 use ecluse_register::StopReason;
 use ecluse_report::{HostTally, JobFacts, SeedTally};
-use ecluse_scope::{HostPattern, Order, registered_domain};
+use ecluse_scope::{BudgetException, HostPattern, Order, registered_domain};
 use ecluse_stage::{Failure, Outbox, ParcelId};
 use url::Url;
 
-use crate::engine::{FINISHED, blame, host_of_queue};
+use crate::checkpoint::EndReason;
+use crate::engine::{blame, host_of_queue};
 use crate::notes;
 
 /// The kind of a parcel with results.
@@ -37,7 +38,7 @@ pub(crate) struct SiteResult {
 pub(crate) fn results(
     frontier: &mut Frontier,
     order: &Order,
-    facts: &JobFacts,
+    ended: EndReason,
 ) -> Result<SiteResults, Failure> {
     let mut results = SiteResults::new();
     let walked = frontier.notes(notes::SEED, |_, value| {
@@ -64,29 +65,25 @@ pub(crate) fn results(
         true
     });
     walked.map_err(blame)?;
-    let own = own_limits(order);
+    let own = OwnBudgets::of(order);
     let walked = frontier.queues(|queue| {
         let host = host_of_queue(&queue.name);
         if let Some(result) = results.get_mut(&key_of(registered_domain(host))) {
             result.is_unfinished |= queue.queued > 0;
             if let QueueState::Retired(why) = queue.state {
-                result.limit = result.limit.max(limit_of(why, is_own(&own, host)));
+                result.limit = result.limit.max(limit_of(why, own.has(host, why)));
             }
         }
         true
     });
     walked.map_err(blame)?;
-    let is_late = facts.how != FINISHED
-        && order
-            .budget
-            .time
-            .get()
-            .is_some_and(|most| facts.how.contains(&most.to_string()));
     for result in results.values_mut() {
         if result.is_unfinished && result.limit.is_none() {
-            result.limit = Some(match is_late {
-                true => StopReason::TimeLimit,
-                false => StopReason::DownloadUnfinished,
+            result.limit = Some(match ended {
+                EndReason::Time => StopReason::TimeLimit,
+                EndReason::Drained | EndReason::Urls | EndReason::Bytes | EndReason::ByHand => {
+                    StopReason::DownloadUnfinished
+                }
             });
         }
     }
@@ -129,14 +126,36 @@ pub(crate) fn send(
     Ok(())
 }
 
-/// The hosts that the order has a budget of their own for.
-fn own_limits(order: &Order) -> Vec<HostPattern> {
-    let hosts = order.budget.exceptions.iter().flat_map(|own| &own.hosts);
-    hosts.filter_map(|host| host.parse().ok()).collect()
+/// The budgets that are a domain's own, and not the harvest's.
+struct OwnBudgets<'a> {
+    /// All of them are.
+    all: bool,
+    exceptions: Vec<(HostPattern, &'a BudgetException)>,
 }
 
-fn is_own(own: &[HostPattern], host: &str) -> bool {
-    own.iter().any(|pattern| pattern.matches(host))
+impl<'a> OwnBudgets<'a> {
+    fn of(order: &'a Order) -> Self {
+        let exceptions = order.budget.exceptions.iter().flat_map(|own| {
+            let hosts = own.hosts.iter();
+            hosts.filter_map(move |host| Some((host.parse().ok()?, own)))
+        });
+        Self {
+            all: order.budget.queue.own,
+            exceptions: exceptions.collect(),
+        }
+    }
+
+    /// Tells whether the limit at which a host's queue was retired is its own. The first exception that names a host holds.
+    fn has(&self, host: &str, why: Retired) -> bool {
+        let mut exceptions = self.exceptions.iter();
+        let exception = exceptions.find(|(pattern, _)| pattern.matches(host));
+        let is_said = exception.is_some_and(|(_, own)| match why {
+            Retired::Urls => own.urls.is_some(),
+            Retired::Bytes => own.bytes.is_some(),
+            Retired::Time => own.time.is_some(),
+        });
+        is_said || self.all
+    }
 }
 
 fn limit_of(why: Retired, is_own: bool) -> Option<StopReason> {

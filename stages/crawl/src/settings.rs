@@ -13,7 +13,7 @@ pub struct Settings {
     pub jobs: PathBuf,
     /// The database of what finished jobs captured.
     pub digests: PathBuf,
-    /// What librarians force out after an order was made.
+    /// What librarians force out.
     pub forced: PathBuf,
     /// Threads of a job that look for links and pack; 0 for as many as there are cores.
     pub pack_threads: usize,

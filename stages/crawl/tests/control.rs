@@ -252,7 +252,8 @@ fn a_seed_that_redirects_reaches_no_further_than_it_would() {
     job.finish();
     let why = |path: &str| {
         let url = web.url("site.test", path);
-        let told = ecluse_crawl::explain(&job.dir(), &url, "", Duration::from_secs(9));
+        let forced = job.root.path().join("forced.toml");
+        let told = ecluse_crawl::explain(&job.dir(), &url, "", &forced, Duration::from_secs(9));
         told.unwrap().verdict
     };
     // A finished job still knows where its seeds led.

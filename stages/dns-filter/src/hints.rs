@@ -6,7 +6,8 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 
-use ecluse_names::{DnsHint, FormEvidence};
+use ecluse_names::{DnsHint, FormEvidence, RedirectEvidence};
+use url::Url;
 
 /// What is known as shipped.
 const KNOWN: &str = include_str!("../hints.txt");
@@ -87,6 +88,15 @@ impl HintLists {
             other => return Err(format!("{other:?} is neither address nor cname nor ns")),
         }
         Ok(())
+    }
+
+    /// Returns what is noted of where a name leads: to a host of somebody who is on the list.
+    pub(crate) fn of_redirect(&self, redirect: &RedirectEvidence) -> Vec<DnsHint> {
+        let host = Url::parse(&redirect.to).ok();
+        let host = host.as_ref().and_then(Url::host_str).unwrap_or_default();
+        let listed = self.cnames.iter().chain(&self.servers);
+        let fitting = listed.filter(|(_, name)| is_at_or_below(host, name));
+        fitting.map(|(hint, _)| *hint).collect()
     }
 
     /// Returns what is noted of a form.

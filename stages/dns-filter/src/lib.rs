@@ -4,7 +4,8 @@
 //! * **Writes** `checked.tsv` beside it: for each name what DNS says of it, apex and `www.`. Where redirects are followed, a list of
 //!   the sites that were not known goes back to preload. Named files become checked lines on standard output instead.
 //! * **Never** takes a time-out for "does not exist": a name is absent when two resolvers say so, and what nobody could say
-//!   anything of is asked again later and in the end kept.
+//!   anything of is asked again later and in the end kept. Never asks a web server sooner than the crawl would, nor one that
+//!   librarians force out.
 //! * **Defers** while no resolver answers, and between rounds over names without an answer. **Holds** a list that is none of
 //!   preload's.
 //! * **Again**: the same answers give the same bytes. A check that was killed goes on where it was.
@@ -30,6 +31,7 @@ mod wire;
 use std::io::Write;
 use std::path::PathBuf;
 
+use ecluse_names::ForcedRules;
 use ecluse_stage::{Exit, Failure, Home, Outbox, Parcel, SettingsCheck, Stage};
 
 use crate::hints::HintLists;
@@ -66,6 +68,9 @@ impl Stage for DnsFilter {
         }
         if let Err(fault) = settings.hint_lists(&home.root) {
             check.error("stage.dns-filter.hints", fault.reason);
+        }
+        if let Err(fault) = ForcedRules::read(&home.path(&settings.forced)) {
+            check.error("stage.dns-filter.forced", fault);
         }
         if settings.redirects && home.site.contact.is_empty() {
             check.error(

@@ -3,9 +3,10 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufWriter, Write};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use ecluse_names::{CheckedLine, DnsClass, RedirectKind};
+use ecluse_names::{CheckedLine, DnsClass, ForcedRules, RedirectKind};
 use ecluse_register::Register;
 use ecluse_stage::{Failure, Home, Outbox, Parcel, ParcelId};
 
@@ -164,6 +165,7 @@ impl ParcelCheck<'_> {
         }
         let paces = self.home.path(&self.settings.paces).join(host_name());
         let temporary = self.home.temporary();
+        let forced = ForcedRules::read(&self.home.path(&self.settings.forced));
         let settings = RedirectSettings {
             connections: self.settings.connections.max(1) as usize,
             ports: self.settings.ports,
@@ -172,6 +174,7 @@ impl ParcelCheck<'_> {
             contact: &self.home.site.contact,
             paces: &paces,
             temporary: &temporary,
+            forced: Rc::new(forced.map_err(Failure::config)?),
         };
         let followed = (0..list.names).filter(|number| progress.has_redirect(*number));
         let total = todo + followed.count();
@@ -220,7 +223,7 @@ impl ParcelCheck<'_> {
         mut progress: Progress,
         outbox: &mut Outbox,
     ) -> Result<(), Failure> {
-        let mut results = Results::default();
+        let mut results = Results::new(self.hints);
         if self.home.next.is_empty() {
             let directory = self.home.path(&self.settings.reports);
             let name = format!("{}.tsv", parcel.id());
@@ -342,14 +345,22 @@ impl<'a> Watch<'a> {
 }
 
 /// What is found out while the list is written.
-#[derive(Default)]
-struct Results {
+struct Results<'a> {
+    hints: &'a HintLists,
     figures: Figures,
     /// Where names lead.
     sites: BTreeSet<String>,
 }
 
-impl Results {
+impl<'a> Results<'a> {
+    fn new(hints: &'a HintLists) -> Self {
+        Self {
+            hints,
+            figures: Figures::default(),
+            sites: BTreeSet::new(),
+        }
+    }
+
     /// Writes what is known of every name, in the order of the list.
     fn write(
         &mut self,
@@ -369,6 +380,8 @@ impl Results {
             {
                 self.sites.insert(found.domain.clone());
             }
+            line.hints
+                .extend(found.iter().flat_map(|found| self.hints.of_redirect(found)));
             line.evidence.redirect = found;
             self.figures.count(&line);
             text.clear();

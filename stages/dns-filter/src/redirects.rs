@@ -1,6 +1,7 @@
 //! Where names lead: one polite GET of `/` for each form that answers, https first, redirects followed by hand.
 //!
-//! The manners are the crawl's: its delays, its robots.txt, its table of turns. Of an answer only the head is read.
+//! The manners are the crawl's: its delays, its robots.txt with Crawl-delay, Retry-After, its table of turns; and nobody is asked
+//! whom librarians force out. Of an answer only the head is read.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,7 +16,7 @@ use ecluse_http::{
     AddressPolicy, Authority, Client, Exchange, FetchLimits, Head, Request, Resolver,
     ResolverSettings, Scheme, Servers, Settings as ClientSettings, Tap, is_public,
 };
-use ecluse_names::{RedirectEvidence, RedirectKind, Registered};
+use ecluse_names::{ForcedRules, RedirectEvidence, RedirectKind, Registered};
 use ecluse_pace::{PaceTable, Turn};
 use ecluse_scope::{Order, QueueBy, Reading, RobotsAnswer, Standing, queue_of};
 use tokio::task::JoinSet;
@@ -44,6 +45,8 @@ pub(crate) struct RedirectSettings<'a> {
     pub(crate) paces: &'a Path,
     /// For what does not fit memory.
     pub(crate) temporary: &'a Path,
+    /// What librarians force out: nobody there is asked.
+    pub(crate) forced: Rc<ForcedRules>,
 }
 
 /// A name whose lead is to be followed.
@@ -115,6 +118,7 @@ struct Web {
     allow_private: bool,
     robots: RefCell<HashMap<String, Rc<Standing>>>,
     turns: RefCell<OwnTurns>,
+    forced: Rc<ForcedRules>,
 }
 
 /// The turns among ourselves: to the table of all jobs we are one.
@@ -197,6 +201,7 @@ impl Web {
             allow_private: settings.allow_private,
             robots: RefCell::default(),
             turns: RefCell::default(),
+            forced: Rc::clone(&settings.forced),
             agent,
             order,
         })
@@ -240,12 +245,12 @@ impl Web {
         let mut status = None;
         for hop in 0..=HOPS {
             hosts.extend(at.host_str().map(str::to_owned));
-            if !self.may_ask(&at).await {
+            let Some(standing) = self.may_ask(&at).await else {
                 break;
-            }
+            };
             let mut tap = HeadOnly;
-            let Fetched::RobotsAnswer(exchange) =
-                self.fetch(&at, &mut tap, FetchLimits::default()).await
+            let (delay, limits) = (standing.crawl_delay(), FetchLimits::default());
+            let Fetched::RobotsAnswer(exchange) = self.fetch(&at, &mut tap, limits, delay).await
             else {
                 break;
             };
@@ -266,17 +271,21 @@ impl Web {
         })
     }
 
-    /// Asks robots.txt, which is fetched first.
-    async fn may_ask(&self, url: &Url) -> bool {
-        let Some(authority) = authority(url) else {
-            return false;
-        };
+    /// Asks robots.txt, which is fetched first; returns it where it allows the URL.
+    async fn may_ask(&self, url: &Url) -> Option<Rc<Standing>> {
+        let authority = authority(url)?;
         let key = format!("{:?} {authority}", authority.scheme);
         let known = self.robots.borrow().get(&key).cloned();
         let standing = match known {
             Some(standing) => standing,
             None => {
                 let standing = Rc::new(self.robots_of(url).await);
+                if let Some(delay) = standing.crawl_delay() {
+                    // It holds from then on, and the request for robots.txt was one.
+                    let queue = queue_of(QueueBy::Authority, url);
+                    let rest = self.rest(Duration::ZERO, None, Some(delay));
+                    self.end_turn([(&queue, rest), (&queue, rest)]);
+                }
                 let mut robots = self.robots.borrow_mut();
                 if robots.len() >= REMEMBERED {
                     robots.clear();
@@ -285,7 +294,7 @@ impl Web {
                 standing
             }
         };
-        standing.judge(url.as_str()).allowed
+        standing.judge(url.as_str()).allowed.then_some(standing)
     }
 
     async fn robots_of(&self, url: &Url) -> Standing {
@@ -312,7 +321,8 @@ impl Web {
         };
         for _ in 0..=HOPS {
             let mut body: Vec<u8> = Vec::new();
-            let Fetched::RobotsAnswer(exchange) = self.fetch(&at, &mut body, limits).await else {
+            let Fetched::RobotsAnswer(exchange) = self.fetch(&at, &mut body, limits, None).await
+            else {
                 return standing(RobotsAnswer::Failed { why: "no answer" });
             };
             match target_of(&exchange, &at) {
@@ -328,8 +338,14 @@ impl Web {
     }
 
     /// Fetches when it is our turn, and lets the server rest.
-    async fn fetch(&self, url: &Url, tap: &mut dyn Tap, limits: FetchLimits) -> Fetched {
-        let Some(authority) = authority(url) else {
+    async fn fetch(
+        &self,
+        url: &Url,
+        tap: &mut dyn Tap,
+        limits: FetchLimits,
+        crawl_delay: Option<Duration>,
+    ) -> Fetched {
+        let Some(authority) = authority(url).filter(|_| self.forced.out(url).is_none()) else {
             return Fetched::Nothing;
         };
         let Ok((resolved, _)) = self
@@ -353,7 +369,7 @@ impl Web {
         let request = self.request(url, authority, &[address], limits);
         let begun = Instant::now();
         let fetched = self.client.fetch(&request, tap).await;
-        let rest = self.rest(begun.elapsed(), fetched.as_ref().ok());
+        let rest = self.rest(begun.elapsed(), fetched.as_ref().ok(), crawl_delay);
         let address_rest = self.order.manners.address_delay.get();
         let address_rest = if queue == group { rest } else { address_rest };
         self.end_turn([(&queue, rest), (&group, address_rest)]);
@@ -386,6 +402,9 @@ impl Web {
                     Err(_) => return false,
                 },
             };
+            if begun.elapsed() + wait > TURN_PATIENCE {
+                return false;
+            }
             let wait = wait.clamp(Duration::from_millis(1), Duration::from_secs(1));
             tokio::time::sleep(wait).await;
         }
@@ -398,17 +417,31 @@ impl Web {
         let _ = self.paces.leave(rests);
     }
 
-    /// How long a server rests after an answer that took so long.
-    fn rest(&self, took: Duration, exchange: Option<&Exchange>) -> Duration {
+    /// How long a server rests after an answer that took so long: what it asks for itself counts beside our own delays.
+    fn rest(
+        &self,
+        took: Duration,
+        exchange: Option<&Exchange>,
+        crawl_delay: Option<Duration>,
+    ) -> Duration {
         let manners = &self.order.manners;
         let (least, most) = (manners.min_delay.get(), manners.max_delay.get());
         let rest = took.mul_f64(manners.delay_factor).clamp(least, most);
-        let status = exchange.and_then(|exchange| exchange.head.status());
-        match status {
-            Some(status) if manners.back_off.statuses.contains(&status) => {
-                rest.max(manners.back_off.first.get())
-            }
-            _ => rest,
+        let asked = crawl_delay.unwrap_or_default();
+        let rest = rest.max(asked.min(manners.crawl_delay_limit.get()));
+        let back_off = &manners.back_off;
+        let head = exchange.map(|exchange| &exchange.head);
+        let is_overloaded = |head: &&Head| {
+            let status = head.status();
+            status.is_some_and(|status| back_off.statuses.contains(&status))
+        };
+        match head.filter(is_overloaded) {
+            // Who names the time knows it best, be it shorter than ours.
+            Some(head) => rest.max(match head.retry_after(SystemTime::now()) {
+                Some(named) => named.min(back_off.retry_after_limit.get()),
+                None => back_off.first.get(),
+            }),
+            None => rest,
         }
     }
 

@@ -43,6 +43,8 @@ pub struct Settings {
     pub hints: PathBuf,
     /// Follow redirects.
     pub redirects: bool,
+    /// What librarians force out: nobody there is asked where it leads.
+    pub forced: PathBuf,
     /// Names whose redirects are followed at once.
     pub connections: u32,
     /// Ports of https and http.

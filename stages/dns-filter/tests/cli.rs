@@ -9,9 +9,10 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use common::{DNS_FILTER, checked, classes, list, list_of, root, table};
-use ecluse_names::CheckedLine;
+use ecluse_names::{CheckedLine, DnsHint};
 use ecluse_testkit::contract::Contract;
 use ecluse_testkit::dns::{Named, Names};
 use ecluse_testkit::root::{Root, settle_environment, until_so};
@@ -509,6 +510,86 @@ fn where_names_lead_is_found_out_and_new_sites_go_back_to_preload() {
     let before = web.log().len();
     root.run(DNS_FILTER, &["--once"]);
     assert_eq!(web.log().len(), before);
+}
+
+/// What a server asks for itself, and what librarians forbid, as the server saw it kept.
+#[test]
+fn where_names_lead_is_asked_with_the_manners_of_the_crawl() {
+    let web = Web::start();
+    let port = web.port();
+    let to = |url: &str| Answer::redirect(&url.replace("PORT", &port.to_string()));
+    let page = |path: &str, answer: Answer| (path.to_owned(), answer);
+    let busy = Answer::new("503 Busy", "Retry-After: 3600\r\n", b"");
+    web.pages(
+        "a-busy.fr",
+        [page("/", busy), page("/again", html("again"))],
+    );
+    web.pages("b.fr", [page("/", to("http://a-busy.fr:PORT/again"))]);
+    let robots = Answer::of("text/plain", b"User-agent: *\nCrawl-delay: 5\n");
+    web.pages(
+        "lent.fr",
+        [
+            page("/robots.txt", robots),
+            page("/", to("http://lent.fr:PORT/la")),
+            page("/la", html("la")),
+        ],
+    );
+    web.pages("mene.fr", [page("/", to("http://www.sorti.fr:PORT/x"))]);
+    web.pages("www.sorti.fr", [page("/x", html("never"))]);
+    web.pages("vendu.fr", [page("/", to("http://a.parking.fr:PORT/"))]);
+    web.pages("a.parking.fr", [page("/", html("to be sold"))]);
+    let local = Named::V4(vec![Ipv4Addr::LOCALHOST]);
+    let asked = ["a-busy.fr", "b.fr", "lent.fr", "mene.fr", "vendu.fr"];
+    let led_to = ["www.sorti.fr", "a.parking.fr"];
+    let hosts = asked.iter().chain(&led_to);
+    let names: Vec<(&str, Named)> = hosts.map(|host| (*host, local.clone())).collect();
+    let (one, other) = pair(&names);
+    let closed = {
+        let socket = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        socket.local_addr().unwrap().port()
+    };
+    let root = Root::new();
+    // One name after the other: b.fr leads back to whom has been asked already.
+    let more = format!(
+        "{QUICK}\nredirects = true\nconnections = 1\nforced = \"rules.toml\"\nallow-private = true\n\
+         ports = [{closed}, {port}]\n[site]\ncontact = \"https://example.org/\"\n"
+    );
+    let table = table(&[one.address(), other.address()], &more);
+    root.settings(&["dns-filter", "sink"], &table);
+    let rule = "[[rule]]\nverdict = 'out'\ndomain = 'sorti.fr'\nwho = 'a'\nwhen = '2026-11-01'\nwhy = 'b'\n";
+    fs::write(root.path().join("rules.toml"), rule).unwrap();
+    fs::write(root.path().join("hints.txt"), "parked ns parking.fr\n").unwrap();
+    root.put_files("dns-filter", "names", &[("names.tsv", &list(&asked))]);
+    let (code, said) = root.run(DNS_FILTER, &["--once"]);
+    assert_eq!(code, 0, "{said}");
+    let targets = |host: &str| -> Vec<String> {
+        let log = web.log_of(&[host]);
+        log.into_iter().map(|seen| seen.target).collect()
+    };
+    assert_eq!(
+        targets("a-busy.fr"),
+        ["/robots.txt", "/"],
+        "it asked for an hour"
+    );
+    assert_eq!(targets("b.fr"), ["/robots.txt", "/"]);
+    let slow = web.log_of(&["lent.fr"]);
+    let told: Vec<&str> = slow.iter().map(|seen| seen.target.as_str()).collect();
+    assert_eq!(told, ["/robots.txt", "/", "/la"]);
+    for two in slow.windows(2) {
+        let gap = two[1].start - two[0].end.unwrap();
+        assert!(
+            gap >= Duration::from_secs(5),
+            "{gap:?} before {}",
+            two[1].target
+        );
+    }
+    assert_eq!(targets("www.sorti.fr"), [""; 0]);
+    let found = checked(&root);
+    let lead = |name: &str| found[name].evidence.redirect.clone().unwrap();
+    assert_eq!(lead("mene.fr").domain, "sorti.fr");
+    assert_eq!(lead("a-busy.fr").status, 503);
+    let is_parked = |name: &str| found[name].hints.contains(&DnsHint::Parked);
+    assert!(is_parked("vendu.fr") && !is_parked("mene.fr"));
 }
 
 #[test]

@@ -79,7 +79,7 @@ pub(crate) fn order_text(job: &JobOrder<'_>) -> Result<String, String> {
         &["seeds"],
         Value::Array(vec![Value::Table(seeds)]),
     );
-    set_budget(&mut order, &settings.budget)?;
+    set_budget(&mut order, &settings.budget, settings.is_own)?;
     // A visit is that of one page, with what it needs to be shown: the run says which.
     let reach = match definition.refresh {
         Some(_) => Some(Reach::Page),
@@ -108,8 +108,9 @@ pub(crate) fn order_text(job: &JobOrder<'_>) -> Result<String, String> {
     toml::to_string(&order).map_err(|error| error.to_string())
 }
 
-/// A budget is that of a domain: the queues must be domains then.
-fn set_budget(order: &mut Table, budget: &DomainBudget) -> Result<(), String> {
+/// A budget is that of a domain: the queues must be domains then. The domains of a job are all of one group of settings, so that
+/// it is the own budget of all or of none.
+fn set_budget(order: &mut Table, budget: &DomainBudget, is_own: bool) -> Result<(), String> {
     let is_said = [
         budget.urls.get().is_some(),
         budget.bytes.get().is_some(),
@@ -119,6 +120,9 @@ fn set_budget(order: &mut Table, budget: &DomainBudget) -> Result<(), String> {
         return Ok(());
     }
     set(order, &["manners", "queue-by"], "domain".into());
+    if is_own {
+        set(order, &["budget", "queue", "own"], true.into());
+    }
     let mut limit = |key, value: Result<Value, String>, is_said: bool| -> Result<(), String> {
         if is_said {
             set(order, &["budget", "queue", key], value?);

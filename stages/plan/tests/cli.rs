@@ -87,6 +87,24 @@ fn names_results_and_rules_come_into_the_register() {
         (results[0].job.as_str(), results[0].harvest.as_str()),
         ("job1", "press")
     );
+    let reasons = [
+        "OBJECT_LIMIT",
+        "SIZE_LIMIT",
+        "CONFIG_OBJECT_LIMIT",
+        "CONFIG_SIZE_LIMIT",
+        "TIME_LIMIT",
+        "DOWNLOAD_UNFINISHED",
+    ];
+    for (number, reason) in reasons.iter().enumerate() {
+        let (job, site) = (format!("reason{number}"), format!("r{number}.fr"));
+        let line = [(site.as_str(), 5, 50, *reason)];
+        put_results(&root, &job, "press", "20261102", &line);
+    }
+    must_run(&root);
+    for (number, reason) in reasons.iter().enumerate() {
+        let harvests = record(&root, &format!("r{number}.fr")).harvests();
+        assert_eq!(harvests[0].stop.word(), *reason);
+    }
     assert!(record(&root, "inconnu.fr").sources.contains_key("harvests"));
     assert!(register(&root).lookup("127.0.0.1").unwrap().is_none());
 
@@ -280,6 +298,11 @@ fn a_selective_harvest_is_ordered_when_it_is_due() {
         ("path", Limit::At(2))
     );
     assert_eq!(path.budget.queue.urls, Limit::At(100));
+    // An entry's own budget is told from the harvest's.
+    assert_eq!(
+        (whole.budget.queue.own, path.budget.queue.own),
+        (false, true)
+    );
     // What the template says holds for every job, not for the last one alone.
     assert!(
         made.iter()

@@ -7,6 +7,7 @@ use ecluse_scope::Order;
 use ecluse_stage::Failure;
 
 use super::{Ending, Engine, blame, year};
+use crate::checkpoint::EndReason;
 use crate::control::{self, Request};
 use crate::explain::{Explanation, Known};
 use crate::fetch_task::now;
@@ -27,13 +28,28 @@ impl Engine<'_> {
                 }
             }
         }
+        match self.link_filter.forced.look_again() {
+            Ok(false) => {}
+            Ok(true) => {
+                tracing::info!(job = self.in_force.order.job, "librarians' rules changed");
+                self.note_change("librarians' rules changed")?;
+            }
+            Err(why) => {
+                tracing::warn!(
+                    job = self.in_force.order.job,
+                    why,
+                    "librarians' rules as before"
+                );
+                self.note_change(&format!("librarians' rules stay as they were: {why}"))?;
+            }
+        }
         let dir = self.job.dir.path();
         if let Some(told) = control::told(dir, control::END_FILE)
             && self.ending.is_none()
         {
             let how = control::by_whom("ended", &told);
             tracing::info!(job = self.in_force.order.job, how, "told to end");
-            self.ending = Some(Ending::Enough(how));
+            self.ending = Some(Ending::Enough(EndReason::ByHand, how));
         }
         let stage = (self.around.stage_paused)()?;
         let paused = control::told(dir, control::PAUSE_FILE).or(stage);
@@ -120,6 +136,7 @@ impl Engine<'_> {
         let known = Known {
             order: &self.in_force.order,
             scope: &self.link_filter.scope,
+            forced: &self.link_filter.forced,
             robots: &robots,
             logs: &self.job.dir.logs(),
             now: Duration::from_millis(now().0),

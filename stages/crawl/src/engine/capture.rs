@@ -1,7 +1,6 @@
 //! What becomes of a response: as what it is kept, and everything that is written down with it.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use ecluse_extract::{Hop, Link};
 use ecluse_frontier::{Disposition, Finished, Item, Outcome};
@@ -14,7 +13,7 @@ use url::Url;
 use super::settle::tries;
 use super::{Engine, blame, millis};
 use crate::earlier::{KnownPayload, LastCapture, Original};
-use crate::fetch_task::now;
+use crate::fetch_task::{now, wall};
 use crate::link_filter::{LinkingPage, Unfollowed};
 use crate::notes;
 use crate::pool::{Processed, Work};
@@ -224,7 +223,8 @@ impl Engine<'_> {
         let exchange = &capture.exchange;
         let status = exchange.code();
         let overloaded = self.is_overloaded(capture);
-        let retry_after = overloaded.then(|| retry_after(capture)).flatten();
+        let retry_after = overloaded.then(|| exchange.head.retry_after(wall()));
+        let retry_after = retry_after.flatten();
         self.is_told_to_wait |= overloaded;
         let disposition = match status {
             // robots.txt is asked for again by those who wait for it.
@@ -337,17 +337,4 @@ impl Engine<'_> {
         }
         Ok(())
     }
-}
-
-fn retry_after(capture: &Capture) -> Option<Duration> {
-    let value = capture.exchange.head.text("Retry-After")?;
-    let value = value.trim();
-    if let Ok(seconds) = value.parse::<u64>() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let when = jiff::fmt::rfc2822::DateTimeParser::new()
-        .parse_timestamp(value)
-        .ok()?;
-    let seconds = when.as_second() - i64::try_from(now().0 / 1000).ok()?;
-    u64::try_from(seconds).ok().map(Duration::from_secs)
 }

@@ -14,6 +14,7 @@ use crate::fetch_task::{FetchResult, FetchTask, names_in_table, now};
 use crate::manners::{exception, retry_delay};
 use crate::notes;
 use crate::pool::causes;
+use crate::readiness::Dropped;
 use crate::records::{Capture, new_id};
 use crate::robots::authority_of;
 
@@ -126,10 +127,13 @@ impl Engine<'_> {
         }
     }
 
-    /// Gives a URL up that does not belong to the job any more: Heritrix's -5000.
-    pub(super) fn drop_item(&mut self, item: &Item, why: &str) -> Result<(), Failure> {
+    /// Gives a URL up that does not belong to the job any more: Heritrix's -5000, or -5001 for what librarians force out.
+    pub(super) fn drop_item(&mut self, item: &Item, dropped: &Dropped) -> Result<(), Failure> {
         self.changed = true;
-        self.miss(item, now(), &Missed::of(-5000, why, Disposition::Failed))
+        let Dropped { status, why } = dropped;
+        // Where a robots.txt leads to may be forced out: who waits for it waits for nothing.
+        self.settle_robots_failure(&item.url, why);
+        self.miss(item, now(), &Missed::of(*status, why, Disposition::Failed))
     }
 
     /// Gives a URL up because its host fails, and nothing else is left to do: Heritrix's -61 where robots.txt could not be

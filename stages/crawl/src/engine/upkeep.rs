@@ -6,6 +6,7 @@ use ecluse_frontier::Frontier;
 use ecluse_stage::Failure;
 
 use super::{Ending, Engine, millis};
+use crate::checkpoint::EndReason;
 use crate::fetch_task::now;
 use crate::status::JobState;
 
@@ -124,12 +125,12 @@ impl Engine<'_> {
         let bytes = budget.bytes.get().filter(|most| bytes >= most.get());
         let time = budget.time.get().filter(|most| self.busy() >= most.get());
         let over = urls
-            .map(|most| format!("{most} URLs"))
-            .or_else(|| bytes.map(|most| most.to_string()))
-            .or_else(|| time.map(|most| most.to_string()));
-        if let Some(most) = over {
+            .map(|most| (EndReason::Urls, format!("{most} URLs")))
+            .or_else(|| bytes.map(|most| (EndReason::Bytes, most.to_string())))
+            .or_else(|| time.map(|most| (EndReason::Time, most.to_string())));
+        if let Some((why, most)) = over {
             let how = format!("the limit of {most} was reached");
-            self.ending = Some(Ending::Enough(how));
+            self.ending = Some(Ending::Enough(why, how));
         }
     }
 

@@ -142,7 +142,8 @@ impl<'a> HarvestOverview<'a> {
             register: &register,
             perimeter: &perimeter,
             temporary: &std::env::temp_dir(),
-            now: self.now,
+            now: self.due(harvest)?.unwrap_or(self.now),
+            asks_again: !self.context.pipeline.back_of(Plan::NAME).is_empty(),
             is_stopped: &never,
         };
         let progress = planning.check_progress()?;
@@ -216,12 +217,25 @@ fn waits(run: &RunRecord) -> String {
             run.harvest, run.due
         ),
         of => format!(
-            "harvest {}, due {}, waits for DNS: {} of {} domains were checked in time ({} %)",
+            "harvest {}, due {}, waits for DNS: {} of {} domains were checked in time ({} %){}",
             run.harvest,
             run.due,
             grouped(checked),
             grouped(of),
-            checked.saturating_mul(100) / of
+            checked.saturating_mul(100) / of,
+            denied_once(run.denied)
+        ),
+    }
+}
+
+/// What the rest of them waits for, beside being asked.
+fn denied_once(domains: u64) -> String {
+    match domains {
+        0 => String::new(),
+        domains => format!(
+            "; {} that DNS denied once {} asked again when a day has passed",
+            grouped(domains),
+            if domains == 1 { "is" } else { "are" }
         ),
     }
 }
@@ -285,6 +299,7 @@ pub(crate) fn harvests(context: &DriverContext) -> Result<ExitCode, Trouble> {
 fn last_line(run: &RunRecord) -> String {
     let mut line = match run.state {
         RunState::Waiting => format!("{}: {}", run.due, waits(run)),
+        RunState::Missed => format!("{}: missed, it waited until the next one was due", run.due),
         RunState::Due => format!("{}: its orders are being made", run.due),
         RunState::Ordered => format!(
             "{}: {} for {}, {:.0} % full",
@@ -460,11 +475,11 @@ fn preview(
             grouped(progress.checked),
             grouped(progress.of)
         );
-        text += if progress.checked < progress.of {
-            ": the run waits for the others\n"
-        } else {
-            "\n"
-        };
+        if progress.checked < progress.of {
+            text += ": the run waits for the others";
+        }
+        text += &denied_once(progress.denied);
+        text.push('\n');
     }
     for (reason, count) in &plan.left_out {
         text += &format!("left out     {} {reason}\n", grouped(*count));

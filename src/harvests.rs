@@ -7,7 +7,8 @@ use ecluse_crawl::Crawl;
 use ecluse_plan::{
     CheckProgress, Harvest, HarvestFile, HarvestPlan, JobDraft, Perimeter, Plan, PlanClock,
     PlannedVisit, Planning, RefreshSources, RefreshSummary, Refreshing, RunDirectory, RunRecord,
-    RunState, Settings, TrapFile, begins_in_the_past, read_file, read_harvests,
+    RunState, Settings, TrapFile, begins_in_the_past,
+    index_fault, read_file, read_harvests,
 };
 use ecluse_register::Register;
 use ecluse_stage::{Exit, Stage};
@@ -76,24 +77,7 @@ impl<'a> HarvestOverview<'a> {
             .pipeline
             .stage_settings(ecluse_ingest::Ingest::NAME)
             .map_err(|error| Trouble::new(Exit::Config, error))?;
-        let goes_to = ingest.collections.iter().find(|collection| {
-            regex::Regex::new(&format!("^(?:{})$", collection.harvests))
-                .is_ok_and(|harvests| harvests.is_match(&harvest.name))
-        });
-        let goes_to = goes_to.map_or("", |collection| collection.name.as_str());
-        let wanted = harvest.definition.index.as_str();
-        Ok((goes_to != wanted).then(|| {
-            let shown = |name: &str| match name {
-                "" => "the main index".to_owned(),
-                name => format!("index {name}"),
-            };
-            format!(
-                "'index' says {}, and 'stage.ingest.collections' of pipeline.toml gives harvest {} to {}",
-                shown(wanted),
-                harvest.name,
-                shown(goes_to)
-            )
-        }))
+        Ok(index_fault(harvest, &ingest.collections))
     }
 
     /// Returns the time of a run whose orders are not made yet though its time has come.

@@ -63,7 +63,9 @@ pub use crate::clock::PlanClock;
 pub use crate::definition::{
     DefinitionContext, Harvest, HarvestDefinition, HarvestKind, read_harvest,
 };
-pub use crate::harvests::{HarvestFile, begins_in_the_past, read_file, read_harvests};
+pub use crate::harvests::{
+    HarvestFile, begins_in_the_past, index_fault, read_file, read_harvests,
+};
 pub use crate::perimeter::{CriterionScore, Perimeter, PerimeterScore, PerimeterSettings};
 pub use crate::planning::{
     CheckProgress, HarvestPlan, LargestDomain, Planned, PlannedJob, Planning,
@@ -292,7 +294,8 @@ impl Plan {
         inbox: &mut Inbox<'_>,
     ) -> Result<bool, Failure> {
         let since = self.runs.since(&harvest.name)?;
-        if let Some(problem) = begins_in_the_past(harvest, since, now) {
+        let problem = begins_in_the_past(harvest, since, now);
+        if let Some(problem) = problem.or_else(|| index_fault(harvest, &self.home.collections)) {
             self.complain(&harvest.name, problem);
             return Ok(false);
         }
@@ -513,6 +516,9 @@ impl Plan {
         }
         let harvest = read_file(&path, &run.harvest, &self.home.site.contact, &traps)
             .map_err(|problems| Failure::hold(problems.join("; ")))?;
+        if let Some(problem) = index_fault(&harvest, &self.home.collections) {
+            return Err(Failure::hold(problem));
+        }
         let perimeter = self.perimeter()?;
         if harvest.definition.refresh.is_some() {
             return self.order_visits(parcel, &run, &harvest, &perimeter, &traps, outbox);

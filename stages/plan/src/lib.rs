@@ -2,8 +2,9 @@
 //!
 //! * **Reads** parcels of checked names, results of jobs and evidence; harvest definitions in `harvests/`, the librarians' rules,
 //!   traps; and for each run that is due a small parcel of its own.
-//! * **Writes** the next generation of the register, and `news/`: what came into it; the orders of a run, a parcel each; and `runs/`: what became of each run.
-//! * **Never** starts a job that nobody can explain, forgets a domain, or orders a run twice.
+//! * **Writes** the next generation of the register, and `news/`: what came into it; the orders of a run, a parcel each; names of
+//!   which DNS is asked again before a broad harvest, as parcels for dns-filter; and `runs/`: what became of each run.
+//! * **Never** starts a job that nobody can explain, forgets a domain, orders a run twice, or asks about a name while its answer is on its way.
 //! * **Defers** while another has the register. **Holds** a parcel with a line that makes no sense, and a run whose definition is
 //!   gone or makes no sense any more.
 //! * **Again**: the same parcels give the same register, in any order and any batches; the same register and definition give
@@ -63,9 +64,7 @@ pub use crate::clock::PlanClock;
 pub use crate::definition::{
     DefinitionContext, Harvest, HarvestDefinition, HarvestKind, read_harvest,
 };
-pub use crate::harvests::{
-    HarvestFile, begins_in_the_past, index_fault, read_file, read_harvests,
-};
+pub use crate::harvests::{HarvestFile, begins_in_the_past, index_fault, read_file, read_harvests};
 pub use crate::perimeter::{CriterionScore, Perimeter, PerimeterScore, PerimeterSettings};
 pub use crate::planning::{
     CheckProgress, HarvestPlan, LargestDomain, Planned, PlannedJob, Planning,

@@ -234,7 +234,11 @@ fn set_absence(
     absent.retain(|day| Some(*day) > present);
     let first = absent.first().copied();
     set_day(record, "absent", first);
-    set_day(record, AGAIN, absent.pop_last().filter(|last| Some(*last) > first));
+    set_day(
+        record,
+        AGAIN,
+        absent.pop_last().filter(|last| Some(*last) > first),
+    );
     // An answer says it already.
     let present = present.filter(|day| Some(*day) > answered(record));
     set_day(record, "present", present);
@@ -442,12 +446,18 @@ mod tests {
                 news.add_dns(dns(name, on, class));
             }))
         };
-        let is_active = |record: &Option<RegisterRecord>| record.as_ref().unwrap().state == DomainState::Active;
+        let is_active =
+            |record: &Option<RegisterRecord>| record.as_ref().unwrap().state == DomainState::Active;
         let blog = check(None, "blog.exemple.fr", 1, "OK_A");
         let first = check(blog, "exemple.fr", 2, "NXDOMAIN");
         let second = check(first, "exemple.fr", 5, "NXDOMAIN");
         assert!(is_active(&second));
-        assert!(!is_active(&check(second.clone(), "blog.exemple.fr", 5, "NXDOMAIN")));
+        assert!(!is_active(&check(
+            second.clone(),
+            "blog.exemple.fr",
+            5,
+            "NXDOMAIN"
+        )));
         // It was there on the same day, whoever is heard first.
         let blog = check(None, "www.exemple.fr", 5, "OK_A");
         let both = check(blog, "exemple.fr", 5, "NXDOMAIN");

@@ -109,7 +109,9 @@ impl Plan {
                 return Ok(());
             }
         }
-        let names = soon.iter().map(|(harvest, due)| (harvest.name.clone(), *due));
+        let names = soon
+            .iter()
+            .map(|(harvest, due)| (harvest.name.clone(), *due));
         // What waits looks at every generation; what is not due yet, once a day.
         let waits = soon.iter().any(|(_, due)| *due <= now);
         let quiet = (today, generation.filter(|_| waits), names.collect());
@@ -314,7 +316,11 @@ struct OpenNames {
 
 impl RecheckSink<'_> {
     fn name(&mut self, line: &str) -> Result<(), Failure> {
-        if self.open.as_ref().is_none_or(|open| open.count >= self.most) {
+        if self
+            .open
+            .as_ref()
+            .is_none_or(|open| open.count >= self.most)
+        {
             self.close()?;
             if self.outbox.stop_asked() {
                 return Err(Failure::give_back());

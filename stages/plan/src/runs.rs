@@ -308,7 +308,8 @@ impl RunDirectory {
     /// When it cannot be read.
     pub(crate) fn recheck(&self) -> Result<Option<RecheckRecord>, Failure> {
         let path = self.0.join(".recheck");
-        let record = read(&path)?.map(|text| serde_json::from_str(&text).map_err(|_| broken(&path)));
+        let record =
+            read(&path)?.map(|text| serde_json::from_str(&text).map_err(|_| broken(&path)));
         record.transpose()
     }
 

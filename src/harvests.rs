@@ -7,7 +7,8 @@ use ecluse_crawl::Crawl;
 use ecluse_plan::{
     CheckProgress, Harvest, HarvestFile, HarvestPlan, JobDraft, Perimeter, Plan, PlanClock,
     PlannedVisit, Planning, RefreshSources, RefreshSummary, Refreshing, RunDirectory, RunRecord,
-    RunState, Settings, TrapFile, begins_in_the_past, read_file, read_harvests,
+    RunState, Settings, TrapFile, begins_in_the_past,
+    index_fault, read_file, read_harvests,
 };
 use ecluse_register::Register;
 use ecluse_stage::{Exit, Stage};
@@ -76,24 +77,7 @@ impl<'a> HarvestOverview<'a> {
             .pipeline
             .stage_settings(ecluse_ingest::Ingest::NAME)
             .map_err(|error| Trouble::new(Exit::Config, error))?;
-        let goes_to = ingest.collections.iter().find(|collection| {
-            regex::Regex::new(&format!("^(?:{})$", collection.harvests))
-                .is_ok_and(|harvests| harvests.is_match(&harvest.name))
-        });
-        let goes_to = goes_to.map_or("", |collection| collection.name.as_str());
-        let wanted = harvest.definition.index.as_str();
-        Ok((goes_to != wanted).then(|| {
-            let shown = |name: &str| match name {
-                "" => "the main index".to_owned(),
-                name => format!("index {name}"),
-            };
-            format!(
-                "'index' says {}, and 'stage.ingest.collections' of pipeline.toml gives harvest {} to {}",
-                shown(wanted),
-                harvest.name,
-                shown(goes_to)
-            )
-        }))
+        Ok(index_fault(harvest, &ingest.collections))
     }
 
     /// Returns the time of a run whose orders are not made yet though its time has come.
@@ -142,7 +126,8 @@ impl<'a> HarvestOverview<'a> {
             register: &register,
             perimeter: &perimeter,
             temporary: &std::env::temp_dir(),
-            now: self.now,
+            now: self.due(harvest)?.unwrap_or(self.now),
+            asks_again: !self.context.pipeline.back_of(Plan::NAME).is_empty(),
             is_stopped: &never,
         };
         let progress = planning.check_progress()?;
@@ -216,12 +201,25 @@ fn waits(run: &RunRecord) -> String {
             run.harvest, run.due
         ),
         of => format!(
-            "harvest {}, due {}, waits for DNS: {} of {} domains were checked in time ({} %)",
+            "harvest {}, due {}, waits for DNS: {} of {} domains were checked in time ({} %){}",
             run.harvest,
             run.due,
             grouped(checked),
             grouped(of),
-            checked.saturating_mul(100) / of
+            checked.saturating_mul(100) / of,
+            denied_once(run.denied)
+        ),
+    }
+}
+
+/// What the rest of them waits for, beside being asked.
+fn denied_once(domains: u64) -> String {
+    match domains {
+        0 => String::new(),
+        domains => format!(
+            "; {} that DNS denied once {} asked again when a day has passed",
+            grouped(domains),
+            if domains == 1 { "is" } else { "are" }
         ),
     }
 }
@@ -285,6 +283,7 @@ pub(crate) fn harvests(context: &DriverContext) -> Result<ExitCode, Trouble> {
 fn last_line(run: &RunRecord) -> String {
     let mut line = match run.state {
         RunState::Waiting => format!("{}: {}", run.due, waits(run)),
+        RunState::Missed => format!("{}: missed, it waited until the next one was due", run.due),
         RunState::Due => format!("{}: its orders are being made", run.due),
         RunState::Ordered => format!(
             "{}: {} for {}, {:.0} % full",
@@ -460,11 +459,11 @@ fn preview(
             grouped(progress.checked),
             grouped(progress.of)
         );
-        text += if progress.checked < progress.of {
-            ": the run waits for the others\n"
-        } else {
-            "\n"
-        };
+        if progress.checked < progress.of {
+            text += ": the run waits for the others";
+        }
+        text += &denied_once(progress.denied);
+        text.push('\n');
     }
     for (reason, count) in &plan.left_out {
         text += &format!("left out     {} {reason}\n", grouped(*count));

@@ -333,6 +333,7 @@ min-free = "0 B"
 [chain]
 stages = ["plan", "orders"]
 [stage.plan]
+back = []
 batch = { parcels = 9, wait = "300ms" }
 harvests = "definitions"
 forced = "rules.toml"
@@ -342,6 +343,8 @@ news = "told"
 keep = 1
 history = 1
 memory = "1 MiB"
+check-ahead = "1d"
+check-list = 2
 [stage.plan.sizes]
 method = "netarchivesuite"
 quantile = 0.5
@@ -750,6 +753,16 @@ const SEEN_BELOW: &[(&str, &str, &str)] = &[
         "stage.change.advertisements",
         "stages/change/tests/cli.rs",
         "settings_say_how_changes_are_read",
+    ),
+    (
+        "stage.plan.check-ahead",
+        "stages/plan/tests/recheck.rs",
+        "long_before_a_broad_harvest_nothing_is_asked",
+    ),
+    (
+        "stage.plan.check-list",
+        "stages/plan/tests/recheck.rs",
+        "names_not_asked_lately_and_names_denied_once_are_asked_again_and_the_run_waits_for_them",
     ),
     (
         "stage.plan.news",

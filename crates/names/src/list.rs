@@ -39,6 +39,11 @@ pub struct BadNameLine {
 }
 
 impl<'a> NameLine<'a> {
+    /// Tells whether nobody gave it: plan wants to know of DNS again.
+    pub fn is_asked_again(&self) -> bool {
+        self.sources == "-" && !self.is_forced
+    }
+
     /// Writes the line with its line feed.
     ///
     /// # Errors

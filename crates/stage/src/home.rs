@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ecluse_config::{Archive, Pipeline, ShellSettings, Site};
 use ecluse_spool::{Engine, WorkTree};
 use ecluse_telemetry::Metrics;
+use serde::Deserialize;
 
 use crate::failure::Failure;
 use crate::pool::nexts;
@@ -25,12 +26,31 @@ pub struct Home {
     pub next: Vec<String>,
     /// The earlier stages that results may go back to.
     pub back: Vec<String>,
+    /// Which harvests have an index of their own: `stage.ingest.collections`, which plan must agree with.
+    pub collections: Vec<HarvestCollection>,
     /// What the shell around it does.
     pub shell: ShellSettings,
     /// Where the parcels live.
     pub engine: Arc<dyn Engine>,
     /// The stage's figures.
     pub metrics: Metrics,
+}
+
+/// A collection with an index of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct HarvestCollection {
+    /// Its name: `index/<name>/current`.
+    pub name: String,
+    /// A pattern that its harvest ids match as a whole.
+    pub harvests: String,
+}
+
+/// What others read of ingest's table.
+#[derive(Deserialize)]
+struct IngestView {
+    #[serde(default)]
+    collections: Vec<HarvestCollection>,
 }
 
 impl Home {
@@ -43,6 +63,10 @@ impl Home {
             archive: pipeline.archive.clone(),
             next: nexts(pipeline, stage),
             back: pipeline.back_of(stage).to_vec(),
+            // What is wrong with them ingest says itself.
+            collections: pipeline
+                .stage_settings("ingest")
+                .map_or_else(|_| Vec::new(), |of: IngestView| of.collections),
             shell: pipeline.shell(stage),
             // Whoever only checks settings touches nothing; the shell puts the engine in its place.
             engine: Arc::new(WorkTree::open(&root.join("work"))),

@@ -33,7 +33,7 @@ pub use engine::{engine_problems, open_engine};
 pub use entry::StageEntry;
 pub use exit::Exit;
 pub use failure::{Blame, Failure};
-pub use home::Home;
+pub use home::{HarvestCollection, Home};
 pub use inbox::{Inbox, News};
 pub use open_files::must_have_files;
 pub use pool::{StageContext, StageTally, WorkerPool, limits_of, marks_of};

@@ -17,8 +17,8 @@ const REDIRECTS: &str = "redirects";
 pub(crate) struct ListedName {
     pub(crate) name: String,
     pub(crate) site: String,
-    /// Nobody gave it but a redirect: it is not followed further.
-    pub(crate) is_from_redirects: bool,
+    /// Nobody gave it but a redirect, or it is asked again: it is not followed.
+    pub(crate) is_not_followed: bool,
 }
 
 /// The list of a parcel: read as often as it is needed, never held in memory.
@@ -104,7 +104,7 @@ impl NameReader<'_> {
         let name = ListedName {
             name: listed.name.to_owned(),
             site: listed.site.to_owned(),
-            is_from_redirects: sources.all(is_redirect),
+            is_not_followed: listed.is_asked_again() || sources.all(is_redirect),
         };
         Ok(Some((self.number - 1, name)))
     }

@@ -18,7 +18,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ecluse_manifest::{Ingested, Manifest, NewFile};
-use ecluse_stage::{Failure, Home, Inbox, Outbox, Parcel, SettingsCheck, Stage};
+use ecluse_stage::{
+    Failure, HarvestCollection, Home, Inbox, Outbox, Parcel, SettingsCheck, Stage,
+};
 use ecluse_telemetry::ArchiveFigures;
 use serde::Deserialize;
 use sha2::{Digest, Sha512};
@@ -42,17 +44,7 @@ pub struct Settings {
     /// What becomes of a file whose name no pattern knows.
     pub other_names: OtherNames,
     /// Harvests with an index of their own.
-    pub collections: Vec<Collection>,
-}
-
-/// A collection with an index of its own.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Collection {
-    /// Its name: `index/<name>/current`.
-    pub name: String,
-    /// A pattern that its harvest ids match as a whole.
-    pub harvests: String,
+    pub collections: Vec<HarvestCollection>,
 }
 
 /// The stage.

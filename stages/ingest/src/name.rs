@@ -1,10 +1,10 @@
 //! What a file's name tells: job, harvest, and whether it is a job's metadata.
 
-use ecluse_stage::ParcelManifest;
+use ecluse_stage::{HarvestCollection, ParcelManifest};
 use regex::Regex;
 use serde::Deserialize;
 
-use crate::{Collection, Settings};
+use crate::Settings;
 
 /// The name of a file is one word in an index line and in a PATH line.
 const LONGEST: usize = 200;
@@ -57,7 +57,7 @@ impl Names {
                 collections.push((collection.name.clone(), pattern));
             }
         }
-        for (n, Collection { name, .. }) in settings.collections.iter().enumerate() {
+        for (n, HarvestCollection { name, .. }) in settings.collections.iter().enumerate() {
             if !ecluse_config::is_stage_name(name)
                 || ["current", "generations"].contains(&name.as_str())
             {
@@ -141,7 +141,7 @@ mod tests {
 
     fn names() -> Names {
         let settings = Settings {
-            collections: vec![crate::Collection {
+            collections: vec![HarvestCollection {
                 name: "elections".into(),
                 harvests: "9[0-9]".into(),
             }],
@@ -253,7 +253,7 @@ mod tests {
         assert!(faults[0].1.starts_with("bad pattern"), "{faults:?}");
         for name in ["current", "../x", "A b"] {
             let bad = Settings {
-                collections: vec![crate::Collection {
+                collections: vec![HarvestCollection {
                     name: name.into(),
                     harvests: "1".into(),
                 }],

@@ -105,10 +105,11 @@ impl<'a> ChangeGatherer<'a> {
                     .filter_map(|s| Some(s.split_once(':')?.0))
                     .collect(),
             };
-            let sources = if sources.is_empty() {
-                "forced".to_owned()
-            } else {
-                sources.join(",")
+            let sources = match sources.is_empty() {
+                // Nobody has it anew.
+                true if line.is_asked_again() => "-".to_owned(),
+                true => "forced".to_owned(),
+                false => sources.join(","),
             };
             let dns = match (&mut checked, day) {
                 (Some(checked), Some(day)) => {
@@ -365,8 +366,8 @@ fn add(news: &mut DomainNews, told: &str) -> Option<()> {
     match columns[..] {
         ["N", seen, name, sources, ref dns @ ..] => {
             let seen = day(seen)?;
-            for source in sources.split(',') {
-                let known = news.sources.entry(source.to_owned()).or_insert(seen);
+            for source in list(sources) {
+                let known = news.sources.entry(source).or_insert(seen);
                 *known = seen.max(*known);
             }
             match dns {

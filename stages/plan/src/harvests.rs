@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ecluse_config::Problem;
+use ecluse_stage::HarvestCollection;
 use jiff::Timestamp;
 
 use crate::definition::{DefinitionContext, Harvest, read_harvest, read_small};
@@ -98,5 +99,27 @@ pub fn begins_in_the_past(
     let is_past = since.is_none() && from < now.checked_sub(GRACE).unwrap_or(now);
     is_past.then(|| {
         format!("'from' is in the past ({from}): nobody would notice what is not harvested; set it to when it shall begin")
+    })
+}
+
+/// Says that the index of a harvest is not the one that ingest chooses by its name.
+pub fn index_fault(harvest: &Harvest, collections: &[HarvestCollection]) -> Option<String> {
+    let goes_to = collections.iter().find(|collection| {
+        regex::Regex::new(&format!("^(?:{})$", collection.harvests))
+            .is_ok_and(|harvests| harvests.is_match(&harvest.name))
+    });
+    let goes_to = goes_to.map_or("", |collection| collection.name.as_str());
+    let wanted = harvest.definition.index.as_str();
+    let shown = |name: &str| match name {
+        "" => "the main index".to_owned(),
+        name => format!("index {name}"),
+    };
+    (goes_to != wanted).then(|| {
+        format!(
+            "'index' says {}, and 'stage.ingest.collections' of pipeline.toml gives harvest {} to {}",
+            shown(wanted),
+            harvest.name,
+            shown(goes_to)
+        )
     })
 }

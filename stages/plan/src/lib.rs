@@ -2,8 +2,9 @@
 //!
 //! * **Reads** parcels of checked names, results of jobs and evidence; harvest definitions in `harvests/`, the librarians' rules,
 //!   traps; and for each run that is due a small parcel of its own.
-//! * **Writes** the next generation of the register, and `news/`: what came into it; the orders of a run, a parcel each; and `runs/`: what became of each run.
-//! * **Never** starts a job that nobody can explain, forgets a domain, or orders a run twice.
+//! * **Writes** the next generation of the register, and `news/`: what came into it; the orders of a run, a parcel each; names of
+//!   which DNS is asked again before a broad harvest, as parcels for dns-filter; and `runs/`: what became of each run.
+//! * **Never** starts a job that nobody can explain, forgets a domain, orders a run twice, or asks about a name while its answer is on its way.
 //! * **Defers** while another has the register. **Holds** a parcel with a line that makes no sense, and a run whose definition is
 //!   gone or makes no sense any more.
 //! * **Again**: the same parcels give the same register, in any order and any batches; the same register and definition give
@@ -24,6 +25,7 @@ mod perimeter;
 mod planning;
 mod priority;
 mod rebuilding;
+mod recheck;
 mod record_view;
 mod refresh;
 mod refreshing;
@@ -39,7 +41,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
-use ecluse_config::Bytes;
+use ecluse_config::{Bytes, Span};
 use ecluse_generation::IndexMember;
 use ecluse_names::ForcedRules;
 use ecluse_register::{Register, RegisterError};
@@ -54,6 +56,7 @@ use crate::changes::{ChangeGatherer, EVIDENCE, NAMES, RESULTS};
 use crate::news_log::NewsLog;
 use crate::order::{JobOrder, SEEDS, order_text};
 use crate::planning::day_of;
+use crate::recheck::{QuietDay, RECHECK};
 use crate::runs::stamp;
 
 pub use crate::calendar::CalendarExpression;
@@ -61,7 +64,7 @@ pub use crate::clock::PlanClock;
 pub use crate::definition::{
     DefinitionContext, Harvest, HarvestDefinition, HarvestKind, read_harvest,
 };
-pub use crate::harvests::{HarvestFile, begins_in_the_past, read_file, read_harvests};
+pub use crate::harvests::{HarvestFile, begins_in_the_past, index_fault, read_file, read_harvests};
 pub use crate::perimeter::{CriterionScore, Perimeter, PerimeterScore, PerimeterSettings};
 pub use crate::planning::{
     CheckProgress, HarvestPlan, LargestDomain, Planned, PlannedJob, Planning,
@@ -97,6 +100,10 @@ pub struct Settings {
     pub history: NonZeroUsize,
     /// How much memory sorting takes.
     pub memory: Bytes,
+    /// How long before a broad harvest is due DNS is asked again.
+    pub check_ahead: Span,
+    /// How many names a parcel for that has at most.
+    pub check_list: NonZeroU32,
     /// How much a domain is expected to bring.
     pub sizes: SizeSettings,
     /// How large a job may be.
@@ -115,8 +122,10 @@ pub struct Plan {
     news: NewsLog,
     /// Where temporary files may be made.
     temporary: PathBuf,
-    /// How far DNS was asked, by harvest, for a generation and a day.
-    progress: BTreeMap<String, (Option<u64>, i64, CheckProgress)>,
+    /// How far DNS was asked, by harvest, for a generation and a run.
+    progress: BTreeMap<String, (Option<u64>, Timestamp, CheckProgress)>,
+    /// When broad harvests wanted nothing of DNS.
+    quiet: Option<QuietDay>,
     /// What was said of definitions that make no sense.
     complaints: BTreeMap<String, String>,
 }
@@ -180,6 +189,7 @@ impl Stage for Plan {
             settings,
             clock: PlanClock::of_environment(),
             progress: BTreeMap::new(),
+            quiet: None,
             complaints: BTreeMap::new(),
         })
     }
@@ -215,20 +225,24 @@ impl Stage for Plan {
         // The same batch in the same order, whoever claimed its members first.
         let mut members: Vec<&Parcel> = batch.iter().collect();
         members.sort_by(|left, right| left.id().cmp(right.id()));
-        let (runs, news): (Vec<&Parcel>, Vec<&Parcel>) = members
+        let has = |parcel: &Parcel, name| parcel.manifest().file(name).is_some();
+        let (work, news): (Vec<&Parcel>, Vec<&Parcel>) = members
             .into_iter()
-            .partition(|parcel| parcel.manifest().file(RUN).is_some());
+            .partition(|parcel| has(parcel, RUN) || has(parcel, RECHECK));
         if !news.is_empty() {
             self.grow(&news, outbox)?;
         }
-        for parcel in runs {
-            self.order(parcel, outbox)
-                .map_err(|failure| match failure.member {
-                    None if failure.blame == ecluse_stage::Blame::Parcel => {
-                        failure.of_member(parcel.id())
-                    }
-                    _ => failure,
-                })?;
+        for parcel in work {
+            let done = match has(parcel, RUN) {
+                true => self.order(parcel, outbox),
+                false => self.ask_again(parcel, outbox),
+            };
+            done.map_err(|failure| match failure.member {
+                None if failure.blame == ecluse_stage::Blame::Parcel => {
+                    failure.of_member(parcel.id())
+                }
+                _ => failure,
+            })?;
         }
         Ok(())
     }
@@ -254,54 +268,67 @@ impl Plan {
 
     fn collect_runs(&mut self, inbox: &mut Inbox<'_>) -> Result<(), Failure> {
         let now = self.clock.now()?;
+        let mut soon = Vec::new();
         for file in self.harvests()? {
             match file.harvest {
-                Ok(harvest) => self.collect_harvest(&harvest, now, inbox)?,
+                Ok(harvest) => {
+                    if self.collect_harvest(&harvest, now, inbox)?
+                        && let Some(due) = self.soon(&harvest, now)?
+                    {
+                        soon.push((harvest, due));
+                    }
+                }
                 Err(problems) => self.complain(&file.name, problems.join("; ")),
             }
         }
-        Ok(())
+        self.collect_rechecks(soon, now, inbox)
     }
+
+    /// Puts the run of a harvest that is due; tells whether the definition is good.
 
     fn collect_harvest(
         &mut self,
         harvest: &Harvest,
         now: Timestamp,
         inbox: &mut Inbox<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let since = self.runs.since(&harvest.name)?;
-        if let Some(problem) = begins_in_the_past(harvest, since, now) {
+        let problem = begins_in_the_past(harvest, since, now);
+        if let Some(problem) = problem.or_else(|| index_fault(harvest, &self.home.collections)) {
             self.complain(&harvest.name, problem);
-            return Ok(());
+            return Ok(false);
         }
         self.complaints.remove(&harvest.name);
         if since.is_none() {
             self.runs.set_since(&harvest.name, now)?;
         }
         let Some(due) = harvest.schedule.last_until(now, harvest.schedule.from) else {
-            return Ok(());
+            return Ok(true);
         };
         let known = self.runs.run(&harvest.name, due)?;
         if known
             .as_ref()
             .is_some_and(|run| run.state != RunState::Waiting)
         {
-            return self.put_run(known.as_ref(), inbox);
+            self.put_run(known.as_ref(), inbox)?;
+            return Ok(true);
         }
         let missed = match &known {
             Some(run) => run.missed,
             None => self.missed(harvest, due)?,
         };
         let run = RunRecord::new(&harvest.name, due, now, missed);
-        if let Some(progress) = self.waits_for(harvest, now)? {
-            return self.runs.write(&run.waits(progress));
+        if let Some(progress) = self.waits_for(harvest, due)? {
+            self.runs.write(&run.waits(progress))?;
+            return Ok(true);
         }
         if let Some(late) = run.late_seconds() {
             tracing::warn!(harvest = harvest.name, %due, late, missed, "a run is late");
         }
         // Put down before the parcel is: killed in between, the run is put again from this.
         self.runs.write(&run)?;
-        self.put_run(Some(&run), inbox)
+        self.put_run(Some(&run), inbox)?;
+        Ok(true)
     }
 
     fn put_run(&self, run: Option<&RunRecord>, inbox: &mut Inbox<'_>) -> Result<(), Failure> {
@@ -318,9 +345,9 @@ impl Plan {
         inbox.put(&id.map_err(Failure::halt)?, "run", (RUN, &bytes))
     }
 
-    /// Counts the runs between the last one and this.
+    /// Counts the runs between the last one that was begun and this: those that waited until now are missed too.
     fn missed(&self, harvest: &Harvest, due: Timestamp) -> Result<u64, Failure> {
-        let after = match self.runs.last_run(&harvest.name)? {
+        let after = match self.runs.last_begun(&harvest.name, due)? {
             Some(last) => last.due,
             None => {
                 let before = harvest
@@ -330,29 +357,30 @@ impl Plan {
                 before.map_err(Failure::halt)?
             }
         };
-        Ok(harvest.schedule.count_between(after, due) as u64)
+        let missed = harvest.schedule.count_between(after, due) as u64;
+        if missed > 0 {
+            tracing::warn!(harvest = harvest.name, %due, missed, "runs before this one were missed");
+        }
+        Ok(missed)
     }
 
     /// Returns how far DNS was asked, when that is not far enough.
     fn waits_for(
         &mut self,
         harvest: &Harvest,
-        now: Timestamp,
+        due: Timestamp,
     ) -> Result<Option<CheckProgress>, Failure> {
         if harvest.definition.kind != HarvestKind::Broad {
             return Ok(None);
         }
-        let key = (
-            self.register.current().map_err(Failure::halt)?,
-            now.as_second() / 86_400,
-        );
+        let key = (self.register.current().map_err(Failure::halt)?, due);
         let known = self.progress.get(&harvest.name);
         let progress = match known.filter(|known| (known.0, known.1) == key) {
             Some((_, _, progress)) => *progress,
             None => {
                 let perimeter = self.perimeter()?;
                 let never = || false;
-                let planning = self.planning(harvest, &perimeter, now, &never);
+                let planning = self.planning(harvest, &perimeter, due, &never);
                 let Some(progress) = planning.check_progress()? else {
                     return Ok(None);
                 };
@@ -361,8 +389,7 @@ impl Plan {
                 progress
             }
         };
-        // A register in which nothing fits yet is one that is not filled yet.
-        Ok(Some(progress).filter(|progress| progress.checked < progress.of || progress.of == 0))
+        Ok(Some(progress).filter(|progress| !progress.is_enough()))
     }
 
     fn complain(&mut self, harvest: &str, problem: String) {
@@ -488,6 +515,9 @@ impl Plan {
         }
         let harvest = read_file(&path, &run.harvest, &self.home.site.contact, &traps)
             .map_err(|problems| Failure::hold(problems.join("; ")))?;
+        if let Some(problem) = index_fault(&harvest, &self.home.collections) {
+            return Err(Failure::hold(problem));
+        }
         let perimeter = self.perimeter()?;
         if harvest.definition.refresh.is_some() {
             return self.order_visits(parcel, &run, &harvest, &perimeter, &traps, outbox);
@@ -628,6 +658,7 @@ impl Plan {
             perimeter,
             temporary: &self.temporary,
             now,
+            asks_again: !self.home.back.is_empty(),
             is_stopped,
         }
     }

@@ -18,6 +18,8 @@ const SEEDS: usize = 1000;
 pub(crate) const LINKING: usize = 50;
 /// Addresses that are kept.
 const ADDRESSES: usize = 4;
+/// Since when DNS denies it a second time.
+const AGAIN: &str = "absent-again";
 /// The source of domains that no list has, only results.
 pub(crate) const FROM_RESULTS: &str = "harvests";
 
@@ -43,8 +45,8 @@ pub(crate) struct DomainNews {
     /// The sources that had it, and when.
     pub(crate) sources: BTreeMap<String, RegisterDay>,
     pub(crate) dns: Option<DnsNews>,
-    /// The first day it was not found, and the last it was.
-    pub(crate) absent: Option<RegisterDay>,
+    /// The days on which DNS denied it, and the last on which a name of it was there.
+    pub(crate) absent: BTreeSet<RegisterDay>,
     pub(crate) present: Option<RegisterDay>,
     /// Names below it that answer, and those that no longer do.
     pub(crate) hosts: BTreeMap<String, bool>,
@@ -67,7 +69,7 @@ impl DomainNews {
             self.add_host(host, answers && !news.is_absent);
         }
         if news.is_absent {
-            self.absent = Some(self.absent.map_or(news.day, |day| day.min(news.day)));
+            self.absent.insert(news.day);
         }
         if news.is_present {
             self.present = self.present.max(Some(news.day));
@@ -101,8 +103,8 @@ impl DomainNews {
 
     /// Tells whether it is of use where nothing is known of the domain yet: a page that mentions it does not make it one of ours.
     fn makes_known(&self) -> bool {
-        let is_listed = !self.sources.is_empty() || !self.seeds.is_empty();
-        is_listed || !self.results.is_empty() || self.dns.is_some() || !self.hosts.is_empty()
+        // Nor does what was only asked again.
+        !self.sources.is_empty() || !self.seeds.is_empty() || !self.results.is_empty()
     }
 
     pub(crate) fn add_evidence(&mut self, what: &str, value: &str, day: RegisterDay) {
@@ -158,8 +160,9 @@ impl RegisterChange for DomainChange<'_> {
             *seen = day.max(*seen);
         }
         if let Some(dns) = news.dns {
-            let absent = news.absent.filter(|day| Some(*day) > news.present);
-            set_dns(&mut record, dns, absent);
+            let present = last_present(&record).max(news.present);
+            set_dns(&mut record, dns);
+            set_absence(&mut record, news.absent, present);
         }
         set_hosts(&mut record, news.hosts);
         set_seeds(&mut record, news.seeds);
@@ -185,18 +188,7 @@ impl RegisterChange for DomainChange<'_> {
     }
 }
 
-fn set_dns(record: &mut RegisterRecord, dns: DnsNews, absent: Option<RegisterDay>) {
-    let since = |record: &RegisterRecord| {
-        let since = record.more.get("absent").and_then(Value::as_str);
-        since.and_then(RegisterDay::parse)
-    };
-    if let (Some(known), Some(absent)) = (since(record), absent)
-        && absent < known
-    {
-        record
-            .more
-            .insert("absent".into(), json!(absent.to_string()));
-    }
+fn set_dns(record: &mut RegisterRecord, dns: DnsNews) {
     let known_name = record.more.get("checked-name").and_then(Value::as_str);
     if let Some(known) = &record.dns {
         let known_rank = (known.day, known_name.is_none(), known_name.unwrap_or(""));
@@ -209,16 +201,6 @@ fn set_dns(record: &mut RegisterRecord, dns: DnsNews, absent: Option<RegisterDay
         true => record.more.remove("checked-name"),
         false => record.more.insert("checked-name".into(), dns.name.into()),
     };
-    // Gone is what two checks on different days did not find.
-    if dns.is_absent {
-        let first = absent.unwrap_or(dns.day);
-        let first = since(record).map_or(first, |known| known.min(first));
-        record
-            .more
-            .insert("absent".into(), json!(first.to_string()));
-    } else if dns.is_present {
-        record.more.remove("absent");
-    }
     record.dns = Some(DnsAnswer {
         class: dns.class,
         day: dns.day,
@@ -228,6 +210,49 @@ fn set_dns(record: &mut RegisterRecord, dns: DnsNews, absent: Option<RegisterDay
     addresses.truncate(ADDRESSES);
     set_list(record, "addresses", addresses);
     set_list(record, "hints", dns.hints);
+}
+
+/// Returns the day of the last check that found a form that answers.
+fn answered(record: &RegisterRecord) -> Option<RegisterDay> {
+    let dns = record.dns.as_ref().filter(|_| !record.forms.is_empty());
+    dns.map(|dns| dns.day)
+}
+
+/// Returns the last day on which a name of it was there.
+fn last_present(record: &RegisterRecord) -> Option<RegisterDay> {
+    day_in(record, "present").max(answered(record))
+}
+
+/// Puts down since when DNS denies it, and whether it did so again on a later day. A check that found nothing out denies nothing.
+fn set_absence(
+    record: &mut RegisterRecord,
+    mut absent: BTreeSet<RegisterDay>,
+    present: Option<RegisterDay>,
+) {
+    absent.extend(day_in(record, "absent"));
+    absent.extend(day_in(record, AGAIN));
+    absent.retain(|day| Some(*day) > present);
+    let first = absent.first().copied();
+    set_day(record, "absent", first);
+    set_day(
+        record,
+        AGAIN,
+        absent.pop_last().filter(|last| Some(*last) > first),
+    );
+    // An answer says it already.
+    let present = present.filter(|day| Some(*day) > answered(record));
+    set_day(record, "present", present);
+}
+
+fn day_in(record: &RegisterRecord, key: &str) -> Option<RegisterDay> {
+    RegisterDay::parse(record.more.get(key)?.as_str()?)
+}
+
+fn set_day(record: &mut RegisterRecord, key: &str, day: Option<RegisterDay>) {
+    match day {
+        Some(day) => record.more.insert(key.to_owned(), json!(day.to_string())),
+        None => record.more.remove(key),
+    };
 }
 
 fn set_hosts(record: &mut RegisterRecord, news: BTreeMap<String, bool>) {
@@ -298,15 +323,12 @@ fn force(record: &mut RegisterRecord, rule: Option<&ForcedDomain>) {
         Some(rule) => record.more.insert("forced".into(), forced_of(rule)),
         None => record.more.remove("forced"),
     };
-    let is_gone = || {
-        let since = record.more.get("absent").and_then(Value::as_str);
-        let since = since.and_then(RegisterDay::parse)?;
-        Some(record.dns.as_ref()?.day > since)
-    };
+    // Gone is what two checks on different days denied, and of which no other name is known.
+    let is_gone = record.more.contains_key(AGAIN) && !record.more.contains_key("hosts");
     record.state = match rule.map(|rule| rule.verdict) {
         Some(ForcedVerdict::In) => DomainState::Active,
         Some(ForcedVerdict::Out) => DomainState::Inactive,
-        None if is_gone() == Some(true) => DomainState::Inactive,
+        None if is_gone => DomainState::Inactive,
         None => DomainState::Active,
     };
 }
@@ -395,6 +417,7 @@ mod tests {
         let rules = ForcedRules::default();
         let check = |before, on, class: &str| {
             Some(apply(before, &rules, |news| {
+                news.sources.insert("afnic".into(), day(1));
                 news.add_dns(dns("exemple.fr", on, class));
             }))
         };
@@ -405,12 +428,59 @@ mod tests {
         assert_eq!(again.as_ref().unwrap().state, DomainState::Active);
         // Nobody could say on the third: that changes nothing.
         let unsure = check(again, 3, "TIMEOUT");
+        assert_eq!(unsure.as_ref().unwrap().state, DomainState::Active);
         let gone = check(unsure, 4, "NXDOMAIN");
         assert_eq!(gone.as_ref().unwrap().state, DomainState::Inactive);
         let back = check(gone, 9, "OK_A").unwrap();
         assert_eq!(back.state, DomainState::Active);
         assert_eq!(back.forms, ["apex", "www"]);
-        assert!(!back.more.contains_key("absent"));
+        assert!(!back.more.contains_key("absent") && !back.more.contains_key(AGAIN));
+    }
+
+    #[test]
+    fn what_has_a_name_that_answers_is_not_gone() {
+        let rules = ForcedRules::default();
+        let check = |before, name: &'static str, on, class: &str| {
+            Some(apply(before, &rules, |news| {
+                news.sources.insert("afnic".into(), day(1));
+                news.add_dns(dns(name, on, class));
+            }))
+        };
+        let is_active =
+            |record: &Option<RegisterRecord>| record.as_ref().unwrap().state == DomainState::Active;
+        let blog = check(None, "blog.exemple.fr", 1, "OK_A");
+        let first = check(blog, "exemple.fr", 2, "NXDOMAIN");
+        let second = check(first, "exemple.fr", 5, "NXDOMAIN");
+        assert!(is_active(&second));
+        assert!(!is_active(&check(
+            second.clone(),
+            "blog.exemple.fr",
+            5,
+            "NXDOMAIN"
+        )));
+        // It was there on the same day, whoever is heard first.
+        let blog = check(None, "www.exemple.fr", 5, "OK_A");
+        let both = check(blog, "exemple.fr", 5, "NXDOMAIN");
+        let denied = check(None, "exemple.fr", 5, "NXDOMAIN");
+        assert_eq!(check(denied, "www.exemple.fr", 5, "OK_A"), both);
+        assert!(!both.as_ref().unwrap().more.contains_key("absent"));
+        // A check that is heard of late, of before it was there, denies nothing.
+        let late = check(both, "exemple.fr", 4, "NXDOMAIN");
+        assert!(is_active(&check(late, "exemple.fr", 6, "NXDOMAIN")));
+    }
+
+    #[test]
+    fn what_was_asked_again_makes_no_record_and_no_source() {
+        let rules = ForcedRules::default();
+        let asked = |news: &mut DomainNews| news.add_dns(dns("exemple.fr", 9, "OK_A"));
+        assert_eq!(apply_if(None, &rules, asked), None);
+        let before = apply(None, &rules, source("afnic", 1));
+        let record = apply(Some(before.clone()), &rules, asked);
+        assert_eq!(
+            (&record.sources, record.first, record.last),
+            (&before.sources, before.first, before.last)
+        );
+        assert_eq!(record.dns.unwrap().day, day(9));
     }
 
     #[test]

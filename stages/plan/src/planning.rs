@@ -49,6 +49,8 @@ pub struct Planning<'a> {
     pub temporary: &'a Path,
     /// The time of the run.
     pub now: Timestamp,
+    /// There is a stage that asks DNS again: the run waits for a second answer about what was denied once.
+    pub asks_again: bool,
     /// Asked now and then.
     pub is_stopped: &'a dyn Fn() -> bool,
 }
@@ -107,6 +109,15 @@ pub struct CheckProgress {
     pub checked: u64,
     /// Domains that it takes.
     pub of: u64,
+    /// Of those that were not, domains that DNS denied once: they are asked again when a day has passed.
+    pub denied: u64,
+}
+
+impl CheckProgress {
+    /// Tells whether a run need not wait: a register in which nothing fits yet is one that is not filled yet.
+    pub(crate) fn is_enough(&self) -> bool {
+        self.of > 0 && self.checked >= self.of
+    }
 }
 
 /// A domain of a job, with the seeds it begins at.
@@ -156,16 +167,30 @@ impl Planning<'_> {
         if !is_broad || select.unchecked != Unchecked::Wait || select.dns_within == Limit::None {
             return Ok(None);
         }
-        let mut progress = CheckProgress { checked: 0, of: 0 };
+        let mut progress = CheckProgress {
+            checked: 0,
+            of: 0,
+            denied: 0,
+        };
         let since = self.checked_since();
         self.each_record(&mut |record| {
             if self.reason_against(record, None).is_none() {
+                let is_denied = self.asks_again && record.is_denied_once();
                 progress.of += 1;
-                progress.checked += u64::from(record.checked() >= since);
+                progress.checked += u64::from(record.checked() >= since && !is_denied);
+                progress.denied += u64::from(is_denied);
             }
             Ok(())
         })?;
         Ok(Some(progress))
+    }
+
+    /// Tells whether DNS is to be asked about a domain, so that the run need not wait for it; one that was denied once is asked
+    /// again when it was last asked on this day or before.
+    pub(crate) fn wants_check(&self, record: &RecordView<'_>, denied: RegisterDay) -> bool {
+        let is_old = record.checked() < self.checked_since();
+        let is_denied = record.is_denied_once() && record.checked() <= Some(denied);
+        (is_old || is_denied) && self.reason_against(record, None).is_none()
     }
 
     /// Plans the run; with `is_whole`, the domains of each job can be asked for afterwards.
@@ -460,7 +485,7 @@ impl Planning<'_> {
         }
     }
 
-    fn each_record(
+    pub(crate) fn each_record(
         &self,
         each: &mut dyn FnMut(&RecordView<'_>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {

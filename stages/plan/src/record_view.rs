@@ -42,6 +42,10 @@ pub struct MoreView {
     pub harvests: Vec<ResultView>,
     /// What was learned of it.
     pub evidence: BTreeMap<String, EvidenceView>,
+    /// Since when DNS denies it.
+    pub absent: String,
+    /// The name that was checked, where it is not the domain itself.
+    pub checked_name: String,
 }
 
 /// What librarians said.
@@ -116,6 +120,21 @@ impl<'a> RecordView<'a> {
     /// Returns the day on which DNS was asked.
     pub fn checked(&self) -> Option<RegisterDay> {
         RegisterDay::parse(self.dns.split_once('@')?.1)
+    }
+
+    /// Tells whether the one check there was since it answered denied it. Whoever asked again and heard nothing keeps it.
+    pub(crate) fn is_denied_once(&self) -> bool {
+        let absent = RegisterDay::parse(&self.more.absent);
+        absent.is_some() && self.checked() <= absent && self.forced().is_none()
+    }
+
+    /// Returns the names that DNS is asked about: the one that was checked, and those below the domain.
+    pub(crate) fn checked_names(&self) -> impl Iterator<Item = &str> {
+        let first = match self.more.checked_name.as_str() {
+            "" => self.domain,
+            name => name,
+        };
+        std::iter::once(first).chain(self.more.hosts.iter().map(String::as_str))
     }
 
     /// Returns something that was learned.

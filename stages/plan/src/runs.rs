@@ -43,6 +43,9 @@ pub struct RunRecord {
     /// Domains that DNS was asked about in time, of how many: while it waits for them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub checked: Option<(u64, u64)>,
+    /// Of the others, domains that DNS denied once, and is asked about again.
+    #[serde(skip_serializing_if = "is_none", default)]
+    pub denied: u64,
     /// Its jobs.
     #[serde(default)]
     pub jobs: u64,
@@ -75,6 +78,8 @@ pub struct RunRecord {
 pub enum RunState {
     /// For DNS.
     Waiting,
+    /// It waited until the next one was due, and is not made up for.
+    Missed,
     /// Its orders are made, or will be at once.
     Due,
     /// Its orders are made.
@@ -97,6 +102,28 @@ pub(crate) mod time_text {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
+/// What became of asking DNS again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct RecheckRecord {
+    /// The day, `YYYYMMDD`.
+    pub(crate) day: String,
+    /// Parcels of names that were given to dns-filter; none while they are being made.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) parcels: Option<u32>,
+    /// Names in them.
+    #[serde(default)]
+    pub(crate) names: u64,
+    /// The answers are in the register.
+    #[serde(default)]
+    pub(crate) is_over: bool,
+}
+
 /// A run was late if it begins so long after it was due.
 const LATE_SECONDS: i64 = 600;
 
@@ -110,6 +137,7 @@ impl RunRecord {
             at,
             missed,
             checked: None,
+            denied: 0,
             jobs: 0,
             domains: 0,
             objects: 0,
@@ -125,6 +153,7 @@ impl RunRecord {
     pub fn waits(mut self, progress: CheckProgress) -> Self {
         self.state = RunState::Waiting;
         self.checked = Some((progress.checked, progress.of));
+        self.denied = progress.denied;
         self
     }
 
@@ -132,6 +161,7 @@ impl RunRecord {
     pub fn ordered(mut self, plan: &HarvestPlan) -> Self {
         self.state = RunState::Ordered;
         self.checked = None;
+        self.denied = 0;
         self.jobs = plan.jobs.len() as u64;
         self.domains = plan.domains;
         self.objects = plan.objects;
@@ -185,10 +215,7 @@ impl RunDirectory {
     /// # Errors
     /// When it cannot be read.
     pub fn run(&self, harvest: &str, due: Timestamp) -> Result<Option<RunRecord>, Failure> {
-        let path = self.path(harvest, due);
-        let text = read(&path)?;
-        let record = text.map(|text| serde_json::from_str(&text).map_err(|_| broken(&path)));
-        record.transpose()
+        read_run(&self.path(harvest, due))
     }
 
     /// Returns the last run of a harvest.
@@ -196,28 +223,54 @@ impl RunDirectory {
     /// # Errors
     /// When the directory cannot be read.
     pub fn last_run(&self, harvest: &str) -> Result<Option<RunRecord>, Failure> {
+        let last = self.run_files(harvest)?.pop();
+        last.map_or(Ok(None), |path| read_run(&path))
+    }
+
+    /// Returns the last run before a time whose orders were made, and puts down that those after it, which waited until then, are missed.
+    ///
+    /// # Errors
+    /// When one cannot be read or written.
+    pub(crate) fn last_begun(
+        &self,
+        harvest: &str,
+        before: Timestamp,
+    ) -> Result<Option<RunRecord>, Failure> {
+        for path in self.run_files(harvest)?.iter().rev() {
+            let Some(mut run) = read_run(path)?.filter(|run| run.due < before) else {
+                continue;
+            };
+            match run.state {
+                RunState::Due | RunState::Ordered => return Ok(Some(run)),
+                RunState::Waiting => {
+                    run.state = RunState::Missed;
+                    self.write(&run)?;
+                }
+                RunState::Missed => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the records of the runs of a harvest, in order.
+    fn run_files(&self, harvest: &str) -> Result<Vec<PathBuf>, Failure> {
         let directory = self.0.join(harvest);
         let entries = match fs::read_dir(&directory) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(cannot("read", &directory, &error)),
         };
-        let mut last: Option<PathBuf> = None;
+        let mut files = Vec::new();
         for entry in entries {
             let path = entry
                 .map_err(|error| cannot("read", &directory, &error))?
                 .path();
-            let is_run = path.extension().is_some_and(|end| end == "json");
-            if is_run && last.as_ref().is_none_or(|known| *known < path) {
-                last = Some(path);
+            if path.extension().is_some_and(|end| end == "json") {
+                files.push(path);
             }
         }
-        let Some(path) = last else {
-            return Ok(None);
-        };
-        let text = read(&path)?;
-        let record = text.map(|text| serde_json::from_str(&text).map_err(|_| broken(&path)));
-        record.transpose()
+        files.sort();
+        Ok(files)
     }
 
     /// Writes the record of a run, unless it says so already.
@@ -247,6 +300,27 @@ impl RunDirectory {
     /// When it cannot be written.
     pub(crate) fn set_forced(&self, digest: &str) -> Result<(), Failure> {
         write_whole(&self.0.join(".forced"), format!("{digest}\n").as_bytes())
+    }
+
+    /// Returns what became of asking DNS again, the last time.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn recheck(&self) -> Result<Option<RecheckRecord>, Failure> {
+        let path = self.0.join(".recheck");
+        let record =
+            read(&path)?.map(|text| serde_json::from_str(&text).map_err(|_| broken(&path)));
+        record.transpose()
+    }
+
+    /// Puts that down.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) fn set_recheck(&self, record: &RecheckRecord) -> Result<(), Failure> {
+        let mut text = serde_json::to_string(record).map_err(Failure::halt)?;
+        text.push('\n');
+        write_whole(&self.0.join(".recheck"), text.as_bytes())
     }
 
     /// Returns where the visits of a run are.
@@ -324,6 +398,11 @@ fn read(path: &Path) -> Result<Option<String>, Failure> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(cannot("read", path, &error)),
     }
+}
+
+fn read_run(path: &Path) -> Result<Option<RunRecord>, Failure> {
+    let record = read(path)?.map(|text| serde_json::from_str(&text).map_err(|_| broken(path)));
+    record.transpose()
 }
 
 fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Failure> {

@@ -4,7 +4,7 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use common::*;
@@ -17,10 +17,17 @@ const NAMES: usize = 3_000;
 const BROAD: &str = "kind = 'broad'\nfrom = '2026-11-17T11:59:00Z'\nbudget = { urls = 500 }\nselect = { unchecked = 'take' }\n\
                      template = 't.toml'\n";
 
+/// One that is due later, before which DNS is asked again.
+const LATER: &str =
+    "kind = 'broad'\nfrom = '2026-11-20'\nbudget = { urls = 500 }\ntemplate = 't.toml'\n";
+
 /// Names, results and rules that are there from the start, and a harvest that is due an instant later.
 fn full_root() -> Root {
-    let root = root(
-        "memory = \"1 MiB\"\nattempts = 100000\n[stage.plan.jobs]\ndomains = 100\nobjects = 100000\nratio = 100\ndifference = 2000\n",
+    let root = root("");
+    root.settings(
+        &["dns-filter", "plan", "sink"],
+        "[stage.plan]\nbatch = { parcels = 1000, wait = \"50ms\" }\nmemory = \"1 MiB\"\nattempts = 100000\ncheck-list = 100\n\
+         [stage.plan.jobs]\ndomains = 100\nobjects = 100000\nratio = 100\ndifference = 2000\n",
     );
     let names: Vec<String> = (0..NAMES)
         .map(|n| format!("site{:05}.fr", n * 7919 % NAMES))
@@ -64,6 +71,8 @@ fn start(root: &Root) -> Program {
 /// What it gave: the register, the orders, the runs.
 fn given(root: &Root) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut given = contents(&root.part("sink", "ready"));
+    let asked = contents(&root.part("dns-filter", "ready")).into_iter();
+    given.extend(asked.map(|(path, bytes)| (Path::new("asked").join(path), bytes)));
     given.extend(contents(&root.path().join("runs")));
     // Who did it and when is told in the history; which generation it was depends on how the work was cut into batches.
     given.retain(|path, _| !path.to_string_lossy().contains("history"));
@@ -95,6 +104,7 @@ fn both_halves(root: &Root, each: &mut dyn FnMut(&Root)) {
     )
     .unwrap();
     put(root, "harvests/broad.toml", BROAD);
+    put(root, "harvests/later.toml", LATER);
     each(root);
 }
 
@@ -110,6 +120,11 @@ fn killed_two_hundred_times_it_gives_the_same_bytes() {
     });
     let expected = given(&quiet);
     assert!(expected.len() > 20, "{} files", expected.len());
+    // A quarter of the names was denied once.
+    let lists = expected
+        .keys()
+        .filter(|path| path.starts_with("asked") && path.ends_with("names.tsv"));
+    assert_eq!(lists.count(), 8);
 
     let (mut kills, mut tries, mut rounds) = (0, 0u32, 0);
     while kills < KILLS {

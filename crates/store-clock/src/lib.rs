@@ -26,7 +26,7 @@ use object_store::client::{
     ReqwestConnector,
 };
 
-pub use uploads::{UnfinishedUpload, UploadListError, UploadLister};
+pub use uploads::{UnfinishedUpload, UploadLister};
 
 use signature::{sign, signed_at, utc};
 

@@ -1,14 +1,12 @@
 //! Uploads of parts that were never ended: a store keeps them, and has them paid for, until somebody ends them. `object_store`
 //! does not list them.
 
-use std::fmt;
-
 use futures_util::StreamExt;
 use http::StatusCode;
 use jiff::Timestamp;
 use object_store::ClientOptions;
 use object_store::aws::{AwsAuthorizer, AwsCredential};
-use object_store::client::{HttpClient, HttpConnector, HttpRequest, HttpRequestBody};
+use object_store::client::{HttpClient, HttpConnector, HttpError, HttpRequestBody};
 use serde::Deserialize;
 use url::Url;
 
@@ -38,11 +36,6 @@ pub struct UnfinishedUpload {
     pub begun: Option<Timestamp>,
 }
 
-/// Why uploads could not be listed.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot list unfinished uploads: {0}")]
-pub struct UploadListError(String);
-
 impl UploadLister {
     /// Asks with this key over connections of this connector.
     ///
@@ -64,15 +57,16 @@ impl UploadLister {
         })
     }
 
-    /// Lists the uploads without an end whose keys begin with `prefix`. `None`: the store does not list them.
+    /// Lists the uploads without an end whose keys begin with `prefix`. `None`: the store does not list them, or not in a way that
+    /// makes sense.
     ///
     /// # Errors
-    /// When the store does not answer, or not in a way that makes sense.
+    /// When the store does not answer.
     pub async fn list(
         &self,
         bucket: &Url,
         prefix: &str,
-    ) -> Result<Option<Vec<UnfinishedUpload>>, UploadListError> {
+    ) -> Result<Option<Vec<UnfinishedUpload>>, HttpError> {
         let mut uploads = Vec::new();
         let (mut key_marker, mut id_marker) = (String::new(), String::new());
         for _ in 0..LISTS {
@@ -103,17 +97,18 @@ impl UploadLister {
         Ok(Some(uploads))
     }
 
-    async fn page(&self, url: &Url) -> Result<Option<UploadList>, UploadListError> {
-        fn failed(why: impl fmt::Display) -> UploadListError {
-            UploadListError(why.to_string())
+    async fn page(&self, url: &Url) -> Result<Option<UploadList>, HttpError> {
+        let request = http::Request::get(url.as_str()).body(HttpRequestBody::empty());
+        let Ok(mut request) = request else {
+            return Ok(None);
+        };
+        let signed = AwsAuthorizer::new(&self.credential, "s3", &self.region)
+            .try_authorize(&mut request, None);
+        if let Err(error) = signed {
+            tracing::debug!(%error, "a question for unfinished uploads cannot be signed");
+            return Ok(None);
         }
-        let mut request: HttpRequest = http::Request::get(url.as_str())
-            .body(HttpRequestBody::empty())
-            .map_err(failed)?;
-        AwsAuthorizer::new(&self.credential, "s3", &self.region)
-            .try_authorize(&mut request, None)
-            .map_err(failed)?;
-        let answer = self.http.execute(request).await.map_err(failed)?;
+        let answer = self.http.execute(request).await?;
         if answer.status() != StatusCode::OK {
             let status = answer.status().as_u16();
             tracing::debug!(status, "unfinished uploads cannot be listed");
@@ -122,14 +117,15 @@ impl UploadLister {
         let mut text = Vec::new();
         let mut pieces = answer.into_body().bytes_stream();
         while let Some(piece) = pieces.next().await {
-            text.extend_from_slice(&piece.map_err(failed)?);
+            text.extend_from_slice(&piece?);
             if text.len() > LIST_BYTES {
-                return Err(failed("the list is too long"));
+                return Ok(None);
             }
         }
-        quick_xml::de::from_reader(text.as_slice())
-            .map(Some)
-            .map_err(failed)
+        let list = quick_xml::de::from_reader(text.as_slice());
+        Ok(list
+            .inspect_err(|error| tracing::debug!(%error, "the list of uploads makes no sense"))
+            .ok())
     }
 }
 

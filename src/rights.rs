@@ -473,3 +473,80 @@ pub(crate) fn reasons(users: &[UserRights]) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What IAM takes for a managed policy, without white space.
+    const LONGEST_POLICY: usize = 6_144;
+
+    fn shipped() -> (Pipeline, Vec<UserRights>) {
+        let settings = "[engine]\nkind = \"jetstream\"\nservers = [\"nats://192.0.2.1\"]\nendpoint = \"https://192.0.2.9\"\n\
+                        bucket = \"a-bucket-with-quite-a-long-name\"\nprefix = \"an-archive\"\nkey-file = \"k\"\nsecret-file = \"s\"\n";
+        let pipeline = Pipeline::parse(settings, "pipeline.toml").unwrap();
+        let users = rights_of(&pipeline, &pipeline.stage_names());
+        (pipeline, users)
+    }
+
+    fn keys(users: &[UserRights], user: &str, act: ObjectAct) -> Vec<String> {
+        let user = users.iter().find(|known| known.user == user).unwrap();
+        user.keys(act).into_iter().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn as_shipped_every_policy_fits_and_nobody_but_the_operator_has_all() {
+        let (pipeline, users) = shipped();
+        for user in &users {
+            let policy = user.policy(&pipeline.engine).to_string();
+            assert!(
+                policy.len() <= LONGEST_POLICY,
+                "{}: {}",
+                user.user,
+                policy.len()
+            );
+            let has_all = user.keys(ObjectAct::Remove).contains(&"*");
+            assert_eq!(has_all, user.user == EngineSettings::OPERATOR);
+            let own = user.allowed(false).contains(&"$JS.API.>");
+            assert_eq!(own, user.user == EngineSettings::OPERATOR);
+        }
+    }
+
+    #[test]
+    fn receipts_are_never_removed_and_owned_things_only_by_those_who_own_them() {
+        let (_, users) = shipped();
+        for user in users
+            .iter()
+            .filter(|user| user.user != EngineSettings::OPERATOR)
+        {
+            let removed = user.keys(ObjectAct::Remove);
+            assert!(
+                removed.iter().all(|key| !key.contains("receipts")),
+                "{removed:?}"
+            );
+            let written = user.keys(ObjectAct::Write);
+            let owned: Vec<&&str> = written
+                .iter()
+                .filter(|key| key.starts_with("owners/"))
+                .collect();
+            let expected =
+                OwnedThing::of_stage(&user.user).map(|thing| format!("owners/{}", thing.name()));
+            assert_eq!(owned.first().map(|key| (**key).to_owned()), expected);
+        }
+    }
+
+    #[test]
+    fn loops_and_ranges_are_followed() {
+        let (_, users) = shipped();
+        // The results of jobs go back to plan, and days to rank; their files go with them.
+        assert!(keys(&users, "plan", ObjectAct::Remove).contains(&"payloads/crawl/*".to_owned()));
+        assert!(keys(&users, "merge", ObjectAct::Write).contains(&"stages/rank/in/*".to_owned()));
+        assert!(
+            keys(&users, "bigmerge", ObjectAct::Write).contains(&"stages/range/in/*".to_owned())
+        );
+        assert!(keys(&users, "range", ObjectAct::Read).contains(&"payloads/given/*".to_owned()));
+        let deposit = keys(&users, "deposit", ObjectAct::Write);
+        assert!(deposit.contains(&"stages/deposit/paused.json".to_owned()));
+        assert!(!deposit.contains(&"stages/clean/in/*".to_owned()));
+    }
+}

@@ -264,8 +264,8 @@ fn hidden_from(
         for path in [&engine.credentials, &engine.key_file, &engine.secret_file] {
             let parts = path.components().map(|part| part.as_os_str());
             let parts: Vec<_> = parts.collect();
-            let named = |part: &&std::ffi::OsStr| part.to_string_lossy().contains("{stage}");
-            let Some(at) = parts.iter().position(|part| named(part)) else {
+            let named = |part: &std::ffi::OsStr| part.to_string_lossy().contains("{stage}");
+            let Some(at) = parts.iter().copied().position(named) else {
                 continue;
             };
             let upto: PathBuf = parts[..=at].iter().collect();

@@ -149,6 +149,7 @@ fn users(root: &Path) -> ServerUsers {
         let policies = store_policy(&rights, user);
         assert!(read("store-seaweedfs.json").contains(&json!(policies).to_string()));
     }
+    must_have_reasons(&rights);
     let text = read("nats-users.conf");
     let users = text.split_once("users: ").unwrap().1;
     let users: Vec<Value> = serde_json::from_str(users).unwrap();
@@ -197,6 +198,23 @@ fn users(root: &Path) -> ServerUsers {
              resolver_preload: {{ {account}: \"{of_account}\", {system}: \"{of_system}\" }}\n"
         ),
     }
+}
+
+/// Every right is given with its reason.
+fn must_have_reasons(rights: &Path) {
+    let why = fs::read_to_string(rights.join("why.txt")).unwrap();
+    let policy: Value = serde_json::from_str(&store_policy(rights, "index")).unwrap();
+    let lists = policy["Statement"].as_array().unwrap().iter();
+    let keys = lists.flat_map(|statement| statement["Resource"].as_array().unwrap());
+    let prefix = format!("arn:aws:s3:::{BUCKET}/{PREFIX}/");
+    let keys = keys.filter_map(|key| key.as_str().unwrap().strip_prefix(&prefix));
+    let mut count = 0;
+    for key in keys {
+        count += 1;
+        let is_it = |line: &str| line.split_whitespace().next() == Some(key) && line.len() > 60;
+        assert!(why.lines().any(is_it), "{key}: {why}");
+    }
+    assert!(count > 20);
 }
 
 /// The policy of a user as it stands in the list for SeaweedFS: the same document, on one line.

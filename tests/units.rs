@@ -176,6 +176,18 @@ fn a_host_has_the_units_of_its_stages_and_no_others() {
     );
     let refused = said(&settings.units(&["--path-units"]));
     assert!(refused.contains("leave --path-units away"), "{refused}");
+    for text in [
+        "",
+        &JETSTREAM.replace("scratch =", "moving = true\nscratch ="),
+    ] {
+        let refused = Settings::new(text).units(&["--rights"]);
+        assert_eq!(refused.status.code(), Some(78));
+        assert!(
+            said(&refused).contains("leave --rights away"),
+            "{}",
+            said(&refused)
+        );
+    }
     let refused = said(&Settings::new("").units(&["--host", "alpha"]));
     assert!(refused.contains("say which stages run there"), "{refused}");
 }

@@ -96,7 +96,10 @@ fn what_is_forced_out_is_never_asked_for_although_everything_leads_there() {
         .seed(blog("/seed"))
         .seed(web.url("other.test", "/"))
         // Nothing else keeps it from there.
-        .set("scope.accept-regexes", "['^http://([a-z]+[.])*site[.]test:']");
+        .set(
+            "scope.accept-regexes",
+            "['^http://([a-z]+[.])*site[.]test:']",
+        );
     let job = Job::give(&order);
     let forced = job.root.path().join("forced.toml");
     let rules = rule("out", &format!("prefix = '{}'", here("/prive/")))

@@ -97,8 +97,14 @@ fn an_export_read_back_as_a_source_has_the_same_domains() {
     std::fs::write(&list, export).unwrap();
     let sidecar = root.path().join("old.csv.source.toml");
     std::fs::write(sidecar, "column = \"domain\"\n").unwrap();
-    let (code, names, said) = ecluse(root.path(), &["stage", "preload", list.to_str().unwrap()]);
-    assert_eq!(code, 0, "{said}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ecluse"));
+    settle_environment(&mut command);
+    command
+        .args(["stage", "preload", "--root"])
+        .arg(root.path());
+    let output = command.arg(&list).output().unwrap();
+    let [names, said] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert!(output.status.success(), "{said}");
     let mut found: Vec<&str> = names
         .lines()
         .map(|line| line.split('\t').nth(3).unwrap())

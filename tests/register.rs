@@ -87,3 +87,43 @@ fn a_domain_the_figures_and_all_of_it() {
     );
     assert_eq!(lines[2], "parti.fr,0,20261004,20261004,,,,,{}");
 }
+
+#[test]
+fn an_export_read_back_as_a_source_has_the_same_domains() {
+    let root = tempfile::tempdir().unwrap();
+    let day = RegisterDay::new(2026, 10, 4).unwrap();
+    // A public suffix of the private section, an international one, quotes and commas in what is known, and one that is gone.
+    let domains = ["blogspot.com", "exemple.fr", "parti.fr", "xn--cluse-9ra.fr"];
+    let mut records = domains.map(|domain| RegisterRecord::new(domain, day));
+    records[1].sources.insert("afnic".into(), day);
+    records[1].forms = vec!["apex".into(), "www".into()];
+    let seeds = json!(["https://exemple.fr/?a=\"b\",c;d"]);
+    records[1].more.insert("seeds".into(), seeds);
+    records[2].state = DomainState::Inactive;
+    records.sort_by_key(RegisterRecord::key);
+    let register = Register::at(&root.path().join("register")).unwrap();
+    let lines = records.into_iter().map(Ok);
+    register.update(Vec::new(), lines, 3, &|| false).unwrap();
+    let (code, export, said) = ecluse(root.path(), &["register", "--export", "csv"]);
+    assert_eq!(code, 0, "{said}");
+
+    let list = root.path().join("old.csv");
+    std::fs::write(&list, export).unwrap();
+    let sidecar = root.path().join("old.csv.source.toml");
+    std::fs::write(sidecar, "column = \"domain\"\n").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ecluse"));
+    settle_environment(&mut command);
+    command
+        .args(["stage", "preload", "--root"])
+        .arg(root.path());
+    let output = command.arg(&list).output().unwrap();
+    let [names, said] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert!(output.status.success(), "{said}");
+    let mut found: Vec<&str> = names
+        .lines()
+        .map(|line| line.split('\t').nth(3).unwrap())
+        .collect();
+    found.sort_unstable();
+    assert_eq!(found, domains);
+    assert!(said.contains("4 lines gave 4 names of 4 domains"), "{said}");
+}

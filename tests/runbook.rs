@@ -76,7 +76,7 @@ impl Machine {
         for name in OTHERS {
             machine.script(name, "exit 0");
         }
-        for stage in ["crawl", "index", "transfer"] {
+        for stage in ["crawl", "index", "preload", "transfer"] {
             machine.script(
                 &format!("ecluse-{stage}"),
                 &format!("exec {ECLUSE} stage {stage} \"$@\""),
@@ -335,6 +335,41 @@ fn a_job_is_changed_paused_and_ended() {
         jobs.contains("finished") && jobs.contains("enough"),
         "{jobs}"
     );
+}
+
+#[test]
+fn a_list_comes_and_has_many_rejects() {
+    let settings = SETTINGS.to_owned()
+        + "[stage.preload]\nnext = []\nbatch = { parcels = 64, wait = \"50ms\" }\n";
+    let machine = Machine::new(&settings);
+    let list = machine.path("new.txt");
+    fs::write(&list, "exemple.fr\n127.0.0.1\n").unwrap();
+    let tried = [machine.path("tmp/tried.tsv"), machine.path("tmp/tried")];
+    let [names, reports] = tried.each_ref().map(|path| path.to_str().unwrap());
+    let reports = format!("--reports {reports}");
+    let words = [
+        ("LIST", list.to_str().unwrap()),
+        ("/tmp/tried.tsv", names),
+        ("--reports /tmp/tried", &reports),
+    ];
+    machine.type_all("13. ", &words);
+    assert!(
+        fs::read_to_string(names)
+            .unwrap()
+            .contains("\texemple.fr\t")
+    );
+    assert!(tried[1].join("rejects.tsv.zst").exists());
+    let taken = machine.sh("ecluse run preload --once");
+    assert!(taken.status.success(), "{taken:?}");
+
+    let stands = machine.root().join("sources/registry/afnic.txt");
+    fs::write(&stands, "Nom;URL\nUn;http://seul.fr/\n").unwrap();
+    machine.type_all("14. ", &[("LIST", stands.to_str().unwrap())]);
+    let taken = machine.sh("ecluse run preload --once");
+    assert!(taken.status.success(), "{taken:?}");
+    let told = machine.sh("cat root/reports/preload/*/names.tsv");
+    let told = String::from_utf8(told.stdout).unwrap();
+    assert!(told.contains("\tseul.fr\t"), "{told}");
 }
 
 #[test]

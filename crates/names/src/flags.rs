@@ -7,7 +7,7 @@ use std::fmt;
 pub struct NameFlags(u16);
 
 /// The words, in the order of their bits, which is the order in which they are written.
-const WORDS: [&str; 12] = [
+const WORDS: [&str; 13] = [
     "www",
     "path",
     "port",
@@ -20,6 +20,7 @@ const WORDS: [&str; 12] = [
     "hyphens",
     "suffix",
     "unlisted",
+    "context",
 ];
 
 impl NameFlags {
@@ -49,6 +50,8 @@ impl NameFlags {
     pub const SUFFIX: Self = Self(1 << 10);
     /// The last label is not in the Public Suffix List.
     pub const UNLISTED: Self = Self(1 << 11);
+    /// A label breaks the rule for text from right to left, or has a joiner that its script does not need.
+    pub const CONTEXT: Self = Self(1 << 12);
 
     /// Returns the facts of both.
     #[must_use]
@@ -119,7 +122,7 @@ mod tests {
             assert_eq!(flags.bits(), bits);
             assert_eq!(NameFlags::parse(&flags.to_string()), Some(flags));
         }
-        assert_eq!(NameFlags::from_bits(0xffff).bits(), 0x0fff);
+        assert_eq!(NameFlags::from_bits(0xffff).bits(), 0x1fff);
         for bad in ["", "www,", "path,www", "www,www", "WWW", "-,www"] {
             assert_eq!(NameFlags::parse(bad), None, "{bad}");
         }

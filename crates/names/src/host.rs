@@ -2,6 +2,7 @@
 
 use idna::uts46::{AsciiDenyList, Hyphens, Uts46};
 
+use crate::context;
 use crate::flags::NameFlags;
 use crate::reason::RejectReason;
 
@@ -72,6 +73,17 @@ fn label_flags(label: &str) -> Result<NameFlags, RejectReason> {
 
 /// Looks at an A-label as people see it. It must come back the same: two spellings of one label would be two names.
 fn international_flags(label: &str) -> Result<NameFlags, RejectReason> {
+    if let Some(shown) = strict_form(label) {
+        return Ok(shown_flags(&shown));
+    }
+    match context::unicode_label(label) {
+        Some(shown) => Ok(shown_flags(&shown).with(NameFlags::CONTEXT)),
+        None => Err(RejectReason::BadName),
+    }
+}
+
+/// Returns an A-label as people see it, when all of UTS 46 agrees.
+fn strict_form(label: &str) -> Option<String> {
     let uts46 = Uts46::new();
     let (shown, good) = uts46.to_unicode(label.as_bytes(), AsciiDenyList::URL, Hyphens::Allow);
     let again = uts46.to_ascii(
@@ -80,13 +92,15 @@ fn international_flags(label: &str) -> Result<NameFlags, RejectReason> {
         Hyphens::Allow,
         idna::uts46::DnsLength::Ignore,
     );
-    if good.is_err() || !matches!(&again, Ok(again) if again == label) {
-        return Err(RejectReason::BadName);
-    }
-    Ok(NameFlags::IDN
-        .with(NameFlags::MIXED.when(is_mixed(&shown)))
+    let is_good = good.is_ok() && matches!(&again, Ok(again) if again == label);
+    is_good.then(|| shown.into_owned())
+}
+
+fn shown_flags(shown: &str) -> NameFlags {
+    NameFlags::IDN
+        .with(NameFlags::MIXED.when(is_mixed(shown)))
         .with(NameFlags::DEVIATION.when(shown.contains(['ß', 'ς', '\u{200c}', '\u{200d}'])))
-        .with(NameFlags::HYPHENS.when(shown.starts_with('-') || shown.ends_with('-'))))
+        .with(NameFlags::HYPHENS.when(shown.starts_with('-') || shown.ends_with('-')))
 }
 
 /// Tells whether a label has letters of scripts that look alike and are written together by nobody honest.

@@ -5,6 +5,7 @@
 //! DNS says of one. `docs/formats/names.md` and `checked-names.md` have the order of the steps and the bytes.
 
 mod checked;
+mod context;
 mod fast;
 mod flags;
 mod forced;

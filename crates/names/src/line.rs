@@ -4,6 +4,7 @@
 
 use url::{Host, ParseError, Url};
 
+use crate::context;
 use crate::fast::CleanName;
 use crate::flags::NameFlags;
 use crate::host;
@@ -104,9 +105,18 @@ impl Normaliser {
         if has_control(text) {
             return Err(RejectReason::Control.into());
         }
-        let url = parse(text)?;
+        let (url, odd) = match parse(text) {
+            Ok(url) => (url, None),
+            Err(rejection) => {
+                let (url, name) = parse_odd(text, rejection)?;
+                (url, Some(name))
+            }
+        };
         let name = match url.host() {
-            Some(Host::Domain(name)) => name.strip_suffix('.').unwrap_or(name),
+            Some(Host::Domain(name)) => {
+                let name = odd.as_deref().unwrap_or(name);
+                name.strip_suffix('.').unwrap_or(name)
+            }
             Some(Host::Ipv4(address)) => {
                 return Err(Rejection::told(
                     RejectReason::IpAddress,
@@ -131,11 +141,13 @@ impl Normaliser {
             .with(NameFlags::PATH.when(has_path || url.fragment().is_some()))
             .with(NameFlags::PORT.when(has_port))
             .with(NameFlags::USER.when(has_user))
-            .with(NameFlags::LATIN1.when(is_latin1));
+            .with(NameFlags::LATIN1.when(is_latin1))
+            .with(NameFlags::CONTEXT.when(odd.is_some()));
         Ok(FoundName {
             name: text_of(&self.name),
             flags,
-            url: (has_path || has_port).then(|| bare(url)),
+            // Nobody could read the URL of a name that URLs cannot have.
+            url: (odd.is_none() && (has_path || has_port)).then(|| bare(url)),
         })
     }
 }
@@ -163,6 +175,44 @@ fn parse(text: &str) -> Result<Url, Rejection> {
         };
         reason.into()
     })
+}
+
+/// Parses a line whose host URLs cannot have, when that is for its context only: returns the URL with another host in its place, and
+/// the name.
+fn parse_odd(text: &str, rejection: Rejection) -> Result<(Url, String), Rejection> {
+    if rejection.reason != RejectReason::BadName {
+        return Err(rejection);
+    }
+    let host = host_range(text);
+    let last_label = |name: &str| {
+        name.trim_end_matches('.')
+            .rsplit('.')
+            .next()
+            .map(str::to_owned)
+    };
+    // A number at the end makes an address of any host.
+    let is_name = |name: &String| {
+        last_label(name).is_some_and(|last| !last.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let Some(name) = context::ascii_form(&text[host.clone()]).filter(is_name) else {
+        return Err(rejection);
+    };
+    let mut in_its_place = text.to_owned();
+    in_its_place.replace_range(host, "exemple.fr");
+    Ok((parse(&in_its_place)?, name))
+}
+
+/// Returns where the host stands in a line.
+fn host_range(text: &str) -> std::ops::Range<usize> {
+    let begin = scheme_of(text).map_or(0, |(scheme, _)| scheme.len() + 1);
+    let begin = text.len() - text[begin..].trim_start_matches(['/', '\\']).len();
+    let end = text[begin..].find(['/', '\\', '?', '#']);
+    let end = end.map_or(text.len(), |end| begin + end);
+    let begin = text[begin..end]
+        .rfind('@')
+        .map_or(begin, |at| begin + at + 1);
+    let port = text[begin..end].rfind(':');
+    begin..port.map_or(end, |port| begin + port)
 }
 
 fn is_of_the_web(scheme: &str) -> bool {
@@ -348,6 +398,57 @@ mod tests {
         is_rejected("exemple.fr:99999", RejectReason::BadUrl, None);
     }
 
+    /// Of Unicode's IdnaTestV2.txt 16.0.0, as in the `idna` crate: all kinds of lines whose only faults are B1 to B6 and C1, C2.
+    #[test]
+    fn what_is_wrong_with_its_context_only_is_kept_and_flagged() {
+        for (line, name, fault) in [
+            ("\u{e0}\u{5d0}", "xn--0ca24w", "B5, B6"),
+            ("A\u{300}\u{5d0}", "xn--0ca24w", "B5, B6"),
+            ("xn--0ca24w", "xn--0ca24w", "B5, B6"),
+            ("0\u{e0}.\u{5d0}", "xn--0-sfa.xn--4db", "B1"),
+            ("0A\u{300}.\u{5d0}", "xn--0-sfa.xn--4db", "B1"),
+            (
+                "\u{e0}.\u{5d0}0\u{660}\u{5d0}",
+                "xn--0ca.xn--0-zhcb98c",
+                "B4",
+            ),
+            ("xn--0ca.xn--0-zhc74b", "xn--0ca.xn--0-zhc74b", "B4"),
+            ("a\u{200c}b", "xn--ab-j1t", "C1"),
+            ("A\u{200C}B", "xn--ab-j1t", "C1"),
+            ("xn--ab-j1t", "xn--ab-j1t", "C1"),
+            ("a\u{200d}b", "xn--ab-m1t", "C2"),
+            ("\u{bb9}\u{200d}", "xn--dmc225h", "C2"),
+            ("xn--dmc225h", "xn--dmc225h", "C2"),
+        ] {
+            let line = format!("{line}.fr");
+            let (found, flags) = read(&line).unwrap();
+            assert_eq!(found, format!("{name}.fr"), "{line} [{fault}]");
+            assert!(
+                flags.has(NameFlags::CONTEXT.with(NameFlags::IDN)),
+                "{line} [{fault}]: {flags}"
+            );
+        }
+        // In a URL it stands as any other; a name with as good a label is not flagged.
+        let url = "HTTPS://u:p@a\u{200d}b.fr.:8080/x?y#z";
+        gives(url, "xn--ab-m1t.fr", "path,port,user,idn,deviation,context");
+        let mut normaliser = Normaliser::new();
+        assert_eq!(normaliser.read_url(url.as_bytes()).unwrap().url, None);
+        for good in ["\u{5d0}.fr", "\u{bb9}\u{bcd}\u{200d}.fr"] {
+            assert!(!read(good).unwrap().1.has(NameFlags::CONTEXT), "{good}");
+        }
+        // Of the same file: what is wrong in another way as well, or is another name.
+        for bad in [
+            "a\u{200c}b!.fr",
+            "\u{300}\u{5d0}.fr",
+            "xn--ab-j1t\u{e9}.fr",
+            "xn--xn---epa.\u{5d0}0.fr",
+            "\u{e0}\u{5d0}\u{fffd}.fr",
+            "\u{e0}\u{5d0}\u{378}.fr",
+        ] {
+            is_rejected(bad, RejectReason::BadName, None);
+        }
+    }
+
     #[test]
     fn a_url_is_kept_where_it_says_more_than_the_name() {
         let mut normaliser = Normaliser::new();
@@ -374,7 +475,7 @@ mod tests {
             4 => Just(b".".to_vec()),
             1 => prop::sample::select(vec![
                 "http://", "HTTPS://", "/", "?", "#", "@", ":", ":80", "www.", "xn--", "_", " ", "\t", "\"", "..", "fr", "localhost",
-                "local", "0x7f", "1", "é", "\\", "\u{feff}", "ß", "-", "--", "%41", "//", "'", "`", "]", "[", "\0", ";", ",",
+                "local", "0x7f", "1", "é", "\\", "\u{feff}", "ß", "-", "--", "%41", "//", "'", "`", "]", "[", "\0", ";", ",", "\u{200d}", "\u{5d0}", "xn--ab-m1t",
             ]).prop_map(|text| text.as_bytes().to_vec()),
             1 => prop::collection::vec(any::<u8>(), 1..3),
         ];

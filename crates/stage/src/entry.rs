@@ -26,6 +26,8 @@ pub struct StageEntry {
     pub makes_room: bool,
     /// What it does with files named on its command line, when it is a filter too.
     pub filter: Option<&'static str>,
+    /// What it writes into the directory of `--reports`, when it is a filter that has reports.
+    pub filter_reports: Option<&'static str>,
     /// The directories outside the work directories that it writes to, under this root.
     pub writes: fn(&Pipeline, &Path) -> Vec<PathBuf>,
     /// It opens connections to other machines.
@@ -50,6 +52,7 @@ impl StageEntry {
             spreads: Kind::SPREADS,
             makes_room: Kind::MAKES_ROOM,
             filter: Kind::FILTER,
+            filter_reports: Kind::FILTER_REPORTS,
             writes: writes::<Kind>,
             needs_network: needs_network::<Kind>,
             check: check_settings::<Kind>,

@@ -1,7 +1,7 @@
 //! The program of a stage: its command line.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -65,10 +65,11 @@ pub(crate) fn main_with<Kind: Stage + 'static>(arguments: Vec<String>) -> ExitCo
     }
     if let Ok(Some(files)) = matches.try_get_many::<PathBuf>("files") {
         let files: Vec<PathBuf> = files.cloned().collect();
-        return filter::<Kind>(&pipeline, &files);
+        let reports = matches.try_get_one::<PathBuf>("reports").ok().flatten();
+        return filter::<Kind>(&pipeline, &files, reports.map(PathBuf::as_path));
     }
     if entry.filter.is_some() && is_filter(&matches) {
-        return filter::<Kind>(&pipeline, &[PathBuf::from("-")]);
+        return filter::<Kind>(&pipeline, &[PathBuf::from("-")], None);
     }
     if matches.get_flag("dry-run") {
         return dry_run(&entry, &root, &pipeline);
@@ -118,12 +119,15 @@ fn is_filter(matches: &ArgMatches) -> bool {
 }
 
 /// Works on files named on the command line; what comes out goes to standard output.
-fn filter<Kind: Stage>(pipeline: &Pipeline, files: &[PathBuf]) -> ExitCode {
+fn filter<Kind: Stage>(pipeline: &Pipeline, files: &[PathBuf], reports: Option<&Path>) -> ExitCode {
     let mut out = std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
     let worked = pipeline
         .stage_settings::<Kind::Settings>(Kind::NAME)
         .map_err(Failure::config)
-        .and_then(|settings| Kind::filter(settings, files, &mut out));
+        .and_then(|settings| match reports {
+            Some(reports) => Kind::filter_with_reports(settings, files, &mut out, reports),
+            None => Kind::filter(settings, files, &mut out),
+        });
     // What was written before a failure is good: it goes out first.
     let flushed = out.flush();
     match (worked, flushed) {
@@ -141,6 +145,16 @@ fn command(entry: &StageEntry) -> Command {
             Arg::new("files")
                 .value_name("FILE")
                 .num_args(1..)
+                .value_parser(value_parser!(PathBuf))
+                .help(about),
+        );
+    }
+    if let Some(about) = entry.filter_reports {
+        command = command.arg(
+            Arg::new("reports")
+                .long("reports")
+                .value_name("NEW-DIR")
+                .requires("files")
                 .value_parser(value_parser!(PathBuf))
                 .help(about),
         );

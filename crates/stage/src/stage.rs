@@ -39,6 +39,8 @@ pub trait Stage: Sized {
     const MAKES_ROOM: bool = false;
     /// What it does with files named on its command line, when it is a Unix filter too.
     const FILTER: Option<&'static str> = None;
+    /// What it writes into the directory of `--reports`, when it is a filter that has reports.
+    const FILTER_REPORTS: Option<&'static str> = None;
 
     /// Says what is wrong with its settings on this machine: everything that [`Stage::open`] would stumble over. Asked
     /// at the start and for `--check`; touches nothing.
@@ -116,5 +118,19 @@ pub trait Stage: Sized {
     ) -> Result<Exit, Failure> {
         let _ = (settings, files, out);
         Err(Failure::config(format!("{} is no filter", Self::NAME)))
+    }
+
+    /// As [`Stage::filter`], with reports in a new directory; only called when [`Stage::FILTER_REPORTS`] is set.
+    ///
+    /// # Errors
+    /// As [`Stage::filter`].
+    fn filter_with_reports(
+        settings: Self::Settings,
+        files: &[PathBuf],
+        out: &mut dyn Write,
+        reports: &Path,
+    ) -> Result<Exit, Failure> {
+        let _ = (settings, files, out, reports);
+        Err(Failure::config(format!("{} has no reports", Self::NAME)))
     }
 }

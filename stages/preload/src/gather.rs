@@ -18,6 +18,10 @@ use twox_hash::XxHash3_64;
 pub(crate) const SOURCES: usize = 64;
 /// Names that no source gave.
 const NOBODY: u8 = u8::MAX;
+/// In a partition, with a source: what follows is of a list that stands there from an earlier run.
+const STANDING: u8 = 0x80;
+/// Among the flags of a name, where [`NameFlags`] has none: a list or a rule of this run gives it.
+const GIVEN: u16 = 1 << 15;
 /// How many partitions names are dealt to by their hash, as a power of two.
 const PARTITION_BITS: u32 = 10;
 /// A range has about this many bytes: the cache should hold it.
@@ -45,6 +49,8 @@ pub(crate) struct NameOrigins<'a> {
     pub(crate) flags: NameFlags,
     /// Source and number of lines, in order of the source.
     pub(crate) origins: &'a [(u8, u32)],
+    /// A list of this run or a rule gives it; else only lists that stand there from earlier runs have it.
+    pub(crate) is_given: bool,
 }
 
 /// In a partition, before a key: what follows is of another source than what came before.
@@ -80,6 +86,16 @@ impl Gatherer {
         records.push(key_length(key));
         records.extend_from_slice(key);
         Ok(())
+    }
+
+    /// Takes a name of a list that stands there from an earlier run.
+    pub(crate) fn add_standing(
+        &mut self,
+        key: &[u8],
+        flags: NameFlags,
+        source: u8,
+    ) -> io::Result<()> {
+        self.add(key, flags, source | STANDING)
     }
 
     /// Takes a name that no source need have.
@@ -332,7 +348,12 @@ impl NameTable {
                     if self.is_full(key.len()) {
                         empty(self)?;
                     }
-                    self.put(key, std::mem::take(&mut flags), *source);
+                    let flags = std::mem::take(&mut flags);
+                    match *source {
+                        NOBODY => self.put(key, flags | GIVEN, NOBODY),
+                        given if given & STANDING == 0 => self.put(key, flags | GIVEN, given),
+                        standing => self.put(key, flags, standing & !STANDING),
+                    }
                 }
             }
         }
@@ -573,6 +594,7 @@ impl Ranges {
                     key: name.key,
                     flags: NameFlags::from_bits(flags),
                     origins: &origins,
+                    is_given: flags & GIVEN != 0,
                 })?;
             }
         }
@@ -702,7 +724,8 @@ mod tests {
 
     use super::*;
 
-    type Told = (u16, BTreeMap<u8, u32>);
+    /// Flags, origins, and whether it is given.
+    type Told = (u16, BTreeMap<u8, u32>, bool);
     type Seen = BTreeMap<Vec<u8>, Told>;
 
     fn gathered(lines: &[(String, u8, u16)], memory_bytes: usize) -> Vec<(Vec<u8>, Told)> {
@@ -711,6 +734,11 @@ mod tests {
             let flags = NameFlags::from_bits(*flags);
             if *source == NOBODY {
                 gatherer.add_forced(key.as_bytes(), flags).unwrap();
+            } else if *source & STANDING != 0 {
+                let source = *source & !STANDING;
+                gatherer
+                    .add_standing(key.as_bytes(), flags, source)
+                    .unwrap();
             } else {
                 gatherer.add(key.as_bytes(), flags, *source).unwrap();
             }
@@ -719,7 +747,8 @@ mod tests {
         gatherer
             .finish(&mut |name| {
                 let origins = name.origins.iter().copied().collect();
-                seen.push((name.key.to_vec(), (name.flags.bits(), origins)));
+                let told = (name.flags.bits(), origins, name.is_given);
+                seen.push((name.key.to_vec(), told));
                 Ok(())
             })
             .unwrap();
@@ -736,7 +765,7 @@ mod tests {
                         "(fr|com|property|properties|proper|x)(,[a-c_0-]{1,2}){1,3}",
                         "fr,aaaaaaaaaa[a-c]{1,8}",
                     ],
-                    prop_oneof![0u8..64, Just(NOBODY)],
+                    prop_oneof![0u8..64, 128u8..192, Just(NOBODY)],
                     0u16..16,
                 ),
                 0..600,
@@ -745,10 +774,11 @@ mod tests {
         ) {
             let mut expected = Seen::new();
             for (key, source, flags) in &lines {
-                let (seen, origins) = expected.entry(key.clone().into_bytes()).or_default();
+                let (seen, origins, is_given) = expected.entry(key.clone().into_bytes()).or_default();
                 *seen |= flags;
+                *is_given |= *source == NOBODY || source & STANDING == 0;
                 if *source != NOBODY {
-                    *origins.entry(*source).or_default() += 1;
+                    *origins.entry(source & !STANDING).or_default() += 1;
                 }
             }
             prop_assert_eq!(gathered(&lines, memory_bytes), expected.into_iter().collect::<Vec<_>>());

@@ -1,13 +1,13 @@
 //! Makes one list of names of every list the library has, and says what each list brought.
 //!
 //! * **Reads** a batch of parcels, each with one source list and perhaps its sidecar, or what stands for a list in the sources'
-//!   directory; the register; and the librarians' rules.
-//! * **Writes** parcels of kind `names`, each with at most 100,000 names, sorted, with their origins; and a directory of reports for
-//!   the run: statistics, and every rejected line with its number. The batch is consumed. Named files become one list on
+//!   directory; every other list in that directory, to count it; the register; and the librarians' rules.
+//! * **Writes** parcels of kind `names`, each with at most 100,000 names of the batch, sorted, with their origins; and a directory
+//!   of reports for the run: statistics of all lists as they stand, and every rejected line with its number. The batch is consumed. Named files become one list on
 //!   standard output instead.
 //! * **Never** drops a line without counting it, changes or removes a list, or holds the names in memory.
 //! * **Defers** a list that changed while it was read. **Holds** a list that cannot be unpacked, has not the column it should, or
-//!   has a sidecar that says something else; and a list that is gone.
+//!   has a sidecar that says something else; and a list that is gone. A list that is read to be counted only holds nothing up.
 //! * **Again**: the same lists, rules and register give the same bytes.
 
 mod gather;
@@ -21,24 +21,28 @@ mod source_file;
 mod statistics;
 mod watch;
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io::{self, BufWriter, Read, Write};
 use std::num::NonZeroU32;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use ecluse_config::Bytes;
 use ecluse_names::{ForcedRules, MOST_NAMES, NameLine};
-use ecluse_register::{Register, RegisterReader};
+use ecluse_register::Register;
 use ecluse_stage::{
-    Exit, Failure, Home, Inbox, Intake, NewParcel, OutFile, Outbox, Parcel, ParcelId,
+    Blame, Exit, Failure, Home, Inbox, Intake, NewParcel, OutFile, Outbox, Parcel, ParcelId,
     SettingsCheck, Stage,
 };
 use serde::Deserialize;
 
 use crate::gather::SOURCES;
 use crate::report::RunReport;
-use crate::run::{NameSink, Run, RunError, RunSettings};
-use crate::source::{SIDECAR, SIDECAR_BYTES, SIDECAR_END, SourceList, parts};
+use crate::run::{ListRole, NameSink, Run, RunError, RunSettings};
+use crate::source::{SIDECAR, SIDECAR_BYTES, SIDECAR_END, SourceList, name_of, parts};
 use crate::source_file::{KIND, SOURCE_FILE, SourceFile};
+use crate::statistics::{LeftOut, Statistics};
 use crate::watch::SourceDirectory;
 
 /// The stage.
@@ -77,11 +81,22 @@ impl Settings {
     }
 }
 
-/// A list to be read, with the parcel it came in.
+/// A list to be read.
 struct RunList<'a> {
     list: SourceList,
-    parcel: &'a Parcel,
+    /// The parcel it has, or would have.
+    id: ParcelId,
+    /// The parcel it came in; none where it is read to be counted only.
+    parcel: Option<&'a Parcel>,
     place: ListPlace,
+}
+
+/// What became of a run.
+enum RunEnd {
+    /// It is done.
+    Done,
+    /// A list that is read to be counted only cannot be read, by its place: the run must be done without it.
+    Without(usize, String),
 }
 
 /// Where a list is.
@@ -139,7 +154,7 @@ impl Stage for Preload {
             let (id, bytes) = file.parcel();
             inbox.put(&id, KIND, (SOURCE_FILE, &bytes))?;
         }
-        Ok(look.settling)
+        Ok(look.settling.len())
     }
 
     fn process(&mut self, parcel: &Parcel, outbox: &mut Outbox) -> Result<(), Failure> {
@@ -152,103 +167,209 @@ impl Stage for Preload {
             let list = list_of(parcel).map_err(|failure| failure.of_member(parcel.id()))?;
             lists.extend(list);
         }
-        lists.sort_by(|left, right| {
-            (&left.list.name, left.parcel.id()).cmp(&(&right.list.name, right.parcel.id()))
-        });
-        for pair in lists.windows(2) {
-            if let [ListPlace::Directory(one), ListPlace::Directory(other)] =
-                [&pair[0].place, &pair[1].place]
-                && let Some(reason) = confused(
-                    (&pair[0].list, Path::new(&one.path)),
-                    (&pair[1].list, Path::new(&other.path)),
-                )
-            {
-                return Err(Failure::hold(reason).of_member(pair[1].parcel.id()));
-            }
-        }
+        must_be_clear(&mut lists)?;
         must_be_few(&lists)?;
-        let ids: Vec<ParcelId> = batch.iter().map(|parcel| parcel.id().clone()).collect();
-        let run = ParcelId::of_batch("names", &ids);
+        let is_stopped = || {
+            outbox.tick();
+            outbox.stop_asked()
+        };
+        let mut left_out = self.stand_beside(&mut lists, &is_stopped)?;
         let rules =
             ForcedRules::read(&self.home.path(&self.settings.forced)).map_err(Failure::config)?;
+        outbox.consume();
+        loop {
+            let run = id_of_run(batch, &lists, &left_out);
+            match self.run(&lists, &left_out, &run, &rules, outbox)? {
+                RunEnd::Done => return Ok(()),
+                RunEnd::Without(place, reason) => {
+                    left_out.push(lists.remove(place).left_out(reason));
+                }
+            }
+        }
+    }
+
+    const FILTER_REPORTS: Option<&'static str> = Some(
+        "With FILE: makes this directory, with statistics.txt, .csv and .json and every rejected line in rejects.tsv.zst",
+    );
+
+    fn filter(settings: Settings, files: &[PathBuf], out: &mut dyn Write) -> Result<Exit, Failure> {
+        if let Some(figures) = filter(&settings, files, out, &mut io::sink())? {
+            eprint!("{}", figures.text());
+        }
+        Ok(Exit::Done)
+    }
+
+    fn filter_with_reports(
+        settings: Settings,
+        files: &[PathBuf],
+        out: &mut dyn Write,
+        reports: &Path,
+    ) -> Result<Exit, Failure> {
+        let shown = reports.display();
+        let Some(name) = reports.file_name().and_then(OsStr::to_str) else {
+            return Err(Failure::config(format!("{shown} cannot name a directory")));
+        };
+        if reports.symlink_metadata().is_ok() {
+            return Err(Failure::config(format!(
+                "{shown} is there already: --reports makes a new directory"
+            )));
+        }
+        let beside = match reports.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        let mut report = RunReport::begin(beside, name)?;
+        if let Some(figures) = filter(&settings, files, out, report.rejects())? {
+            report.publish(&figures)?;
+            eprint!("{}", figures.text());
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Makes one list of files; returns the figures, or none when nobody reads the list to its end.
+fn filter(
+    settings: &Settings,
+    files: &[PathBuf],
+    out: &mut dyn Write,
+    rejects: &mut dyn Write,
+) -> Result<Option<Statistics>, Failure> {
+    let mut lists = Vec::new();
+    for file in files {
+        lists.push((list_of_file(file).map_err(Failure::hold)?, file));
+    }
+    lists.sort_by(|left, right| (&left.0.name, left.1).cmp(&(&right.0.name, right.1)));
+    for pair in lists.windows(2) {
+        let confused = confused((&pair[0].0, pair[0].1), (&pair[1].0, pair[1].1));
+        confused.map_or(Ok(()), |reason| Err(Failure::hold(reason)))?;
+    }
+    let names: Vec<(&SourceList, bool)> = lists
+        .iter()
+        .map(|(list, _)| (list, list.is_whole(true)))
+        .collect();
+    let rules = ForcedRules::read(&settings.forced).map_err(Failure::config)?;
+    let of_run = settings.of_run(std::env::temp_dir());
+    let mut run = Run::new(&names, &of_run, &rules).map_err(|error| blame(error, None))?;
+    let never = || false;
+    for (list, file) in &lists {
+        let shown = file.display().to_string();
+        let source = open_file(file)
+            .map_err(|error| Failure::hold(format!("cannot open {shown}: {error}")))?;
+        let list = (list, ListRole::Given);
+        let taken = run.take(list, &shown, source, rejects, &never);
+        taken.map_err(|error| blame(error, None))?;
+    }
+    run.force().map_err(|error| blame(error, None))?;
+    let mut sink = ListSink(BufWriter::with_capacity(256 << 10, out));
+    let finished = run.finish(None, &mut sink, &never).and_then(|figures| {
+        sink.0.flush().map_err(RunError::Output)?;
+        Ok(figures)
+    });
+    match finished {
+        Ok(figures) => Ok(Some(figures)),
+        Err(RunError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(None),
+        Err(error) => Err(blame(error, None)),
+    }
+}
+
+impl Preload {
+    /// Adds the other lists in the sources' directory, to be counted with those of the batch; returns those that cannot be.
+    fn stand_beside(
+        &mut self,
+        lists: &mut Vec<RunList<'_>>,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Vec<LeftOut>, Failure> {
+        let look = self.directory.look_at_rest(is_stopped)?;
+        let mut left_out = Vec::new();
+        for path in look.settling {
+            left_out.push(left_out_of(&path, "it is still being written".to_owned()));
+        }
+        for (path, reason) in look.unread {
+            left_out.push(left_out_of(&path, reason));
+        }
+        for found in look.found {
+            let is_same = |list: &RunList<'_>| matches!(&list.place, ListPlace::Directory(known) if known.path == found.path);
+            if lists.iter().any(is_same) {
+                continue;
+            }
+            match found.list() {
+                Ok(list) => lists.push(RunList {
+                    list: list.clone(),
+                    id: found.parcel().0,
+                    parcel: None,
+                    place: ListPlace::Directory(Box::new(found)),
+                }),
+                Err(problem) => left_out.push(left_out_of(Path::new(&found.path), problem)),
+            }
+        }
+        sort(lists);
+        let mut sources: BTreeSet<String> = lists
+            .iter()
+            .filter(|list| list.parcel.is_some())
+            .map(|list| list.list.name.clone())
+            .collect();
+        let mut kept: Vec<RunList<'_>> = Vec::new();
+        for list in lists.drain(..) {
+            let name = &list.list.name;
+            let before = kept.iter().rev().find(|kept| kept.is_directory());
+            let reason = match before.and_then(|before| before.confused_with(&list)) {
+                Some(reason) if list.parcel.is_some() => {
+                    return Err(Failure::hold(reason).of_member(&list.id));
+                }
+                None if sources.contains(name) => None,
+                None if sources.len() < SOURCES => {
+                    sources.insert(name.clone());
+                    None
+                }
+                None => Some(format!("a run has {SOURCES} sources at most")),
+                told => told,
+            };
+            match reason {
+                Some(reason) => left_out.push(list.left_out(reason)),
+                None => kept.push(list),
+            }
+        }
+        *lists = kept;
+        Ok(left_out)
+    }
+
+    fn run(
+        &self,
+        lists: &[RunList<'_>],
+        left_out: &[LeftOut],
+        run_id: &ParcelId,
+        rules: &ForcedRules,
+        outbox: &mut Outbox,
+    ) -> Result<RunEnd, Failure> {
         let register = Register::at(&self.home.register()).map_err(Failure::halt)?;
         let generation = register.current().map_err(Failure::halt)?;
         let reader = generation
             .map(|number| register.read(number))
             .transpose()
             .map_err(Failure::halt)?;
-        let report = RunReport::begin(&self.home.path(&self.settings.reports), run.as_str())?;
-        self.run(&lists, &run, &rules, generation.zip(reader), report, outbox)
-    }
-
-    fn filter(settings: Settings, files: &[PathBuf], out: &mut dyn Write) -> Result<Exit, Failure> {
-        let mut lists = Vec::new();
-        for file in files {
-            lists.push((list_of_file(file).map_err(Failure::hold)?, file));
-        }
-        lists.sort_by(|left, right| (&left.0.name, left.1).cmp(&(&right.0.name, right.1)));
-        for pair in lists.windows(2) {
-            let confused = confused((&pair[0].0, pair[0].1), (&pair[1].0, pair[1].1));
-            confused.map_or(Ok(()), |reason| Err(Failure::hold(reason)))?;
-        }
-        let names: Vec<&SourceList> = lists.iter().map(|(list, _)| list).collect();
-        let rules = ForcedRules::read(&settings.forced).map_err(Failure::config)?;
-        let of_run = settings.of_run(std::env::temp_dir());
-        let mut run = Run::new(&names, &of_run, &rules).map_err(|error| blame(error, None))?;
-        let never = || false;
-        for (list, file) in &lists {
-            let shown = file.display().to_string();
-            let source = open_file(file)
-                .map_err(|error| Failure::hold(format!("cannot open {shown}: {error}")))?;
-            let taken = run.take(list, &shown, source, &mut io::sink(), &never);
-            taken.map_err(|error| blame(error, None))?;
-        }
-        run.force().map_err(|error| blame(error, None))?;
-        let mut sink = ListSink(BufWriter::with_capacity(256 << 10, out));
-        let figures = match run.finish(None, &mut sink, &never).and_then(|figures| {
-            sink.0.flush().map_err(RunError::Output)?;
-            Ok(figures)
-        }) {
-            Ok(figures) => figures,
-            // Whoever read along has seen enough.
-            Err(RunError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-                return Ok(Exit::Done);
-            }
-            Err(error) => return Err(blame(error, None)),
-        };
-        eprint!("{}", figures.text());
-        Ok(Exit::Done)
-    }
-}
-
-impl Preload {
-    fn run(
-        &self,
-        lists: &[RunList<'_>],
-        run_id: &ParcelId,
-        rules: &ForcedRules,
-        register: Option<(u64, RegisterReader)>,
-        mut report: RunReport,
-        outbox: &mut Outbox,
-    ) -> Result<(), Failure> {
-        outbox.consume();
+        let reports = self.home.path(&self.settings.reports);
+        let mut report = RunReport::begin(&reports, run_id.as_str())?;
         let of_run = self.settings.of_run(self.home.temporary());
-        let names: Vec<&SourceList> = lists.iter().map(|list| &list.list).collect();
+        let names: Vec<(&SourceList, bool)> = lists
+            .iter()
+            .map(|list| (&list.list, list.list.is_whole(list.is_directory())))
+            .collect();
         let mut run = Run::new(&names, &of_run, rules).map_err(|error| blame(error, None))?;
-        for list in lists {
-            let id = list.parcel.id();
-            let (source, file) = list.open().map_err(|failure| failure.of_member(id))?;
+        run.figures.leave_out(left_out);
+        for (place, list) in lists.iter().enumerate() {
             let is_stopped = || {
                 outbox.tick();
                 outbox.stop_asked()
             };
-            let taken = run.take(&list.list, &file, source, report.rejects(), &is_stopped);
-            taken.map_err(|error| blame(error, Some(id)))?;
-            list.must_be_as_found()
-                .map_err(|failure| failure.of_member(id))?;
+            match list.read(&mut run, report.rejects(), &is_stopped) {
+                Ok(()) => {}
+                Err(failure) if list.parcel.is_none() && is_of_list(&failure) => {
+                    return Ok(RunEnd::Without(place, failure.reason));
+                }
+                Err(failure) => return Err(failure),
+            }
         }
         run.force().map_err(|error| blame(error, None))?;
-        let (generation, reader) = register.unzip();
         let has_next = !self.home.next.is_empty();
         let is_stopped = || false;
         let mut figures = if has_next {
@@ -269,7 +390,7 @@ impl Preload {
         figures.register = generation;
         report.publish(&figures)?;
         outbox.fact("report", run_id.as_str());
-        outbox.fact("names", figures.names);
+        outbox.fact("names", figures.given);
         outbox.fact("domains", figures.domains);
         outbox.fact("new-domains", figures.new_domains);
         for source in &figures.sources {
@@ -292,7 +413,54 @@ impl Preload {
             domains = figures.domains,
             "lists became names"
         );
-        Ok(())
+        for list in left_out {
+            let (file, reason) = (list.file.as_str(), list.reason.as_str());
+            tracing::warn!(file, reason, "a list is not counted");
+        }
+        Ok(RunEnd::Done)
+    }
+}
+
+/// Puts lists in the order in which they are read.
+fn sort(lists: &mut [RunList<'_>]) {
+    lists.sort_by(|left, right| {
+        (&left.list.name, left.path(), &left.id).cmp(&(&right.list.name, right.path(), &right.id))
+    });
+}
+
+/// Puts the lists of a batch in order, and holds one that would be taken for a list of another source.
+fn must_be_clear(lists: &mut [RunList<'_>]) -> Result<(), Failure> {
+    sort(lists);
+    for pair in lists.windows(2) {
+        if let Some(reason) = pair[0].confused_with(&pair[1]) {
+            return Err(Failure::hold(reason).of_member(&pair[1].id));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the name of a run: another for other lists, and for others that are left out.
+fn id_of_run(batch: &[Parcel], lists: &[RunList<'_>], left_out: &[LeftOut]) -> ParcelId {
+    let mut ids: Vec<ParcelId> = batch.iter().map(|parcel| parcel.id().clone()).collect();
+    let standing = lists.iter().filter(|list| list.parcel.is_none());
+    ids.extend(standing.map(|list| list.id.clone()));
+    for list in left_out {
+        let why = ecluse_stage::digest(list.reason.as_bytes());
+        ids.push(ParcelId::for_file(list.file.as_ref(), &why));
+    }
+    ParcelId::of_batch("names", &ids)
+}
+
+/// Tells whether a list is at fault, or whoever changes it; not the machine, and not a wish to stop.
+fn is_of_list(failure: &Failure) -> bool {
+    matches!(failure.blame, Blame::Parcel | Blame::World)
+}
+
+fn left_out_of(path: &Path, reason: String) -> LeftOut {
+    LeftOut {
+        source: name_of(&parts(path).1),
+        file: path.as_os_str().as_bytes().escape_ascii().to_string(),
+        reason,
     }
 }
 
@@ -317,7 +485,8 @@ fn list_of(parcel: &Parcel) -> Result<Option<RunList<'_>>, Failure> {
         let place = ListPlace::Directory(Box::new(found));
         return Ok(Some(RunList {
             list,
-            parcel,
+            id: parcel.id().clone(),
+            parcel: Some(parcel),
             place,
         }));
     }
@@ -338,7 +507,8 @@ fn list_of(parcel: &Parcel) -> Result<Option<RunList<'_>>, Failure> {
     let place = ListPlace::Parcel(file.name.clone());
     Ok(Some(RunList {
         list,
-        parcel,
+        id: parcel.id().clone(),
+        parcel: Some(parcel),
         place,
     }))
 }
@@ -365,7 +535,7 @@ fn must_be_few(lists: &[RunList<'_>]) -> Result<(), Failure> {
         sources += usize::from(at == 0 || lists[at - 1].list.name != list.list.name);
         if sources > SOURCES {
             let reason = format!("a run has {SOURCES} sources at most: it waits for the next one");
-            return Err(Failure::defer(reason).of_member(list.parcel.id()));
+            return Err(Failure::defer(reason).of_member(&list.id));
         }
     }
     Ok(())
@@ -382,10 +552,66 @@ fn read_small(parcel: &Parcel, name: &str) -> Result<String, Failure> {
 }
 
 impl RunList<'_> {
+    fn is_directory(&self) -> bool {
+        matches!(self.place, ListPlace::Directory(_))
+    }
+
+    /// Returns where it lies, as people read it; nothing for a list in its parcel.
+    fn path(&self) -> &str {
+        match &self.place {
+            ListPlace::Parcel(_) => "",
+            ListPlace::Directory(found) => &found.shown,
+        }
+    }
+
+    /// Says that another list in the directory has its source's name by chance.
+    fn confused_with(&self, other: &Self) -> Option<String> {
+        let (ListPlace::Directory(one), ListPlace::Directory(two)) = (&self.place, &other.place)
+        else {
+            return None;
+        };
+        confused(
+            (&self.list, Path::new(&one.path)),
+            (&other.list, Path::new(&two.path)),
+        )
+    }
+
+    fn left_out(self, reason: String) -> LeftOut {
+        LeftOut {
+            file: self.path().to_owned(),
+            source: self.list.name,
+            reason,
+        }
+    }
+
+    /// Reads the list into a run.
+    fn read(
+        &self,
+        run: &mut Run<'_>,
+        rejects: &mut dyn Write,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<(), Failure> {
+        let of_list = |failure: Failure| match self.parcel {
+            Some(parcel) => failure.of_member(parcel.id()),
+            None => failure,
+        };
+        let role = match self.parcel {
+            Some(_) => ListRole::Given,
+            None => ListRole::Standing,
+        };
+        let (source, file) = self.open().map_err(of_list)?;
+        let taken = run.take((&self.list, role), &file, source, rejects, is_stopped);
+        taken.map_err(|error| blame(error, self.parcel.map(Parcel::id)))?;
+        self.must_be_as_found().map_err(of_list)
+    }
+
     /// Opens the list; returns what it is called, too.
     fn open(&self) -> Result<(Box<dyn Read>, String), Failure> {
         match &self.place {
-            ListPlace::Parcel(name) => Ok((Box::new(self.parcel.open(name)?), name.clone())),
+            ListPlace::Parcel(name) => {
+                let parcel = self.parcel.expect("a list in a parcel has one");
+                Ok((Box::new(parcel.open(name)?), name.clone()))
+            }
             ListPlace::Directory(found) => {
                 let file = open_file(Path::new(&found.path));
                 let file = file.map_err(|error| {

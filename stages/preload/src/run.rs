@@ -71,20 +71,30 @@ pub(crate) struct Run<'a> {
 
 /// Between the columns of a seed while seeds are sorted.
 const TAB: u8 = b'\t';
+/// What a run does with the names of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ListRole {
+    /// The list is new or has changed: they are counted, and given on.
+    Given,
+    /// It stands there from an earlier run: they are counted.
+    Standing,
+}
+
 /// How often a run looks whether it should stop, in lines.
 const LOOK_EVERY: u64 = 1 << 16;
 
 impl<'a> Run<'a> {
-    /// Begins a run of sources that are called so, in this order.
+    /// Begins a run of lists, in order of their sources' names, each with whether it is all that its source has.
     pub(crate) fn new(
-        lists: &[&SourceList],
+        lists: &[(&SourceList, bool)],
         settings: &'a RunSettings,
         rules: &'a ForcedRules,
     ) -> Result<Self, RunError> {
         let mut sources: Vec<SourceFigures> = Vec::new();
-        for list in lists {
-            if sources.last().is_none_or(|last| last.name != list.name) {
-                sources.push(SourceFigures::new(&list.name, list.kind));
+        for (list, is_whole) in lists {
+            match sources.last_mut() {
+                Some(last) if last.name == list.name => last.is_whole &= is_whole,
+                _ => sources.push(SourceFigures::new(&list.name, list.kind, *is_whole)),
             }
         }
         if sources.len() > SOURCES {
@@ -110,7 +120,7 @@ impl<'a> Run<'a> {
     /// Takes a list in; `is_stopped` is asked now and then.
     pub(crate) fn take(
         &mut self,
-        list: &SourceList,
+        (list, role): (&SourceList, ListRole),
         file: &str,
         source: Box<dyn Read>,
         rejects: &mut dyn Write,
@@ -153,9 +163,9 @@ impl<'a> Run<'a> {
             self.figures.sources[place].lines += 1;
             let read = match column {
                 _ if !is_whole => Err(RejectReason::TooLong.into()),
-                Column::Line => self.line(list, place, text, length)?,
+                Column::Line => self.line((list, role), place, text, length)?,
                 Column::Csv(csv) => match csv.field_of(bytes, &mut buffer) {
-                    Ok(field) => self.line(list, place, field, field.len())?,
+                    Ok(field) => self.line((list, role), place, field, field.len())?,
                     Err(reason) => Err(reason.into()),
                 },
             };
@@ -173,7 +183,7 @@ impl<'a> Run<'a> {
     /// Takes a line in, the first `length` bytes of a text, or says why not.
     fn line(
         &mut self,
-        list: &SourceList,
+        (list, role): (&SourceList, ListRole),
         place: usize,
         text: &[u8],
         length: usize,
@@ -194,10 +204,13 @@ impl<'a> Run<'a> {
             return Ok(Err(Rejection::told(RejectReason::ForcedOut, domain)));
         }
         let source = u8::try_from(place).expect("there are 64 sources at most");
-        self.gatherer
-            .add(&self.key, flags, source)
-            .map_err(RunError::Temporary)?;
+        let added = match role {
+            ListRole::Given => self.gatherer.add(&self.key, flags, source),
+            ListRole::Standing => self.gatherer.add_standing(&self.key, flags, source),
+        };
+        added.map_err(RunError::Temporary)?;
         if let Some(url) = url
+            && role == ListRole::Given
             && (list.urls || flags.has(NameFlags::PORT))
             && !self.rules.is_out(&url)
         {
@@ -314,7 +327,10 @@ impl Giving<'_> {
             mask,
             &mut self.figures,
         )?;
-        self.figures.name(tld, found.origins);
+        self.figures.name(tld, found.origins, found.is_given);
+        if !found.is_given {
+            return Ok(());
+        }
         self.sources.clear();
         for (source, lines) in found.origins {
             if !self.sources.is_empty() {

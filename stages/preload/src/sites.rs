@@ -152,7 +152,10 @@ impl OpenSite {
         if let Some(registered) = self.registered {
             for place in 0..64 {
                 let is_gone = registered & !seen & 1 << place != 0;
-                if is_gone && let Some(source) = figures.sources.get_mut(place) {
+                if is_gone
+                    && let Some(source) = figures.sources.get_mut(place)
+                    && source.is_whole
+                {
                     source.vanished += 1;
                 }
             }

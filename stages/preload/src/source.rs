@@ -86,6 +86,9 @@ pub(crate) struct SourceList {
     pub(crate) is_csv: bool,
     /// URLs with a path are kept.
     pub(crate) urls: bool,
+    /// The sidecar says whether the list is all that the source has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    whole: Option<bool>,
 }
 
 /// What a sidecar may say.
@@ -97,6 +100,7 @@ struct Sidecar {
     column: Option<String>,
     separator: Option<char>,
     urls: Option<bool>,
+    whole: Option<bool>,
 }
 
 impl SourceList {
@@ -136,7 +140,15 @@ impl SourceList {
             column: said.column,
             separator: said.separator,
             urls: said.urls.unwrap_or(kind.has_seeds()),
+            whole: said.whole,
         })
+    }
+
+    /// Tells whether the list, with the others of its name, is all that the source has. What the sidecar says counts; else one
+    /// that stands in the sources' directory is, unless each list of its kind is a piece.
+    pub(crate) fn is_whole(&self, is_standing: bool) -> bool {
+        let by_place = is_standing && self.kind != SourceKind::Redirects;
+        self.whole.unwrap_or(by_place)
     }
 }
 
@@ -146,7 +158,7 @@ fn is_name(name: &str) -> bool {
 }
 
 /// Returns the name of a source by that of its file: all up to the first dot.
-fn name_of(file: &str) -> String {
+pub(crate) fn name_of(file: &str) -> String {
     let stem = file
         .split('.')
         .find(|part| !part.is_empty())
@@ -234,6 +246,10 @@ mod tests {
             (said.name.as_str(), said.kind, said.separator, said.urls),
             ("librarians", SourceKind::Selection, Some(';'), false)
         );
+        assert!(plain.is_whole(true) && !plain.is_whole(false));
+        let whole = SourceList::of("x", "", Some("whole = true")).unwrap();
+        let piece = SourceList::of("x", "redirects", None).unwrap();
+        assert!(whole.is_whole(false) && !piece.is_whole(true));
         assert_eq!(SourceList::of("été", "", None).unwrap().name, "-t-");
         assert_eq!(SourceList::of("...", "", None).unwrap().name, "source");
         for bad in [

@@ -19,6 +19,9 @@ use crate::source_file::{ListLook, SourceFile};
 /// Endings of files that somebody is still writing.
 const UNFINISHED: [&str; 4] = [".part", ".open", ".lck", ".tmp"];
 
+/// While lists come to rest, how long to wait before looking again.
+const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+
 /// The directory, and what is known of the files in it.
 pub(crate) struct SourceDirectory {
     path: PathBuf,
@@ -29,8 +32,12 @@ pub(crate) struct SourceDirectory {
 /// What was found.
 #[derive(Debug, Default)]
 pub(crate) struct SourceLook {
+    /// Lists at rest.
     pub(crate) found: Vec<SourceFile>,
-    pub(crate) settling: usize,
+    /// Lists that are not at rest yet.
+    pub(crate) settling: Vec<PathBuf>,
+    /// What cannot be looked at, and why.
+    pub(crate) unread: Vec<(PathBuf, String)>,
 }
 
 impl SourceDirectory {
@@ -40,6 +47,24 @@ impl SourceDirectory {
             settle,
             seen: RestWatch::default(),
         }
+    }
+
+    /// Looks until every list is at rest, but no longer than a list takes to be: who waits longer is still being written.
+    /// `is_stopped` is asked now and then.
+    pub(crate) fn look_at_rest(
+        &mut self,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<SourceLook, Failure> {
+        let mut look = self.look()?;
+        let begun = Instant::now();
+        while !look.settling.is_empty() && begun.elapsed() <= self.settle {
+            if is_stopped() {
+                return Err(Failure::give_back());
+            }
+            std::thread::sleep((self.settle / 10).clamp(LOOK_AGAIN.0, LOOK_AGAIN.1));
+            look = self.look()?;
+        }
+        Ok(look)
     }
 
     /// Looks through the directory; where there is none, nothing is there.
@@ -61,6 +86,8 @@ impl SourceDirectory {
                 }
                 Err(error) => {
                     tracing::warn!(reason = %error, "cannot read a list's directory: nothing is taken from it");
+                    let path = error.path().unwrap_or(&self.path).to_owned();
+                    look.unread.push((path, error.to_string()));
                     continue;
                 }
             };
@@ -88,7 +115,7 @@ impl SourceDirectory {
         {
             look.found.push(SourceFile::of(path, now, sidecar_of(path)));
         } else {
-            look.settling += 1;
+            look.settling.push(path.to_owned());
         }
     }
 }

@@ -7,16 +7,17 @@
 
 mod common;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{PRELOAD, names_of, report_of, root};
+use common::{PRELOAD, names_of, report_in, report_of, root, runs_of};
 use ecluse_register::{Register, RegisterDay, RegisterRecord};
 use ecluse_testkit::contract::Contract;
 use ecluse_testkit::root::{Root, settle_environment, until_so};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[test]
 fn preload_keeps_the_contract() {
@@ -529,7 +530,293 @@ fn the_filter_writes_one_list_and_says_what_each_source_brought() {
         said.starts_with("bcweb (selection): 2 domains, 1 found nowhere else\n"),
         "{said}"
     );
+    put(&root, "registry/ovh.txt", "a.fr\n127.0.0.1\n");
+    let files = ["--reports", "told", "registry/ovh.txt"];
+    let (code, list, told) = filter(&files, "");
+    assert_eq!(code, Some(0), "{told}");
+    assert_eq!(list, "fr,a\ta.fr\ta.fr\ta.fr\tovh:1\tnew\t-\t-\n");
+    let report = report_in(&root.path().join("told"));
+    assert_eq!(report["statistics.txt"], told);
+    assert_eq!(
+        report["rejects.tsv.zst"],
+        "ovh\tregistry/ovh.txt\t2\tip-address\t127.0.0.1\t127.0.0.1\n"
+    );
+    assert!(report["statistics.csv"].starts_with("what,of,and,figure\nnames,,,1\n"));
+    assert_eq!(
+        source_in(&report, "ovh")["rejected"],
+        json!({"ip-address": 1})
+    );
+    let (code, _, told) = filter(&files, "");
+    assert_eq!(code, Some(78));
+    assert!(told.starts_with("told is there already"), "{told}");
+    let (code, _, told) = filter(&["--reports", "cut", "nowhere.txt"], "");
+    assert_eq!(
+        (code, root.path().join("cut").exists()),
+        (Some(65), false),
+        "{told}"
+    );
     let (code, _, said) = filter(&["nowhere.txt"], "");
     assert_eq!(code, Some(65));
     assert!(said.starts_with("cannot open nowhere.txt: "), "{said}");
+}
+
+/// Runs it once more: returns its exit code, its report, and the names that it gave.
+fn run_again(root: &Root) -> (i32, BTreeMap<String, String>, BTreeMap<String, String>) {
+    let before = match root.path().join("reports/preload").exists() {
+        true => runs_of(root),
+        false => BTreeSet::new(),
+    };
+    for parcel in root.list("sink", "ready") {
+        fs::remove_dir_all(root.part("sink", "ready").join(parcel)).unwrap();
+    }
+    let (code, said) = root.run(PRELOAD, &["--once"]);
+    let new: Vec<_> = runs_of(root).difference(&before).cloned().collect();
+    assert_eq!(new.len(), 1, "{said}");
+    (code, report_in(&new[0]), names_of(root))
+}
+
+fn figures_in(report: &BTreeMap<String, String>) -> Value {
+    serde_json::from_str(&report["statistics.json"]).unwrap()
+}
+
+fn source_in(report: &BTreeMap<String, String>, name: &str) -> Value {
+    let figures = figures_in(report);
+    let sources = figures["sources"].as_array().unwrap();
+    let found = sources.iter().find(|source| source["name"] == name);
+    found.unwrap().clone()
+}
+
+#[test]
+fn figures_are_of_all_lists_as_they_stand_and_names_of_those_that_changed() {
+    let root = root("");
+    put(&root, "sources/registry/afnic.txt", "a.fr\nb.fr\n");
+    put(
+        &root,
+        "sources/selection/bcweb.txt",
+        "b.fr\nc.fr\n127.0.0.1\n",
+    );
+    assert_eq!(run_again(&root).2.len(), 3);
+
+    put(
+        &root,
+        "sources/selection/bcweb.txt",
+        "b.fr\nhttp://d.fr/x\ne.fr\n127.0.0.2\n",
+    );
+    let (code, report, names) = run_again(&root);
+    assert_eq!(code, 0);
+    let text = &report["statistics.txt"];
+    assert!(
+        text.starts_with(
+            "bcweb (selection): 3 domains, 2 found nowhere else\n\
+             afnic (registry): 2 domains, 1 found nowhere else\n\n\
+             6 lines gave 4 names of 4 domains\n\
+             3 names are given on: those of lists that are new or have changed\n"
+        ),
+        "{text}"
+    );
+    let figures = figures_in(&report);
+    assert_eq!(
+        figures["shared"],
+        json!([{"sources": ["afnic", "bcweb"], "domains": 1}])
+    );
+    assert_eq!(
+        (&figures["names"], &figures["given-names"]),
+        (&json!(4), &json!(3))
+    );
+    let expected = [
+        ("b.fr", "afnic:1,bcweb:1 new - -"),
+        ("d.fr", "bcweb:1 new - path"),
+        ("e.fr", "bcweb:1 new - -"),
+    ];
+    assert_eq!(
+        names,
+        expected
+            .map(|(name, told)| (name.to_owned(), told.to_owned()))
+            .into()
+    );
+    assert_eq!(
+        report["rejects.tsv.zst"],
+        "bcweb\tbcweb.txt\t4\tip-address\t127.0.0.2\t127.0.0.2\n"
+    );
+
+    // A piece of a source says nothing of what is missing from it, and all others are there as they were.
+    root.put_files(
+        "preload",
+        "piece",
+        &[
+            ("x.txt", b"a.fr\nz.fr\n"),
+            ("source.toml", b"name = \"redirects\"\nkind = \"redirects\""),
+        ],
+    );
+    let (code, report, names) = run_again(&root);
+    assert_eq!(code, 0);
+    let text = &report["statistics.txt"];
+    assert!(
+        text.starts_with(
+            "bcweb (selection): 3 domains, 2 found nowhere else\n\
+             afnic (registry): 2 domains, 0 found nowhere else\n\
+             redirects (redirects, in part): 2 domains, 1 found nowhere else\n"
+        ),
+        "{text}"
+    );
+    assert_eq!(
+        source_in(&report, "redirects")["vanished-domains"],
+        Value::Null
+    );
+    assert_eq!(source_in(&report, "afnic")["vanished-domains"], 0);
+    assert!(!report["statistics.csv"].contains("vanished-domains,redirects"));
+    let names: Vec<&str> = names.keys().map(String::as_str).collect();
+    assert_eq!(names, ["a.fr", "z.fr"]);
+}
+
+/// A register that has these domains of a source.
+fn register_of(root: &Root, source: &str, domains: &[&str]) {
+    let day = RegisterDay::new(2025, 10, 1).unwrap();
+    let mut records: Vec<RegisterRecord> = domains
+        .iter()
+        .map(|domain| {
+            let mut record = RegisterRecord::new(domain, day);
+            record.sources.insert(source.to_owned(), day);
+            record
+        })
+        .collect();
+    records.sort_by_key(RegisterRecord::key);
+    let register = Register::at(&root.path().join("register")).unwrap();
+    register
+        .update(Vec::new(), records.into_iter().map(Ok), 3, &|| false)
+        .unwrap();
+}
+
+#[test]
+fn what_vanished_is_told_of_whole_sources_only() {
+    let root = root("");
+    register_of(&root, "afnic", &["un.fr", "deux.fr", "parti.fr"]);
+    put(&root, "sources/registry/afnic.1.txt", "un.fr\n");
+    put(&root, "sources/registry/afnic.2.txt", "deux.fr\n");
+    let (_, report, _) = run_again(&root);
+    assert_eq!(source_in(&report, "afnic")["vanished-domains"], 1);
+
+    // One file of two has changed: the other is still there.
+    put(&root, "sources/registry/afnic.2.txt", "deux.fr\ntrois.fr\n");
+    let (_, report, names) = run_again(&root);
+    let afnic = source_in(&report, "afnic");
+    assert_eq!(
+        (
+            &afnic["vanished-domains"],
+            &afnic["domains"],
+            &afnic["whole"]
+        ),
+        (&json!(1), &json!(3), &json!(true))
+    );
+    assert_eq!(names.len(), 2, "un.fr was given before: {names:?}");
+
+    // What is given by hand is a piece, unless it says that it is all.
+    root.put_files("preload", "piece", &[("afnic.txt", b"quatre.fr\n")]);
+    let (_, report, _) = run_again(&root);
+    let afnic = source_in(&report, "afnic");
+    assert_eq!(
+        (&afnic["vanished-domains"], &afnic["domains"]),
+        (&Value::Null, &json!(4))
+    );
+    for name in ["afnic.1.txt", "afnic.2.txt"] {
+        fs::remove_file(root.path().join("sources/registry").join(name)).unwrap();
+    }
+    let whole = [
+        ("afnic.txt", b"un.fr\n".as_slice()),
+        ("source.toml", b"whole = true"),
+    ];
+    root.put_files("preload", "whole", &whole);
+    let (_, report, _) = run_again(&root);
+    assert_eq!(source_in(&report, "afnic")["vanished-domains"], 2);
+}
+
+#[test]
+fn a_list_that_cannot_be_counted_is_named_and_holds_nothing_up() {
+    let root = root("");
+    register_of(&root, "afnic", &["parti.fr"]);
+    let mut cut = gzip(&"exemple.fr\n".repeat(9_999));
+    cut.truncate(cut.len() / 2);
+    put(&root, "sources/registry/afnic.1.gz", &cut);
+    put(&root, "sources/registry/afnic.2.txt", "bon.fr\n");
+    put(&root, "sources/selection/bcweb.txt", "bon.fr\n");
+    let (code, report, names) = run_again(&root);
+    assert_eq!(code, 65);
+    assert_eq!(names["bon.fr"], "afnic:1,bcweb:1 new - -");
+    let left_out = figures_in(&report)["not-counted"].clone();
+    let of_cut = left_out[0]["reason"].as_str().unwrap();
+    assert!(of_cut.starts_with("afnic.1.gz: cannot be read"), "{of_cut}");
+    let text = &report["statistics.txt"];
+    assert!(text.contains("\nnot counted: ") && text.contains("afnic (registry, in part): 1"));
+    assert_eq!(source_in(&report, "afnic")["vanished-domains"], Value::Null);
+
+    // It stays in the way of nothing afterwards, and neither does a sidecar that says nothing.
+    put(&root, "sources/registry/ovh.txt", "loin.fr\n");
+    put(&root, "sources/registry/ovh.txt.source.toml", "nom = 1\n");
+    put(&root, "sources/selection/bcweb.txt", "bon.fr\nneuf.fr\n");
+    let (_, report, names) = run_again(&root);
+    assert_eq!(names.len(), 2);
+    let left_out = figures_in(&report)["not-counted"].clone();
+    let sources: Vec<&str> = left_out
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|list| list["source"].as_str().unwrap())
+        .collect();
+    assert_eq!(sources, ["ovh", "afnic"]);
+    assert!(report["statistics.csv"].contains("\nlist-not-counted,afnic,"));
+}
+
+#[test]
+fn a_new_list_with_the_name_of_one_that_stands_elsewhere_is_held() {
+    let root = root("");
+    put(&root, "sources/registrar/afnic.txt", "a.fr\n");
+    run(&root);
+    put(&root, "sources/registry/afnic.txt", "b.fr\n");
+    let (code, said) = root.run(PRELOAD, &["--once"]);
+    assert_eq!(code, 65, "{said}");
+    let held = root.list("preload", "held");
+    let id = held[0].rsplit_once('~').unwrap().0;
+    let why = root.why("preload", id);
+    assert!(why.contains("would both be the source afnic"), "{why}");
+}
+
+#[test]
+fn a_small_known_case_is_told_whole_in_each_form() {
+    let root = root("");
+    register_of(&root, "afnic", &["exemple.fr", "parti.fr"]);
+    put(
+        &root,
+        "sources/registry/afnic.txt",
+        "exemple.fr\nexemple.fr\nwww.exemple.fr\nautre.fr\nmachine.lan\n",
+    );
+    put(
+        &root,
+        "sources/selection/bcweb.txt",
+        "exemple.fr\nhttp://seul.re/a\n\n127.0.0.1\nfoo.blogspot.com\n",
+    );
+    put(
+        &root,
+        "sources/other/zones.txt",
+        "autre.fr\nfoo.blogspot.com\nexemple.fr\n",
+    );
+    put(&root, "forced.toml", rule("in", "domain = \"oublie.fr\""));
+    put(
+        &root,
+        "sources/redirects/redirects.txt",
+        "exemple.fr\nloin.com\n",
+    );
+    let (code, report, names) = run_again(&root);
+    assert_eq!((code, names.len()), (0, 8));
+    assert_eq!(
+        report["statistics.txt"],
+        include_str!("known/statistics.txt")
+    );
+    assert_eq!(
+        report["statistics.csv"],
+        include_str!("known/statistics.csv")
+    );
+    assert_eq!(
+        report["statistics.json"],
+        include_str!("known/statistics.json")
+    );
 }

@@ -12,7 +12,7 @@ use std::fs;
 use common::{PRELOAD, report_of, root};
 use ecluse_testkit::lists::{SOURCES, write_list};
 use psl::{List, Psl, Type};
-use serde_json::Value;
+use serde_json::{Value, json};
 use url::{Host, Url};
 
 const LINES: u64 = 200_000;
@@ -171,6 +171,30 @@ impl Expected {
     }
 }
 
+/// Names and domains by last label; there is no register, so every domain is new.
+fn last_labels_of(
+    expected: &Expected,
+    domains: &BTreeMap<String, BTreeSet<&'static str>>,
+) -> Value {
+    let mut table: BTreeMap<String, [u64; 2]> = BTreeMap::new();
+    let label = |name: &str| match List.suffix(name.as_bytes()).unwrap().typ() {
+        Some(_) => last_labels(name, 1),
+        None => "(unlisted)".to_owned(),
+    };
+    for labels in expected.names.keys() {
+        let name: Vec<&str> = labels.iter().rev().map(String::as_str).collect();
+        table.entry(label(&name.join("."))).or_default()[0] += 1;
+    }
+    for domain in domains.keys() {
+        table.entry(label(domain)).or_default()[1] += 1;
+    }
+    let told = table.into_iter().map(|(label, [names, domains])| {
+        let figures = json!({"names": names, "domains": domains, "new-domains": domains});
+        (label, figures)
+    });
+    told.collect::<serde_json::Map<String, Value>>().into()
+}
+
 #[test]
 fn the_list_and_its_figures_are_those_of_the_obvious_way() {
     let root = root("memory = \"4 MiB\"\nlist = 7000");
@@ -273,6 +297,52 @@ fn the_list_and_its_figures_are_those_of_the_obvious_way() {
             .filter(|sources| sources.contains(left) && sources.contains(right))
             .count();
         assert_eq!(shared["domains"], both, "{left} and {right}");
+    }
+    assert_eq!(figures["last-labels"], last_labels_of(&expected, &domains));
+    assert_eq!(figures["domains-of-other-sets"], 0);
+    let told = figures["exactly"].as_array().unwrap();
+    let exactly: BTreeMap<Vec<String>, u64> = told
+        .iter()
+        .map(|set| {
+            let sources = set["sources"].as_array().unwrap().iter();
+            let sources = sources.map(|source| source.as_str().unwrap().to_owned());
+            (sources.collect(), set["domains"].as_u64().unwrap())
+        })
+        .collect();
+    let mut sets: BTreeMap<Vec<String>, u64> = BTreeMap::new();
+    for sources in domains.values() {
+        let names: Vec<String> = sources.iter().map(|name| (*name).to_owned()).collect();
+        *sets.entry(names).or_default() += 1;
+    }
+    assert_eq!((exactly.len(), &exactly), (told.len(), &sets));
+    let tables = [
+        ("names-by-last-label", "names"),
+        ("domains-by-last-label", "domains"),
+        ("new-domains-by-last-label", "new-domains"),
+    ];
+    for (label, told) in figures["last-labels"].as_object().unwrap() {
+        for (what, key) in tables {
+            let line = format!("\n{what},{label},,{}\n", told[key]);
+            assert!(report["statistics.csv"].contains(&line), "{line}");
+        }
+        let in_text = report["statistics.txt"].lines().find(|line| {
+            line.split(' ').next() == Some(label) && line.split_whitespace().count() == 4
+        });
+        let numbers: Vec<String> = in_text
+            .unwrap_or_else(|| panic!("{label} is not in the text"))
+            .split_whitespace()
+            .skip(1)
+            .map(|number| number.replace(',', ""))
+            .collect();
+        assert_eq!(
+            numbers,
+            tables.map(|(_, key)| told[key].to_string()),
+            "{label}"
+        );
+    }
+    for (sources, domains) in sets {
+        let line = format!("\ndomains-of-exactly,{},,{domains}\n", sources.join(" "));
+        assert!(report["statistics.csv"].contains(&line), "{line}");
     }
     let rejects = report["rejects.tsv.zst"].lines().count() as u64;
     let listed = expected

@@ -5,8 +5,9 @@
     reason = "each test uses its part, and stops where it fails"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use ecluse_testkit::root::Root;
 
@@ -24,11 +25,19 @@ pub(crate) fn root(more: &str) -> Root {
 
 /// The files of the only report, unpacked.
 pub(crate) fn report_of(root: &Root) -> BTreeMap<String, String> {
-    let mut runs: Vec<_> = fs::read_dir(root.path().join("reports/preload"))
-        .unwrap()
-        .collect();
+    let mut runs = runs_of(root);
     assert_eq!(runs.len(), 1, "{runs:?}");
-    let run = runs.pop().unwrap().unwrap().path();
+    report_in(&runs.pop_first().unwrap())
+}
+
+/// The directories of all reports.
+pub(crate) fn runs_of(root: &Root) -> BTreeSet<PathBuf> {
+    let runs = fs::read_dir(root.path().join("reports/preload")).unwrap();
+    runs.map(|run| run.unwrap().path()).collect()
+}
+
+/// The files of a report, unpacked.
+pub(crate) fn report_in(run: &Path) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(run).unwrap() {
         let entry = entry.unwrap();

@@ -1,5 +1,6 @@
 //! Where a stage is at home: what it may know beside its own settings.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use ecluse_config::{Archive, Pipeline, ShellSettings, Site};
 use ecluse_spool::{Engine, WorkTree};
 use ecluse_telemetry::Metrics;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::failure::Failure;
 use crate::pool::nexts;
@@ -51,6 +53,9 @@ pub struct HarvestCollection {
 struct IngestView {
     #[serde(default)]
     collections: Vec<HarvestCollection>,
+    /// Its other keys are its own.
+    #[serde(flatten)]
+    _more: BTreeMap<String, IgnoredAny>,
 }
 
 impl Home {

@@ -18,9 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ecluse_manifest::{Ingested, Manifest, NewFile};
-use ecluse_stage::{
-    Failure, HarvestCollection, Home, Inbox, Outbox, Parcel, SettingsCheck, Stage,
-};
+use ecluse_stage::{Failure, HarvestCollection, Home, Inbox, Outbox, Parcel, SettingsCheck, Stage};
 use ecluse_telemetry::ArchiveFigures;
 use serde::Deserialize;
 use sha2::{Digest, Sha512};

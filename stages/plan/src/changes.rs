@@ -367,6 +367,7 @@ fn add(news: &mut DomainNews, told: &str) -> Option<()> {
         ["N", seen, name, sources, ref dns @ ..] => {
             let seen = day(seen)?;
             for source in list(sources) {
+                news.seen = Some(news.seen.map_or(seen, |first| first.min(seen)));
                 let known = news.sources.entry(source).or_insert(seen);
                 *known = seen.max(*known);
             }

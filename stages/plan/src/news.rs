@@ -42,8 +42,10 @@ pub(crate) struct DnsNews {
 #[derive(Debug, Default)]
 pub(crate) struct DomainNews {
     pub(crate) site: String,
-    /// The sources that had it, and when.
+    /// The sources that had it, and when they last did.
     pub(crate) sources: BTreeMap<String, RegisterDay>,
+    /// The first day one of them had it.
+    pub(crate) seen: Option<RegisterDay>,
     pub(crate) dns: Option<DnsNews>,
     /// The days on which DNS denied it, and the last on which a name of it was there.
     pub(crate) absent: BTreeSet<RegisterDay>,
@@ -146,16 +148,17 @@ impl RegisterChange for DomainChange<'_> {
         let key = key_of(&news.site);
         let harvested = news.results.iter().map(|result| result.day);
         let (first, last) = (harvested.clone().min(), harvested.max());
-        let seen = news.sources.values().min().copied();
-        let seen = seen.or(first).unwrap_or(today);
+        let listed = news.sources.values().min().copied();
+        let listed = news.seen.into_iter().chain(listed).min();
+        let seen = listed.or(first).unwrap_or(today);
         let mut record = before.unwrap_or_else(|| RegisterRecord::new(&news.site, seen));
         // What only results tell of is seen when they say so, until a list has it: then the lists count, as if they had come first.
         if !news.sources.is_empty() && record.sources.remove(FROM_RESULTS).is_some() {
             (record.first, record.last) = (seen, seen);
         }
+        record.first = listed.map_or(record.first, |day| day.min(record.first));
         for (source, day) in news.sources {
             record.last = record.last.max(day);
-            record.first = record.first.min(day);
             let seen = record.sources.entry(source).or_insert(day);
             *seen = day.max(*seen);
         }

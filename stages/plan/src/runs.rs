@@ -102,7 +102,6 @@ pub(crate) mod time_text {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 fn is_none(count: &u64) -> bool {
     *count == 0
 }

@@ -2,7 +2,7 @@
 //!
 //! * **Reads** parcels of checked names, results of jobs and evidence; harvest definitions in `harvests/`, the librarians' rules,
 //!   traps; and for each run that is due a small parcel of its own.
-//! * **Writes** the next generation of the register, and `news/`: what came into it; the orders of a run, a parcel each; and `runs/`: what became of each run.
+//! * **Writes** the next generation of the register, and `news/`: what came into it; the orders of a run, a parcel each, to the crawler with the fewest; and `runs/`: what became of each run.
 //! * **Never** starts a job that nobody can explain, forgets a domain, or orders a run twice.
 //! * **Defers** while another has the register. **Holds** a parcel with a line that makes no sense, and a run whose definition is
 //!   gone or makes no sense any more.
@@ -45,7 +45,7 @@ use ecluse_names::ForcedRules;
 use ecluse_register::{Register, RegisterError};
 use ecluse_stage::{
     Failure, Home, Inbox, Intake, NewParcel, OutFile, Outbox, Parcel, ParcelId, SettingsCheck,
-    Stage, digest,
+    ShortestQueue, Stage, digest,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -140,6 +140,7 @@ impl Stage for Plan {
     const ABOUT: &'static str =
         "Keeps the register of domains and makes job orders of harvests that are due";
     const INTAKE: Intake = Intake::Batch;
+    const SPREADS: bool = true;
     type Settings = Settings;
 
     fn check(settings: &Settings, home: &Home, check: &mut SettingsCheck<'_>) {
@@ -505,6 +506,8 @@ impl Plan {
         let planning = self.planning(&harvest, &perimeter, run.due, &never);
         let mut sink = OrderSink {
             outbox,
+            home: &self.home,
+            queues: ShortestQueue::default(),
             harvest: &harvest,
             traps: &traps,
             groups: planned
@@ -551,6 +554,8 @@ impl Plan {
         let planning = self.planning(harvest, perimeter, run.due, &never);
         let mut sink = OrderSink {
             outbox,
+            home: &self.home,
+            queues: ShortestQueue::default(),
             harvest,
             traps,
             groups: planned
@@ -654,6 +659,8 @@ impl Plan {
 /// Orders for the next stage, one after the other.
 struct OrderSink<'a> {
     outbox: &'a mut Outbox,
+    home: &'a Home,
+    queues: ShortestQueue,
     harvest: &'a Harvest,
     traps: &'a TrapFile,
     /// The settings of each job.
@@ -732,7 +739,10 @@ impl OrderSink<'_> {
         let mut parcel = open.parcel;
         parcel.add(open.seeds)?;
         parcel.write("order.toml", text.as_bytes())?;
-        Ok(self.outbox.emit(parcel)?)
+        let to = self.queues.of(self.home)?;
+        let to = to.ok_or_else(|| Failure::config("plan has no next stage"))?;
+        self.outbox.emit_to(parcel, &to);
+        Ok(())
     }
 }
 

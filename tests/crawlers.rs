@@ -220,6 +220,11 @@ fn sites(web: &Web, names: &Names, gate: &Arc<AtomicBool>) {
                     }
                     html(&format!("<p>the end of {site}</p>"))
                 }
+                // Large enough that its file is full.
+                Some(0) => html(&format!(
+                    "<p>{}</p><a href=/p1>next</a>",
+                    format!("site {site} ").repeat(150_000)
+                )),
                 Some(number) if number < PAGES => html(&format!(
                     "<p>page {number} of {site}</p><a href=/p{}>next</a>",
                     number + 1
@@ -238,7 +243,7 @@ fn define(hosts: &Hosts, web: &Web, names: &Names) {
         &format!(
             "[network]\nallow-private = true\nresolvers = ['{}']\n[budget]\nwait = '1s'\n[budget.queue]\ntries = 3\n\
              error-penalty = 0\n[manners]\nmin-delay = '1ms'\nmax-delay = '1ms'\naddress-delay = '0s'\n[extract]\nsitemaps = false\n\
-             [warc]\nsize = '1 KB'\n",
+             [warc]\nsize = '1 MB'\ncompression = 'none'\n",
             names.address()
         ),
     );
@@ -288,7 +293,10 @@ fn crawlers_share_nothing_and_one_that_was_killed_goes_on() {
         "{said}"
     );
     let told = hosts.must("alpha", &["jobs"]);
-    assert!(told.contains("crawl@beta: 1 in hand, "), "{told}");
+    assert!(
+        told.contains("\ncrawl@beta: ") && told.contains(", on beta\n"),
+        "{told}"
+    );
     assert!(told.contains("on gamma\n"), "{told}");
     let told = hosts.must("beta", &["jobs"]);
     assert!(told.contains("running"), "{told}");

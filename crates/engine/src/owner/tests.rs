@@ -265,21 +265,3 @@ fn an_owner_that_wakes_up_commits_nothing() {
     let depths = beta.depths(STAGE).unwrap();
     assert_eq!((depths.ready, depths.working, depths.held), (0, 0, 0));
 }
-
-/// As the crawl does. Often enough that the other runtime would let no task go on so long without a rest.
-#[test]
-fn a_thread_that_is_inside_of_another_runtime_may_ask() {
-    let servers = servers();
-    let root = tempfile::tempdir().unwrap();
-    let engine = open(&servers, "inside", root.path(), "alpha");
-    put(&engine, &["a"]);
-    let mut other = tokio::runtime::Builder::new_current_thread();
-    let other = other.enable_all().build().unwrap();
-    let local = tokio::task::LocalSet::new();
-    let asked = local.block_on(&other, async {
-        (0..300).all(|_| {
-            engine.depths(STAGE).unwrap().ready == 1 && engine.paused(STAGE).unwrap().is_none()
-        })
-    });
-    assert!(asked);
-}

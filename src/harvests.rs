@@ -7,8 +7,7 @@ use ecluse_crawl::Crawl;
 use ecluse_plan::{
     CheckProgress, Harvest, HarvestFile, HarvestPlan, JobDraft, Perimeter, Plan, PlanClock,
     PlannedVisit, Planning, RefreshSources, RefreshSummary, Refreshing, RunDirectory, RunRecord,
-    RunState, Settings, TrapFile, begins_in_the_past,
-    index_fault, read_file, read_harvests,
+    RunState, Settings, TrapFile, begins_in_the_past, index_fault, read_file, read_harvests,
 };
 use ecluse_register::Register;
 use ecluse_stage::{Exit, Stage};

@@ -38,6 +38,17 @@ pub(crate) struct Job {
     pub(crate) reports: Vec<PathBuf>,
 }
 
+/// A copy of the crawl, wherever it runs.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Crawler {
+    stage: String,
+    /// Those on which it runs.
+    hosts: Vec<String>,
+    in_hand: usize,
+    waiting: usize,
+}
+
 pub(crate) fn list(context: &DriverContext, options: &JobsOptions) -> Result<ExitCode, Trouble> {
     context.must_be_archive()?;
     let mut jobs = context.jobs()?;
@@ -62,8 +73,10 @@ pub(crate) fn list(context: &DriverContext, options: &JobsOptions) -> Result<Exi
         };
         key(b).cmp(&key(a))
     });
+    let crawlers = context.crawlers()?;
     if context.json {
-        context.print_json(serde_json::json!({ "jobs": jobs }))?;
+        let told = serde_json::json!({ "jobs": jobs, "crawlers": crawlers });
+        context.print_json(told)?;
     } else if options.job.is_some() {
         for job in &jobs {
             context.print(&whole(job))?;
@@ -78,11 +91,29 @@ pub(crate) fn list(context: &DriverContext, options: &JobsOptions) -> Result<Exi
         context.print(&overview(&jobs, paint))?;
         let more = context.command("jobs JOB");
         context.print(&match jobs.is_empty() {
-            true => "There is no job yet.\n".to_owned(),
+            true if crawlers.is_empty() => "There is no job yet.\n".to_owned(),
+            true => "There is no job on this host.\n".to_owned(),
             false => paint.dim(&format!("\n{more} tells of one, with its reports\n")),
         })?;
+        for crawler in &crawlers {
+            context.print(&crawler.line())?;
+        }
     }
     Ok(Exit::Done.into())
+}
+
+impl Crawler {
+    fn line(&self) -> String {
+        let hosts = match self.hosts.as_slice() {
+            [] => "runs nowhere".to_owned(),
+            hosts => format!("on {}", hosts.join(", ")),
+        };
+        let (in_hand, waiting) = (self.in_hand, self.waiting);
+        format!(
+            "{}: {in_hand} in hand, {waiting} waiting, {hosts}\n",
+            self.stage
+        )
+    }
 }
 
 /// Returns the files of a job's reports and its logs, those for people first.
@@ -250,14 +281,81 @@ impl DriverContext {
             let begun = JobStatus::read(dir).ok().flatten().unwrap_or_default();
             (begun.begun, name.clone())
         });
-        newest.map(|(_, dir)| dir.clone()).ok_or_else(|| {
-            let known: Vec<&str> = dirs.iter().rev().take(5).map(|(n, _)| &**n).collect();
-            let known = match known.as_slice() {
-                [] => "there is none yet".to_owned(),
-                some => format!("there are {}", some.join(", ")),
-            };
-            Trouble::usage(format!("no job {word:?}: {known}"))
-        })
+        if let Some((_, dir)) = newest {
+            return Ok(dir.clone());
+        }
+        if let Some(elsewhere) = self.job_elsewhere(word)? {
+            return Err(Trouble::usage(elsewhere));
+        }
+        let known: Vec<&str> = dirs.iter().rev().take(5).map(|(n, _)| &**n).collect();
+        let known = match known.as_slice() {
+            [] => "there is none yet".to_owned(),
+            some => format!("there are {}", some.join(", ")),
+        };
+        Err(Trouble::usage(format!("no job {word:?}: {known}")))
+    }
+
+    /// Says which crawler has the order of a job that has no directory here, if one has.
+    fn job_elsewhere(&self, word: &str) -> Result<Option<String>, Trouble> {
+        for stage in self.crawls()? {
+            let mut places = Vec::new();
+            self.engine
+                .each_place(&stage, &mut |place| places.push(place))?;
+            for place in places {
+                // What has just gone on is no longer there to be read.
+                let Ok(manifest) = self.engine.manifest(&place) else {
+                    continue;
+                };
+                let (job, harvest) = (manifest.job.as_deref(), manifest.harvest.as_deref());
+                let whole = format!(
+                    "{}-{}",
+                    job.unwrap_or_default(),
+                    harvest.unwrap_or_default()
+                );
+                if job != Some(word) && whole != word {
+                    continue;
+                }
+                let worker = place.worker.as_deref().map(std::ffi::OsStr::new);
+                let worker = worker.and_then(WorkerId::parse);
+                let said = match &worker {
+                    Some(worker) => format!(
+                        "job {word} is in the hands of {stage} on {}: its directory is there; run this on that host",
+                        worker.host()
+                    ),
+                    None => format!(
+                        "job {word} waits in {stage} and has no directory here: `{}` leaves its order out before it begins",
+                        self.command(&format!("hold {}", place.parcel))
+                    ),
+                };
+                return Ok(Some(said));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns a line for each copy of the crawl: what it has, and on which hosts.
+    fn crawlers(&self) -> Result<Vec<Crawler>, Trouble> {
+        let lease = self.pipeline.shell(Crawl::NAME).lease.0;
+        let mut crawlers = Vec::new();
+        for stage in self.crawls()? {
+            if stage == Crawl::NAME {
+                continue;
+            }
+            let workers = self.engine.workers(&stage, lease)?;
+            let living = workers.iter().filter(|worker| worker.alive);
+            let ids = living.filter_map(|worker| WorkerId::parse(std::ffi::OsStr::new(&worker.id)));
+            let mut hosts: Vec<String> = ids.map(|id| id.host().to_owned()).collect();
+            hosts.sort();
+            hosts.dedup();
+            let depths = self.engine.depths(&stage)?;
+            crawlers.push(Crawler {
+                stage,
+                hosts,
+                in_hand: depths.working,
+                waiting: depths.ready,
+            });
+        }
+        Ok(crawlers)
     }
 
     /// Lists the directories of jobs, sorted by name.
@@ -291,19 +389,28 @@ impl DriverContext {
         workers.is_ok_and(|workers| !workers.living.is_empty())
     }
 
+    /// Returns the crawl and its copies.
+    pub(crate) fn crawls(&self) -> Result<Vec<String>, Trouble> {
+        let mut stages = self.stages()?;
+        stages.retain(|stage| ecluse_config::base_of(stage) == Crawl::NAME);
+        Ok(stages)
+    }
+
     /// Returns the processes of the crawl's workers.
     fn crawling(&self) -> Result<Workers, Trouble> {
         let lease = self.pipeline.shell(Crawl::NAME).lease.0;
         let mut workers = Workers::default();
-        for worker in self.engine.workers(Crawl::NAME, lease)? {
-            let Some(id) = WorkerId::parse(std::ffi::OsStr::new(&worker.id)) else {
-                continue;
-            };
-            let pids = match worker.alive {
-                true => &mut workers.living,
-                false => &mut workers.dead,
-            };
-            pids.push(id.pid().to_owned());
+        for stage in self.crawls()? {
+            for worker in self.engine.workers(&stage, lease)? {
+                let Some(id) = WorkerId::parse(std::ffi::OsStr::new(&worker.id)) else {
+                    continue;
+                };
+                let pids = match worker.alive {
+                    true => &mut workers.living,
+                    false => &mut workers.dead,
+                };
+                pids.push(id.pid().to_owned());
+            }
         }
         Ok(workers)
     }
@@ -352,8 +459,10 @@ fn heed_pause(status: &mut JobStatus, dir: &Path) {
 impl DriverContext {
     /// Returns what paused jobs need of a person. Where the whole stage is paused, that is told once, of the stage.
     pub(crate) fn needs_of_jobs(&self, jobs: &[Job]) -> Result<Vec<Need>, Trouble> {
-        if self.engine.paused(Crawl::NAME)?.is_some() {
-            return Ok(Vec::new());
+        for stage in self.crawls()? {
+            if self.engine.paused(&stage)?.is_some() {
+                return Ok(Vec::new());
+            }
         }
         let paused = jobs
             .iter()

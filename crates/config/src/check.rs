@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::decode::Step;
 use crate::node::Value;
-use crate::owners::OwnedThing;
+use crate::owners::Owned;
 use crate::pipeline::{Pipeline, StageTable, base_of, shipped_stages};
 use crate::problem::{Level, Problem, join, nearest, shown};
 use crate::settings::{AlertLimits, EngineKind, Location, ShellSettings};
@@ -614,7 +614,8 @@ fn check_hosts(pipeline: &Pipeline, findings: &mut Findings<'_>) {
             error("names of hosts are a-z, 0-9, '.' and '-', at most 63 letters".to_owned());
         }
         for (index, stage) in stages.iter().enumerate() {
-            if !known.contains(&stage.as_str()) {
+            let is_known = known.contains(&base_of(stage)) && is_stage_name(stage);
+            if !is_known {
                 let advice = match nearest(stage, &known) {
                     Some(near) => format!("did you mean '{near}'?"),
                     None => "add it to chain.stages".to_owned(),
@@ -631,6 +632,7 @@ fn check_hosts(pipeline: &Pipeline, findings: &mut Findings<'_>) {
     if pipeline.engine.kind == EngineKind::Jetstream {
         check_owners(pipeline, findings);
     }
+    check_copies(pipeline, findings);
     let hosts = pipeline.hosts.keys();
     let placed: Vec<&str> = hosts
         .filter_map(|host| pipeline.stages_on(host))
@@ -645,13 +647,79 @@ fn check_hosts(pipeline: &Pipeline, findings: &mut Findings<'_>) {
     }
 }
 
+/// Copies that nobody gives anything, that nobody runs, or whose files nobody takes in.
+fn check_copies(pipeline: &Pipeline, findings: &mut Findings<'_>) {
+    let placed: BTreeSet<&str> = pipeline
+        .hosts
+        .keys()
+        .filter_map(|host| pipeline.stages_on(host))
+        .flatten()
+        .collect();
+    let mut given = BTreeSet::new();
+    for (stage, table) in &pipeline.stages {
+        for copy in table
+            .next
+            .iter()
+            .flatten()
+            .filter(|name| name.contains('@'))
+        {
+            given.insert(copy.as_str());
+            if !placed.contains(copy.as_str()) {
+                let path = join(&join("stage", stage), "next");
+                let message = format!(
+                    "'{}': {} runs on no host: what it gets waits for ever; name it in 'hosts'",
+                    shown(&path),
+                    shown(copy)
+                );
+                findings.warning(&["stage", stage, "next"], message);
+            }
+        }
+    }
+    for host in pipeline.hosts.keys() {
+        let stages = pipeline.stages_on(host).unwrap_or_default();
+        let path = shown(&join("hosts", host));
+        let sends = stages.iter().any(|stage| stage.starts_with("ingest@"));
+        let takes_in = stages.contains(&"ingest");
+        if sends && takes_in {
+            let message = format!(
+                "'{path}': ingest takes in the files of this host; take its copy out, which would send them to it once more"
+            );
+            findings.error(&["hosts", host], message);
+        }
+        for stage in stages.iter().filter(|stage| stage.contains('@')) {
+            let base = base_of(stage);
+            if !given.contains(stage) && base != "ingest" {
+                let message = format!(
+                    "'{path}': no stage gives anything to {}: name it in the 'next' of the stage before {base}",
+                    shown(stage)
+                );
+                findings.warning(&["hosts", host], message);
+            }
+            let has_servers = pipeline.engine.kind == EngineKind::Jetstream;
+            if base == "crawl" && has_servers && !sends && !takes_in {
+                let message = format!(
+                    "'{path}': nobody sends the files of {} to ingest: add \"ingest@{}\", unless ingest reaches 'archive.harvested' of {host}",
+                    shown(stage),
+                    shown(host),
+                );
+                findings.warning(&["hosts", host], message);
+            }
+        }
+    }
+}
+
 /// Whoever owns a thing runs all stages that need it: one that another host alone has would wait for ever.
 fn check_owners(pipeline: &Pipeline, findings: &mut Findings<'_>) {
-    for thing in OwnedThing::ALL {
+    let everywhere = pipeline
+        .hosts
+        .keys()
+        .filter_map(|host| pipeline.stages_on(host));
+    let things: BTreeSet<Owned> = everywhere.flatten().filter_map(Owned::by_stage).collect();
+    for thing in things {
         let on = |host: &str| -> Vec<&str> {
             let stages = pipeline.stages_on(host).unwrap_or_default().into_iter();
             stages
-                .filter(|stage| OwnedThing::of_stage(stage) == Some(thing))
+                .filter(|stage| Owned::by_stage(stage).as_ref() == Some(&thing))
                 .collect()
         };
         let hosts: Vec<(&String, Vec<&str>)> = pipeline
@@ -663,7 +731,7 @@ fn check_owners(pipeline: &Pipeline, findings: &mut Findings<'_>) {
         let [(first, stages), others @ ..] = hosts.as_slice() else {
             continue;
         };
-        let name = thing.name();
+        let name = thing.to_string();
         for (host, its) in others {
             let path = shown(&join("hosts", host));
             let missing = stages.iter().find(|stage| !its.contains(stage));
@@ -675,7 +743,7 @@ fn check_owners(pipeline: &Pipeline, findings: &mut Findings<'_>) {
                     let message = format!(
                         "'{path}': of {first} and {host} one owns the {name} at a time and the other stands by: both must reach {}, \
                          at the same paths, on a file system that keeps locks between hosts; see docs/layouts.md",
-                        thing.places()
+                        thing.thing.places()
                     );
                     findings.warning(&["hosts", host], message);
                     continue;

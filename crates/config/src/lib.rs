@@ -28,7 +28,7 @@ mod units;
 
 pub use crate::check::is_stage_name;
 pub use crate::document::{Document, Key};
-pub use crate::owners::OwnedThing;
+pub use crate::owners::{Owned, OwnedThing};
 pub use crate::pipeline::{Pipeline, SHIPPED, StageTable, base_of};
 pub use crate::problem::{ConfigError, Level, Problem};
 pub use crate::readers::{AccessDownload, AccessPlace, AddressRange, CalendarAge, Embargo};

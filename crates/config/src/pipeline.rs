@@ -308,8 +308,12 @@ impl Pipeline {
         table.map_or_else(|| self.defaults.clone(), |table| table.shell.clone())
     }
 
-    /// Where a stage's results go: its `next`, else the stage after it in the chain.
+    /// Where a stage's results go: its `next`, else the stage after it in the chain. A copy of ingest sends the files of its host
+    /// to ingest itself.
     pub fn next_of(&self, stage: &str) -> Vec<&str> {
+        if stage.starts_with("ingest@") {
+            return vec!["ingest"];
+        }
         let stage = base_of(stage);
         if let Some(next) = self.stages.get(stage).and_then(|table| table.next.as_ref()) {
             return next.iter().map(String::as_str).collect();
@@ -324,17 +328,23 @@ impl Pipeline {
         table.map_or(&[], |table| table.back.as_slice())
     }
 
-    /// Every stage there is: those of the chain in its order, then those with a table only.
+    /// Every stage there is: those of the chain in its order, then those with a table only; after each its copies, which a `next`
+    /// or `[hosts]` names.
     pub fn stage_names(&self) -> Vec<&str> {
         let in_chain: BTreeSet<&str> = self.chain.stages.iter().map(String::as_str).collect();
         let tables = self.stages.keys().map(String::as_str);
         let mut names: Vec<&str> = self.chain.stages.iter().map(String::as_str).collect();
         names.extend(tables.filter(|name| !in_chain.contains(name)));
+        let placed = self.hosts.values().flatten().map(String::as_str);
+        let placed: Vec<&str> = placed
+            .filter(|name| names.contains(&base_of(name)))
+            .collect();
         let copies: BTreeSet<&str> = self
             .stages
             .values()
             .flat_map(|table| table.next.iter().flatten())
             .map(String::as_str)
+            .chain(placed)
             .filter(|name| name.contains('@'))
             .collect();
         for copy in copies.into_iter().rev() {

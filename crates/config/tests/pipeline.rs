@@ -740,6 +740,71 @@ fn files_in_a_store_are_not_collected_the_day_they_are_put() {
 }
 
 #[test]
+fn crawlers_are_copies_and_what_cannot_work_is_said() {
+    let with = |next: &str, beta: &str, gamma: &str| {
+        let text = format!(
+            "[stage.plan]\nnext = {next}\n[hosts]\nalpha = [\"plan\", \"ingest\"]\nbeta = {beta}\ngamma = {gamma}\n\
+             [engine]\nkind = \"jetstream\"\nservers = [\"nats://n\"]\nendpoint = \"http://s\"\nbucket = \"b\"\n\
+             key-file = \"k\"\nsecret-file = \"s\"\n"
+        );
+        match Pipeline::parse(&text, "p.toml") {
+            Ok(pipeline) => {
+                let problems = pipeline.check();
+                let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                said.join("\n")
+            }
+            Err(error) => error.problems()[0].to_string(),
+        }
+    };
+    let both = r#"["crawl@beta", "crawl@gamma"]"#;
+    let (beta, gamma) = (
+        r#"["crawl@beta", "ingest@beta"]"#,
+        r#"["crawl@gamma", "ingest@gamma"]"#,
+    );
+    let good = with(both, beta, gamma);
+    assert!(
+        !good.contains("crawl@") && !good.contains("jobs@"),
+        "{good}"
+    );
+    for (said, expected) in [
+        (
+            with(both, beta, "[]"),
+            // It runs on gamma without being named.
+            "p.toml:6: warning: 'hosts.gamma': nobody sends the files of crawl@gamma to ingest: add \"ingest@gamma\"",
+        ),
+        (
+            with(r#"["crawl@beta", "crawl@delta"]"#, beta, "[]"),
+            "p.toml:2: warning: 'stage.plan.next': crawl@delta runs on no host: what it gets waits for ever; name it in 'hosts'",
+        ),
+        (
+            with(r#"["crawl@beta"]"#, beta, gamma),
+            "p.toml:6: warning: 'hosts.gamma': no stage gives anything to crawl@gamma: name it in the 'next' of the stage before crawl",
+        ),
+        (
+            with(
+                both,
+                beta,
+                r#"["crawl@gamma", "crawl@beta", "ingest@gamma"]"#,
+            ),
+            "p.toml:6: warning: 'hosts.gamma': of beta and gamma one owns the jobs@beta at a time and the other stands by",
+        ),
+        (
+            with(both, r#"["crawl@beta", "ingest", "ingest@beta"]"#, gamma),
+            "p.toml:5: 'hosts.beta': ingest takes in the files of this host; take its copy out",
+        ),
+        (
+            with(both, r#"["crawl@beta", "craul@beta"]"#, gamma),
+            "p.toml:5: 'hosts.beta': there is no stage 'craul@beta'",
+        ),
+    ] {
+        assert!(said.contains(expected), "{expected}\nnot in\n{said}");
+    }
+    let pipeline = Pipeline::default();
+    assert_eq!(pipeline.next_of("ingest@beta"), ["ingest"]);
+    assert_eq!(pipeline.next_of("ingest"), ["index"]);
+}
+
+#[test]
 fn a_host_has_what_is_named_and_its_own_copies() {
     let text = "[stage.ingest]\nnext = [\"index@beta\", \"index@gamma\"]\n\
                 [hosts]\nalpha = [\"transfer\", \"ingest\", \"index@gamma\"]\nbeta = []\n";

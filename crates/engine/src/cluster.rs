@@ -1,8 +1,11 @@
 //! The engine: its servers, this machine's scratch directory, and the clock that all hosts share.
 
 use std::path::Path;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant, SystemTime};
 
 use ecluse_config::EngineSettings;
@@ -113,10 +116,38 @@ impl JetstreamEngine {
     }
 }
 
+/// Lets a thread that waits look again.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits on this thread, which is inside of another runtime. What that one allows a task at a time does not count here: nobody
+/// would ever allow more.
+fn poll_until_ready<Value>(future: impl Future<Output = Value>) -> Value {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(tokio::task::unconstrained(future));
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
 impl Inner {
     /// Waits for what the servers say.
     pub(crate) fn wait<Value>(&self, future: impl Future<Output = Value>) -> Value {
-        self.runtime.block_on(future)
+        if tokio::runtime::Handle::try_current().is_err() {
+            return self.runtime.block_on(future);
+        }
+        // The crawl asks on the thread of a runtime of its own, where no other can begin. Those of this one read and write.
+        let _entered = self.runtime.enter();
+        poll_until_ready(future)
     }
 
     /// Returns the present time by the store's clock, in milliseconds since 1970.

@@ -106,7 +106,7 @@ impl Inner {
             self.send_files(stage, deed, &line, signs).await?;
         }
         // After all that the stage wrote, and as late as can be: what was written was the owner's.
-        if let Some(fence) = deed.fence {
+        if let Some(fence) = &deed.fence {
             self.must_own(fence, &deed.worker).await?;
         }
         let finish = self.file(stage, deed, &line).await?;
@@ -205,7 +205,7 @@ impl Inner {
                 FiledObject::Nothing => self.store.put_new(&key, line).await?,
                 // A seal: this worker's own, or that of an owner before.
                 FiledObject::GivenUp { etag, fence, .. }
-                    if fence > 0 && deed.fence.is_some_and(|own| own.number >= fence) =>
+                    if fence > 0 && deed.fence.as_ref().is_some_and(|own| own.number >= fence) =>
                 {
                     self.store.put_over(&key, line, &etag).await?
                 }

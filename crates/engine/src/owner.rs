@@ -1,6 +1,6 @@
 //! Who owns what only one host may write: the manifest, the register, the index.
 //!
-//! `owners/<thing>` is put where there is none, put again over itself as heartbeat, and taken over by whoever has seen it
+//! `owners/<thing>`, such as `owners/manifest` or `owners/jobs@beta`, is put where there is none, put again over itself as heartbeat, and taken over by whoever has seen it
 //! unchanged for the lease time of his own monotonic clock: over the one that was seen, so of several one wins. Each
 //! take-over counts the *fence* up. A worker works under the fence that its host had when it was opened, and three things keep
 //! one whose host has lost it from doing harm:
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use ecluse_config::OwnedThing;
+use ecluse_config::Owned;
 use ecluse_spool::{Fs, NotOwned, OtherOwner, RealFs, Result, Signs, SpoolError};
 use serde::{Deserialize, Serialize};
 
@@ -37,21 +37,21 @@ const BEATS: u32 = 4;
 const LEAST: Duration = Duration::from_millis(100);
 
 /// What a worker commits under.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fence {
-    pub(crate) thing: OwnedThing,
+    pub(crate) thing: Owned,
     pub(crate) number: u64,
 }
 
 /// What this process knows of the things that hosts own.
 #[derive(Default)]
 pub(crate) struct Owners {
-    holdings: Mutex<BTreeMap<OwnedThing, Arc<Holding>>>,
+    holdings: Mutex<BTreeMap<Owned, Arc<Holding>>>,
 }
 
 /// One of them.
 struct Holding {
-    thing: OwnedThing,
+    thing: Owned,
     /// The fence under which this host owns it; 0: it does not.
     fence: AtomicU64,
     /// Whether somebody renews it.
@@ -107,16 +107,16 @@ impl OwnerSheet {
     }
 }
 
-fn key(thing: OwnedThing) -> String {
-    format!("owners/{}", thing.name())
+fn key(thing: &Owned) -> String {
+    format!("owners/{thing}")
 }
 
 impl Owners {
-    fn holding(&self, thing: OwnedThing) -> Arc<Holding> {
+    fn holding(&self, thing: &Owned) -> Arc<Holding> {
         let mut holdings = self.holdings.lock().unwrap_or_else(PoisonError::into_inner);
-        let holding = holdings.entry(thing).or_insert_with(|| {
+        let holding = holdings.entry(thing.clone()).or_insert_with(|| {
             Arc::new(Holding {
-                thing,
+                thing: thing.clone(),
                 fence: AtomicU64::new(0),
                 is_kept: AtomicBool::new(false),
                 state: tokio::sync::Mutex::new(HoldingState {
@@ -134,8 +134,8 @@ impl Owners {
 
     /// Returns the fence that a worker born now works under, and remembers whom to ask to stop.
     pub(crate) fn enter(&self, stage: &str, signs: &Signs) -> Option<Fence> {
-        let thing = OwnedThing::of_stage(stage)?;
-        let holding = self.holding(thing);
+        let thing = Owned::by_stage(stage)?;
+        let holding = self.holding(&thing);
         let number = holding.fence.load(Ordering::SeqCst);
         if number == 0 {
             return None;
@@ -150,8 +150,8 @@ impl Owners {
     }
 
     /// Tells whether this host has a thing under this fence, as far as it knows.
-    pub(crate) fn holds(&self, fence: Fence) -> bool {
-        self.holding(fence.thing).fence.load(Ordering::SeqCst) == fence.number
+    pub(crate) fn holds(&self, fence: &Fence) -> bool {
+        self.holding(&fence.thing).fence.load(Ordering::SeqCst) == fence.number
     }
 }
 
@@ -162,15 +162,15 @@ impl Holding {
         if before == fence {
             return;
         }
-        let thing = self.thing.name();
+        let thing = &self.thing;
         if fence != 0 {
-            tracing::info!(thing, fence, "this host owns it");
+            tracing::info!(%thing, fence, "this host owns it");
         }
         if before == 0 {
             return;
         }
         tracing::warn!(
-            thing,
+            %thing,
             fence = before,
             "another host may own it: work in hand is given up"
         );
@@ -209,11 +209,11 @@ impl Inner {
         lease: Duration,
         place: &Path,
     ) -> Result<Option<OtherOwner>> {
-        let Some(thing) = OwnedThing::of_stage(stage) else {
+        let Some(thing) = Owned::by_stage(stage) else {
             return Ok(None);
         };
-        let holding = self.owners.holding(thing);
-        holding.share(&self.owner_lock(thing))?;
+        let holding = self.owners.holding(&thing);
+        holding.share(&self.owner_lock(&thing))?;
         let other = self.wait(async {
             let mut state = holding.state.lock().await;
             state.lease = state.lease.max(lease);
@@ -230,8 +230,8 @@ impl Inner {
         Ok(other)
     }
 
-    fn owner_lock(&self, thing: OwnedThing) -> PathBuf {
-        let name = format!("{}-{}", thing.name(), self.identity);
+    fn owner_lock(&self, thing: &Owned) -> PathBuf {
+        let name = format!("{thing}-{}", self.identity);
         self.scratch.root.join(".owners").join(name)
     }
 
@@ -241,12 +241,12 @@ impl Inner {
         holding: &Holding,
         state: &mut HoldingState,
     ) -> Result<Option<OtherOwner>> {
-        let key = key(holding.thing);
+        let key = key(&holding.thing);
         loop {
             let Some(read) = self.store.get(&key).await? else {
-                let id = first_mark(&state.place, holding.thing)?;
+                let id = first_mark(&state.place, &holding.thing)?;
                 let fence = holding.fence.load(Ordering::SeqCst) + 1;
-                let sheet = self.sheet(holding.thing, fence, id, state.lease);
+                let sheet = self.sheet(&holding.thing, fence, id, state.lease);
                 if let Put::There(_) = self.store.put_new(&key, &sheet.to_bytes()).await? {
                     self.confirm(holding, state, fence);
                     return Ok(None);
@@ -259,20 +259,20 @@ impl Inner {
                 )));
             };
             let next = if sheet.is_of(&self.identity) {
-                write_mark(&state.place, holding.thing, &sheet.state)?;
+                write_mark(&state.place, &holding.thing, &sheet.state)?;
                 let lease = state.lease.max(Duration::from_millis(sheet.lease));
                 OwnerSheet {
                     since: sheet.since.clone(),
-                    ..self.sheet(holding.thing, sheet.fence, sheet.state.clone(), lease)
+                    ..self.sheet(&holding.thing, sheet.fence, sheet.state.clone(), lease)
                 }
             } else {
                 holding.set(0);
-                if let Some(why) = not_owned(state, holding.thing, &sheet, &read.etag) {
-                    let thing = holding.thing.name();
+                if let Some(why) = not_owned(state, &holding.thing, &sheet, &read.etag) {
+                    let thing = holding.thing.to_string();
                     return Ok(Some(OtherOwner { thing, why }));
                 }
                 self.sheet(
-                    holding.thing,
+                    &holding.thing,
                     sheet.fence + 1,
                     sheet.state.clone(),
                     state.lease,
@@ -284,8 +284,8 @@ impl Inner {
                 .await?;
             if let Put::There(_) = put {
                 if !sheet.is_of(&self.identity) {
-                    let (thing, from, fence) = (holding.thing.name(), &sheet.host, next.fence);
-                    tracing::warn!(thing, from, fence, "taken over");
+                    let (thing, from, fence) = (&holding.thing, &sheet.host, next.fence);
+                    tracing::warn!(%thing, from, fence, "taken over");
                 }
                 self.confirm(holding, state, next.fence);
                 return Ok(None);
@@ -300,10 +300,10 @@ impl Inner {
         holding.set(fence);
     }
 
-    fn sheet(&self, thing: OwnedThing, fence: u64, state: String, lease: Duration) -> OwnerSheet {
+    fn sheet(&self, thing: &Owned, fence: u64, state: String, lease: Duration) -> OwnerSheet {
         OwnerSheet {
             schema: 1,
-            thing: thing.name().to_owned(),
+            thing: thing.to_string(),
             fence,
             host: self.host.name.clone(),
             identity: self.identity.clone(),
@@ -316,13 +316,13 @@ impl Inner {
     }
 
     /// Fails unless this host owns a thing under this fence now.
-    pub(crate) async fn must_own(&self, fence: Fence, worker: &str) -> Result<()> {
-        let read = self.store.get(&key(fence.thing)).await?;
+    pub(crate) async fn must_own(&self, fence: &Fence, worker: &str) -> Result<()> {
+        let read = self.store.get(&key(&fence.thing)).await?;
         let sheet = read.and_then(|read| serde_json::from_slice::<OwnerSheet>(&read.bytes).ok());
         if sheet.is_some_and(|sheet| sheet.is_of(&self.identity) && sheet.fence == fence.number) {
             return Ok(());
         }
-        let holding = self.owners.holding(fence.thing);
+        let holding = self.owners.holding(&fence.thing);
         let known = holding.fence.load(Ordering::SeqCst);
         if known == fence.number {
             holding.set(0);
@@ -338,7 +338,7 @@ impl Inner {
         &self,
         stage: &str,
         ticket: &Ticket,
-        fence: Fence,
+        fence: &Fence,
         by: &str,
     ) -> Result<bool> {
         let id = &ticket.manifest.id;
@@ -408,15 +408,15 @@ impl Inner {
             {
                 continue;
             }
-            let thing = holding.thing.name();
-            match self.wait(self.free(holding.thing, fence)) {
-                Ok(()) => tracing::info!(thing, fence, "given up"),
-                Err(error) => tracing::warn!(%error, thing, "left to its lease"),
+            let thing = &holding.thing;
+            match self.wait(self.free(thing, fence)) {
+                Ok(()) => tracing::info!(%thing, fence, "given up"),
+                Err(error) => tracing::warn!(%error, %thing, "left to its lease"),
             }
         }
     }
 
-    async fn free(&self, thing: OwnedThing, fence: u64) -> Result<()> {
+    async fn free(&self, thing: &Owned, fence: u64) -> Result<()> {
         let Some(read) = self.store.get(&key(thing)).await? else {
             return Ok(());
         };
@@ -436,7 +436,7 @@ impl Inner {
 /// Says why this host may not take over what another had, if it may not.
 fn not_owned(
     state: &mut HoldingState,
-    thing: OwnedThing,
+    thing: &Owned,
     sheet: &OwnerSheet,
     etag: &str,
 ) -> Option<NotOwned> {
@@ -463,11 +463,11 @@ fn not_owned(
     })
 }
 
-fn mark_path(place: &Path, thing: OwnedThing) -> PathBuf {
-    place.join(format!(".owner-{}", thing.name()))
+fn mark_path(place: &Path, thing: &Owned) -> PathBuf {
+    place.join(format!(".owner-{thing}"))
 }
 
-fn read_mark(place: &Path, thing: OwnedThing) -> Option<String> {
+fn read_mark(place: &Path, thing: &Owned) -> Option<String> {
     let text = std::fs::read_to_string(mark_path(place, thing)).ok()?;
     let word = text.trim();
     let is_word = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric());
@@ -476,14 +476,14 @@ fn read_mark(place: &Path, thing: OwnedThing) -> Option<String> {
 
 /// Returns what the mark of a thing says, and makes one where there is none. Of several hosts that do so at once on one file
 /// system the first wins: were it written over by one that then does not own the thing, nobody could take it over.
-fn first_mark(place: &Path, thing: OwnedThing) -> Result<String> {
+fn first_mark(place: &Path, thing: &Owned) -> Result<String> {
     if let Some(mark) = read_mark(place, thing) {
         return Ok(mark);
     }
     std::fs::create_dir_all(place).map_err(at("make", place))?;
     let path = mark_path(place, thing);
     let mark = format!("{:016x}", dice());
-    let new = place.join(format!(".owner-{}-{mark}", thing.name()));
+    let new = place.join(format!(".owner-{thing}-{mark}"));
     RealFs
         .write_new(&new, format!("{mark}\n").as_bytes())
         .map_err(at("write", &new))?;
@@ -502,7 +502,7 @@ fn first_mark(place: &Path, thing: OwnedThing) -> Result<String> {
     }
 }
 
-fn write_mark(place: &Path, thing: OwnedThing, state: &str) -> Result<()> {
+fn write_mark(place: &Path, thing: &Owned, state: &str) -> Result<()> {
     if read_mark(place, thing).as_deref() == Some(state) {
         return Ok(());
     }
@@ -528,7 +528,7 @@ async fn keep(inner: Weak<Inner>, holding: Arc<Holding>) {
             Ok(None) => {}
             Ok(Some(_)) => break,
             Err(error) => {
-                tracing::warn!(%error, thing = holding.thing.name(), "a lease is not renewed");
+                tracing::warn!(%error, thing = %holding.thing, "a lease is not renewed");
             }
         }
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use async_nats::jetstream::AckKind;
 use async_nats::jetstream::message::Acker;
-use ecluse_config::OwnedThing;
+use ecluse_config::Owned;
 use ecluse_spool::{
     Adopted, Depths, Engine, FileEntry, Finish, Fs, LeaseNote, Outbox, Parcel, ParcelEntry,
     ParcelId, ParcelSource, Pulse, RealFs, Receipt, Recovered, RestWatch, Result, Scan, Setback,
@@ -446,7 +446,7 @@ impl JetstreamWorker {
         let mut filed = inner.wait(inner.receipt(&self.stage, &id))?;
         if filed.is_none()
             && ticket.attempts > 1
-            && let Some(fence) = self.fence
+            && let Some(fence) = &self.fence
         {
             // Somebody had it in hand, and may wake up.
             let sealed = inner.seal(&self.stage, &ticket, fence, self.id.as_str());
@@ -510,7 +510,7 @@ impl JetstreamWorker {
             inner: Arc::clone(&self.inner),
             ticket,
             signs: self.signs.clone(),
-            in_hand_of: (self.stage.clone(), self.id.to_string(), self.fence),
+            in_hand_of: (self.stage.clone(), self.id.to_string(), self.fence.clone()),
         });
         let now = now_text();
         Ok(Parcel::claimed_elsewhere(
@@ -644,7 +644,7 @@ impl JetstreamWorker {
             uploads,
             sheet,
             worker,
-            fence: self.fence,
+            fence: self.fence.clone(),
         };
         Ok((deed, inputs))
     }
@@ -738,7 +738,7 @@ impl Spool for JetstreamWorker {
 
     fn claim(&mut self, waiting: &Waiting) -> Result<Option<Parcel>> {
         self.check_fence()?;
-        if self.fence.is_none() && OwnedThing::of_stage(&self.stage).is_some() {
+        if self.fence.is_none() && Owned::by_stage(&self.stage).is_some() {
             return Err(self.fenced());
         }
         self.appetite.come_back();
@@ -944,6 +944,7 @@ impl Spool for JetstreamWorker {
     fn check_fence(&self) -> Result<()> {
         let is_owner = self
             .fence
+            .as_ref()
             .is_none_or(|fence| self.inner.owners.holds(fence));
         if is_owner && self.home.path.join(".lease").exists() {
             return Ok(());
@@ -1240,7 +1241,7 @@ impl ParcelSource for StoredFiles {
         let inner = &self.inner;
         inner.wait(async {
             if let Some(fence) = fence {
-                inner.must_own(*fence, worker).await?;
+                inner.must_own(fence, worker).await?;
             }
             let read = inner.ticket(stage, &self.ticket.name()).await?;
             let is_his = |read: ReadTicket| matches!(read.ticket.state, TicketState::Working { worker: his } if &his == worker);

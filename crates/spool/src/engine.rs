@@ -56,8 +56,8 @@ pub struct FoldedShard {
 /// What a stage needs is another host's at this time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtherOwner {
-    /// What it is: the manifest, the register.
-    pub thing: &'static str,
+    /// What it is: the manifest, the register, the jobs of a copy of the crawl.
+    pub thing: String,
     /// Why this host does not own it.
     pub why: NotOwned,
 }
@@ -83,7 +83,7 @@ pub enum NotOwned {
 
 impl std::fmt::Display for OtherOwner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let thing = self.thing;
+        let thing = &self.thing;
         match &self.why {
             NotOwned::By { host } => write!(f, "stands by: {host} owns the {thing}"),
             NotOwned::Elsewhere { host, mark, state } => write!(

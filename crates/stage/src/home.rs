@@ -10,7 +10,6 @@ use ecluse_telemetry::Metrics;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::failure::Failure;
 use crate::pool::nexts;
 
 /// The surroundings of a stage.
@@ -130,13 +129,5 @@ impl Home {
     /// Returns where temporary files of this stage may be made: on this machine, beside its parcels.
     pub fn temporary(&self) -> PathBuf {
         self.engine.temporary(&self.stage)
-    }
-
-    /// Returns how many parcels wait for a stage.
-    ///
-    /// # Errors
-    /// When its directory cannot be read.
-    pub fn waiting(&self, stage: &str) -> Result<usize, Failure> {
-        Ok(self.engine.depths(stage)?.ready)
     }
 }

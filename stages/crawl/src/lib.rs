@@ -103,7 +103,7 @@ impl Stage for Crawl {
         };
         let way = Way::new(
             &self.home,
-            Self::NAME,
+            &self.home.stage,
             &self.urgencies,
             parcel.id().as_str(),
             job.order.priority,

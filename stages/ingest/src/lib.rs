@@ -1,8 +1,10 @@
 //! Takes in every new (W)ARC file of the harvested directories.
 //!
-//! * **Reads** the harvested directories and, for each file at rest, a parcel that it has put before itself.
-//! * **Writes** a parcel with the file, hard-linked where it can, to the index machine with the fewest
-//!   waiting; and a row in the manifest.
+//! * **Reads** the harvested directories and, for each file at rest, a parcel that it has put before itself; and parcels with
+//!   a (W)ARC file from other hosts.
+//! * **Writes** a parcel with the file, hard-linked where it can, to the index machine with the fewest parcels; and a row in
+//!   the manifest. What came from another host it writes into the first harvested directory, where it finds it.
+//!   A copy, such as `ingest@beta`, has no manifest: it sends each file of its host to ingest.
 //! * **Never** changes or removes a harvested file, takes one twice, or takes one still being written.
 //! * **Defers** a file that changed while it was read, or may not be read. **Holds** a name that is known with other bytes,
 //!   a name no pattern knows (when the settings say so), and whatever is no plain file.
@@ -11,14 +13,17 @@
 mod harvested;
 mod harvested_file;
 mod name;
+mod travel;
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ecluse_manifest::{Ingested, Manifest, NewFile};
-use ecluse_stage::{Failure, HarvestCollection, Home, Inbox, Outbox, Parcel, SettingsCheck, Stage};
+use ecluse_stage::{
+    Failure, HarvestCollection, Home, Inbox, Outbox, Parcel, SettingsCheck, ShortestQueue, Stage,
+};
 use ecluse_telemetry::ArchiveFigures;
 use serde::Deserialize;
 use sha2::{Digest, Sha512};
@@ -50,14 +55,12 @@ pub struct Ingest {
     home: Home,
     names: Names,
     harvested: Harvested,
-    manifest: Manifest,
-    /// What waits in each of the next stages, with what was given since.
-    queues: Vec<(usize, String)>,
-    counted: Option<Instant>,
+    /// None has a copy, which sends the files of its host to ingest.
+    manifest: Option<Manifest>,
+    queues: ShortestQueue,
+    /// What dead workers left half received was swept.
+    swept: bool,
 }
-
-/// How often the queues of the index machines are counted.
-const COUNT_EVERY: Duration = Duration::from_secs(1);
 
 impl Stage for Ingest {
     const NAME: &'static str = "ingest";
@@ -91,16 +94,18 @@ impl Stage for Ingest {
                 std::fs::create_dir_all(directory)?;
             }
         }
-        let (manifest, root) = (home.manifest(), home.root.clone());
-        home.metrics
-            .archive(move || archive_figures(&manifest, &root));
+        let is_copy = home.stage.contains('@');
+        let manifest = match is_copy {
+            true => None,
+            false => Some(open_manifest(home)?),
+        };
         Ok(Self {
             names,
             harvested: Harvested::new(directories, settings.ignore.clone(), &home.shell),
-            manifest: Manifest::open(&home.manifest(), &home.root).map_err(Failure::halt)?,
+            manifest,
             home: home.clone(),
-            queues: Vec::new(),
-            counted: None,
+            queues: ShortestQueue::default(),
+            swept: false,
         })
     }
 
@@ -130,12 +135,18 @@ impl Stage for Ingest {
         outbox.consume();
         let mut text = String::new();
         let name = parcel.only_file()?.name.clone();
+        if name != HarvestedFile::NAME {
+            return self.receive(parcel, outbox);
+        }
         parcel.open(&name)?.read_to_string(&mut text)?;
         let file = HarvestedFile::parse(&text).map_err(Failure::hold)?;
         if let Some(problem) = &file.problem {
             return Err(Failure::hold(format!("{}: {problem}", file.shown)));
         }
         let state = file.state().map_err(|error| unread(&file, &error))?;
+        let Some(manifest) = &mut self.manifest else {
+            return self.send(parcel, &file, &state, outbox);
+        };
         if state == HarvestedState::AsFound {
             return self.take_in(parcel, &file, outbox);
         }
@@ -143,7 +154,7 @@ impl Stage for Ingest {
         // What cannot be looked at may well be there.
         let is_there = |path: &str| !matches!(HarvestedFile::now(Path::new(path)), Ok(None));
         let id = parcel.id().as_str();
-        let elsewhere = self.manifest.forgo(&file.name, id, is_there);
+        let elsewhere = manifest.forgo(&file.name, id, is_there);
         if let Some(path) = elsewhere.map_err(Failure::halt)? {
             let twin = HarvestedFile::now(Path::new(&path));
             let twin = twin.map_err(|error| unread(&file, &error))?;
@@ -171,6 +182,9 @@ impl Ingest {
         file: &HarvestedFile,
         outbox: &mut Outbox,
     ) -> Result<(), Failure> {
+        let Some(book) = &mut self.manifest else {
+            return Err(Failure::config("a copy of ingest takes nothing in"));
+        };
         let path = Path::new(&file.path);
         let mut taken = outbox.parcel(parcel.id().clone(), "warc")?;
         let manifest = taken.manifest();
@@ -206,9 +220,9 @@ impl Ingest {
             source: &file.path,
             parcel: parcel.id().as_str(),
         };
-        let ingested = self.manifest.ingest_hashed(&new, Some(&sha512));
+        let ingested = book.ingest_hashed(&new, Some(&sha512));
         // What the manifest is made of again, should it be lost.
-        outbox.fact("source", &*self.manifest.places().short(&file.path));
+        outbox.fact("source", &*book.places().short(&file.path));
         outbox.fact("bytes", entry.bytes);
         outbox.fact("sha256", entry.sha256.as_str());
         outbox.fact("sha512", sha512.as_str());
@@ -225,7 +239,8 @@ impl Ingest {
         match ingested.map_err(Failure::halt)? {
             Ingested::New => {
                 outbox.fact("linked", linked);
-                let to = self.shortest_queue()?;
+                let to = self.queues.of(&self.home)?;
+                let to = to.ok_or_else(|| Failure::config("ingest has no next stage"))?;
                 outbox.emit_to(taken, &to);
                 Ok(())
             }
@@ -240,26 +255,14 @@ impl Ingest {
             ))),
         }
     }
+}
 
-    /// Returns the next stage with the fewest waiting: the stage itself, or one machine's copy of it.
-    fn shortest_queue(&mut self) -> Result<String, Failure> {
-        if let [only] = self.home.next.as_slice() {
-            return Ok(only.clone());
-        }
-        if self.counted.is_none_or(|at| at.elapsed() >= COUNT_EVERY) {
-            self.counted = Some(Instant::now());
-            self.queues.clear();
-            for next in &self.home.next {
-                self.queues.push((self.home.waiting(next)?, next.clone()));
-            }
-        }
-        let Some(shortest) = self.queues.iter_mut().min_by_key(|(waiting, _)| *waiting) else {
-            return Err(Failure::config("ingest has no next stage"));
-        };
-        // What this worker gives is not seen there before the group is committed.
-        shortest.0 += 1;
-        Ok(shortest.1.clone())
-    }
+/// Opens the manifest, and asks it for the figures.
+fn open_manifest(home: &Home) -> Result<Manifest, Failure> {
+    let (manifest, root) = (home.manifest(), home.root.clone());
+    home.metrics
+        .archive(move || archive_figures(&manifest, &root));
+    Manifest::open(&home.manifest(), &home.root).map_err(Failure::halt)
 }
 
 /// Asks the manifest what the alerts are about.

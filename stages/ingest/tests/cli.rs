@@ -499,3 +499,69 @@ fn killed_at_any_moment_nothing_is_lost_or_taken_twice() {
     );
     assert_eq!(root.list("ingest", "claim"), [""; 0]);
 }
+
+#[test]
+fn a_copy_sends_the_files_of_its_host_and_ingest_takes_them_in_once() {
+    let root = root("");
+    let names = [
+        "7-1-20260101000000000-00001-beta.warc.gz",
+        "7-1-metadata-1.warc",
+    ];
+    for name in names {
+        harvest(&root, name, name.as_bytes());
+    }
+    let (code, said) = root.run(INGEST, &["--instance", "beta", "--once"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(waiting(&root, "ingest"), names);
+    assert_eq!(waiting(&root, "index"), [""; 0], "that is ingest's to give");
+    assert!(!root.path().join("manifest.sqlite").exists());
+    // The other host has its own directory: there is nothing in it yet.
+    let there = root.path().join("harvested");
+    fs::rename(&there, root.path().join("beta")).unwrap();
+    for _ in 0..2 {
+        let (code, said) = ingest(&root);
+        assert_eq!(code, 0, "{said}");
+        assert_eq!(waiting(&root, "index"), names);
+        for name in names {
+            assert_eq!(fs::read(there.join(name)).unwrap(), name.as_bytes());
+        }
+    }
+    // Sent once more after all of that, and after it was cleaned.
+    fs::remove_file(there.join(names[0])).unwrap();
+    root.put_files("ingest", "late", &[(names[0], names[0].as_bytes())]);
+    let (code, said) = ingest(&root);
+    assert_eq!(code, 0, "{said}");
+    assert!(
+        !there.join(names[0]).exists(),
+        "it need not be cleaned again"
+    );
+    assert_eq!(waiting(&root, "index"), names);
+}
+
+#[test]
+fn what_was_sent_and_cannot_be_kept_is_held() {
+    let root = root("");
+    harvest(&root, "7-1-metadata-1.warc", b"one");
+    root.put_files(
+        "ingest",
+        "other",
+        &[("7-1-metadata-1.warc", b"two".as_slice())],
+    );
+    root.put_files("ingest", "odd", &[("notes.txt", b"no archive".as_slice())]);
+    let (code, said) = ingest(&root);
+    assert_eq!(code, 65, "{said}");
+    let held = held(&root);
+    assert_eq!(held.len(), 2, "{held:?}");
+    assert!(
+        held.iter()
+            .any(|why| why.contains("notes.txt is no (W)ARC file")),
+        "{held:?}"
+    );
+    assert!(
+        held.iter()
+            .any(|why| why.contains("7-1-metadata-1.warc is taken by another file")),
+        "{held:?}"
+    );
+    let kept = root.path().join("harvested/7-1-metadata-1.warc");
+    assert_eq!(fs::read(kept).unwrap(), b"one");
+}

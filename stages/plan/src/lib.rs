@@ -2,8 +2,9 @@
 //!
 //! * **Reads** parcels of checked names, results of jobs and evidence; harvest definitions in `harvests/`, the librarians' rules,
 //!   traps; and for each run that is due a small parcel of its own.
-//! * **Writes** the next generation of the register, and `news/`: what came into it; the orders of a run, a parcel each; names of
-//!   which DNS is asked again before a broad harvest, as parcels for dns-filter; and `runs/`: what became of each run.
+//! * **Writes** the next generation of the register, and `news/`: what came into it; the orders of a run, a parcel each, to the crawler
+//!   with the fewest; names of which DNS is asked again before a broad harvest, as parcels for dns-filter; and `runs/`: what became of
+//!   each run.
 //! * **Never** starts a job that nobody can explain, forgets a domain, orders a run twice, or asks about a name while its answer is on its way.
 //! * **Defers** while another has the register. **Holds** a parcel with a line that makes no sense, and a run whose definition is
 //!   gone or makes no sense any more.
@@ -47,7 +48,7 @@ use ecluse_names::ForcedRules;
 use ecluse_register::{Register, RegisterError};
 use ecluse_stage::{
     Failure, Home, Inbox, Intake, NewParcel, OutFile, Outbox, Parcel, ParcelId, SettingsCheck,
-    Stage, digest,
+    ShortestQueue, Stage, digest,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -149,6 +150,7 @@ impl Stage for Plan {
     const ABOUT: &'static str =
         "Keeps the register of domains and makes job orders of harvests that are due";
     const INTAKE: Intake = Intake::Batch;
+    const SPREADS: bool = true;
     type Settings = Settings;
 
     fn check(settings: &Settings, home: &Home, check: &mut SettingsCheck<'_>) {
@@ -535,6 +537,8 @@ impl Plan {
         let planning = self.planning(&harvest, &perimeter, run.due, &never);
         let mut sink = OrderSink {
             outbox,
+            home: &self.home,
+            queues: ShortestQueue::default(),
             harvest: &harvest,
             traps: &traps,
             groups: planned
@@ -581,6 +585,8 @@ impl Plan {
         let planning = self.planning(harvest, perimeter, run.due, &never);
         let mut sink = OrderSink {
             outbox,
+            home: &self.home,
+            queues: ShortestQueue::default(),
             harvest,
             traps,
             groups: planned
@@ -685,6 +691,8 @@ impl Plan {
 /// Orders for the next stage, one after the other.
 struct OrderSink<'a> {
     outbox: &'a mut Outbox,
+    home: &'a Home,
+    queues: ShortestQueue,
     harvest: &'a Harvest,
     traps: &'a TrapFile,
     /// The settings of each job.
@@ -763,7 +771,10 @@ impl OrderSink<'_> {
         let mut parcel = open.parcel;
         parcel.add(open.seeds)?;
         parcel.write("order.toml", text.as_bytes())?;
-        Ok(self.outbox.emit(parcel)?)
+        let to = self.queues.of(self.home)?;
+        let to = to.ok_or_else(|| Failure::config("plan has no next stage"))?;
+        self.outbox.emit_to(parcel, &to);
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ecluse_config::{OwnedThing, Pipeline};
+use ecluse_config::{Owned, Pipeline};
 use ecluse_spool::{
     Engine, Finish, NotOwned, Parcel, ParcelId, Spool, SpoolError, Work, WorkerLimits, WorkerTerms,
 };
@@ -18,7 +18,6 @@ use crate::store::Put;
 use crate::ticket::StageKeys;
 
 const STAGE: &str = "ingest";
-const THING: OwnedThing = OwnedThing::Manifest;
 /// Nobody waits for this one in a test.
 const LONG: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(400);
@@ -36,9 +35,13 @@ fn open(servers: &EngineServers, prefix: &str, root: &Path, host: &str) -> Jetst
     JetstreamEngine::open(&settings.engine, &root.join(host), Some(host)).unwrap()
 }
 
+fn thing() -> Owned {
+    Owned::by_stage(STAGE).unwrap()
+}
+
 /// One that has stopped without knowing it: it renews nothing, and does not learn of what others do.
 fn be_deaf(engine: &JetstreamEngine) {
-    let holding = engine.inner.owners.holding(THING);
+    let holding = engine.inner.owners.holding(&thing());
     holding.is_kept.store(true, Ordering::SeqCst);
 }
 

@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use ecluse_config::{OwnedThing, ShellSettings};
+use ecluse_config::{Owned, OwnedThing, ShellSettings};
 use ecluse_spool::{OtherOwner, Spool, SpoolError, WorkerNote, WorkerTerms};
 
 use super::{beat, forget, limits_for};
@@ -36,8 +36,8 @@ pub(super) struct Owning<'a> {
 impl<'a> Owning<'a> {
     pub(super) fn of(context: &'a WorkerContext, settings: &ShellSettings) -> Self {
         let pipeline = context.stage.control.pipeline();
-        let thing = OwnedThing::of_stage(context.stage.name);
-        let place = thing.map(|thing| place_of(thing, &home(&context.stage, &pipeline)));
+        let owned = Owned::by_stage(context.stage.name);
+        let place = owned.map(|owned| place_of(owned.thing, &home(&context.stage, &pipeline)));
         Self {
             context,
             lease: settings.lease.0,

@@ -7,13 +7,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use ecluse_config::{EngineSettings, OwnedThing, Pipeline, base_of};
+use ecluse_config::{EngineSettings, Owned, Pipeline, base_of};
 use serde_json::{Value, json};
 
 /// The maker of files that no stage brought.
 const GIVEN: &str = "given";
 /// The stages that put parcels before themselves: what they find outside is `given`.
 const FINDERS: [&str; 6] = ["clean", "deposit", "ingest", "package", "plan", "preload"];
+/// The stages that give each parcel to the one of several that has the fewest: they look into the queues of others.
+const SPREADERS: [&str; 2] = ["ingest", "plan"];
 /// Bigmerge gives the ranges out and asks how they stand, though they are not its `next`.
 const RANGES: (&str, &str) = ("bigmerge", "range");
 
@@ -181,11 +183,11 @@ fn rights_of_stage(pipeline: &Pipeline, stage: &str, queues: &str) -> UserRights
             &[Read],
             "nor is what was carried away from there",
         );
-        if base_of(stage) == "ingest" {
+        if SPREADERS.contains(&base_of(stage)) {
             line(
                 at("*"),
                 &[List],
-                "it gives each file to the one with the fewest waiting",
+                "it gives each parcel to the one with the fewest waiting",
             );
             line(at("paused.json"), &[Read], "the same");
         }
@@ -234,9 +236,9 @@ fn rights_of_stage(pipeline: &Pipeline, stage: &str, queues: &str) -> UserRights
             "a package tells what happened to each file",
         );
     }
-    if let Some(thing) = OwnedThing::of_stage(stage) {
+    if let Some(owned) = Owned::by_stage(stage) {
         line(
-            format!("owners/{}", thing.name()),
+            format!("owners/{owned}"),
             &[Read, Write],
             "its host owns this, or stands by",
         );
@@ -529,8 +531,7 @@ mod tests {
                 .iter()
                 .filter(|key| key.starts_with("owners/"))
                 .collect();
-            let expected =
-                OwnedThing::of_stage(&user.user).map(|thing| format!("owners/{}", thing.name()));
+            let expected = Owned::by_stage(&user.user).map(|owned| format!("owners/{owned}"));
             assert_eq!(owned.first().map(|key| (**key).to_owned()), expected);
         }
     }

@@ -357,7 +357,7 @@ mod tests {
                 limit: 1000
             })
         );
-        std::fs::remove_file(dir.path().join("a")).unwrap();
+        RealFs.remove_tree(&dir.path().join("a")).unwrap();
         // Not from memory, where that would refuse.
         make(&other, "c", 400, 400).unwrap();
         assert_eq!(bytes_below(dir.path()), 800);

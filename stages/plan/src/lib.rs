@@ -287,7 +287,6 @@ impl Plan {
     }
 
     /// Puts the run of a harvest that is due; tells whether the definition is good.
-
     fn collect_harvest(
         &mut self,
         harvest: &Harvest,

@@ -1,5 +1,9 @@
 //! DNS is asked again before a broad harvest: about which names, once, and what the answers do to the register and to the run.
-#![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test stops where it fails, and makes its own mess"
+)]
 
 mod common;
 

@@ -284,3 +284,39 @@ fn or_unknown(text: String) -> String {
         text
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_criterion_decides_alone_and_what_nobody_can_reach_is_refused() {
+        let good = PerimeterSettings {
+            threshold: 3,
+            tld: 2,
+            language: 2,
+            links: 1,
+            ..PerimeterSettings::default()
+        };
+        assert_eq!(good.faults(), []);
+        let faults = |change: fn(&mut PerimeterSettings)| {
+            let mut settings = good.clone();
+            change(&mut settings);
+            let faults = settings.faults().into_iter();
+            faults.map(|(key, _)| key).collect::<Vec<_>>()
+        };
+        assert_eq!(faults(|settings| settings.language = 3), ["language"]);
+        assert_eq!(
+            faults(|settings| settings.threshold = 2),
+            ["tld", "language"]
+        );
+        assert_eq!(faults(|settings| settings.threshold = 5), ["threshold"]);
+        assert_eq!(faults(|settings| settings.address = 1), ["country-file"]);
+        let many = |settings: &mut PerimeterSettings| {
+            (settings.linked, settings.links) = (1, LINKING as u64 + 1);
+        };
+        assert_eq!(faults(many), ["links"]);
+        // Without a threshold everything is inside, whatever the weights are.
+        assert_eq!(faults(|settings| settings.threshold = 0), [""; 0]);
+    }
+}

@@ -504,3 +504,24 @@ fn hosts_without_a_common_work_directory_build_it_together() {
     let shards = shards.filter(|file| file.name.ends_with(".gz"));
     assert_eq!(shards.count(), RANGES);
 }
+
+#[test]
+fn ranges_that_no_stage_builds_are_told_before() {
+    let told = "'stage.bigmerge.ranges': no host runs the stage range";
+    let root = root(&in_ranges(), "");
+    let check = || {
+        let output = root.program(ECLUSE).args(["check", "--offline"]).output();
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), said)
+    };
+    let (_, said) = check();
+    assert!(!said.contains(told), "{said}");
+    let settings = root.path().join("pipeline.toml");
+    let text = fs::read_to_string(&settings).unwrap();
+    let without = text.replace(", \"range\"]", "]");
+    assert_ne!(text, without);
+    fs::write(&settings, without).unwrap();
+    let (code, said) = check();
+    assert!(code == Some(1) && said.contains(told), "{code:?}: {said}");
+}

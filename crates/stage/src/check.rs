@@ -33,6 +33,13 @@ impl SettingsCheck<'_> {
         self.add(Level::Warning, key, message);
     }
 
+    /// Tells whether the chain or a host has a stage.
+    pub fn has_stage(&self, name: &str) -> bool {
+        let chain = self.pipeline.chain.stages.iter();
+        let placed = self.pipeline.hosts.values().flatten();
+        chain.chain(placed).any(|stage| stage == name)
+    }
+
     fn add(&mut self, level: Level, key: &str, message: impl Display) {
         let problem = self.pipeline.problem(level, key, &message.to_string());
         self.problems.push(problem);

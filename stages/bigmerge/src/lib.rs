@@ -95,9 +95,16 @@ impl Stage for Bigmerge {
     const INTAKE: Intake = Intake::Batch;
     type Settings = Settings;
 
-    fn check(_settings: &Settings, home: &Home, check: &mut SettingsCheck<'_>) {
+    fn check(settings: &Settings, home: &Home, check: &mut SettingsCheck<'_>) {
         check.manifest(home);
         check.directory("archive.index", &home.archive.index);
+        if settings.ranges.get() > 1 && !check.has_stage(planning::STAGE) {
+            let stage = planning::STAGE;
+            check.warning(
+                "stage.bigmerge.ranges",
+                format_args!("no host runs the stage {stage}, and without it the index stands still: add it to 'chain.stages'"),
+            );
+        }
     }
 
     fn open(settings: Settings, home: &Home) -> Result<Self, Failure> {

@@ -17,7 +17,7 @@ use crate::building::{bytes_of, cannot, join};
 use crate::{Bigmerge, blame, days, must_not_be_fenced};
 
 /// The stage that builds ranges.
-const STAGE: &str = "range";
+pub(crate) const STAGE: &str = "range";
 /// How long to leave a generation alone that others are at work on.
 const PAUSE: Duration = Duration::from_secs(10);
 /// How often to look whether every range was asked for and somebody builds them.
@@ -262,7 +262,9 @@ impl Planned<'_> {
         if workers.iter().any(|worker| worker.alive) {
             return Ok(());
         }
-        let reason = format!("{how_far}, and no machine runs the stage {STAGE}");
+        let reason = format!(
+            "{how_far}, and no machine runs the stage {STAGE}: what was begun is finished so, with `ecluse run {STAGE}`"
+        );
         Err(Failure::pause(reason, PAUSE))
     }
 }

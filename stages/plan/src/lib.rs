@@ -38,6 +38,7 @@ mod traps;
 mod visits;
 mod zone;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
@@ -129,6 +130,8 @@ pub struct Plan {
     quiet: Option<QuietDay>,
     /// What was said of definitions that make no sense.
     complaints: BTreeMap<String, String>,
+    /// The queues of the crawlers. Runs of one batch are seen there only when all of it is committed.
+    queues: RefCell<ShortestQueue>,
 }
 
 /// The small file of a run that is due.
@@ -193,6 +196,7 @@ impl Stage for Plan {
             progress: BTreeMap::new(),
             quiet: None,
             complaints: BTreeMap::new(),
+            queues: RefCell::default(),
         })
     }
 
@@ -537,7 +541,7 @@ impl Plan {
         let mut sink = OrderSink {
             outbox,
             home: &self.home,
-            queues: ShortestQueue::default(),
+            queues: &self.queues,
             harvest: &harvest,
             traps: &traps,
             groups: planned
@@ -585,7 +589,7 @@ impl Plan {
         let mut sink = OrderSink {
             outbox,
             home: &self.home,
-            queues: ShortestQueue::default(),
+            queues: &self.queues,
             harvest,
             traps,
             groups: planned
@@ -691,7 +695,7 @@ impl Plan {
 struct OrderSink<'a> {
     outbox: &'a mut Outbox,
     home: &'a Home,
-    queues: ShortestQueue,
+    queues: &'a RefCell<ShortestQueue>,
     harvest: &'a Harvest,
     traps: &'a TrapFile,
     /// The settings of each job.
@@ -770,7 +774,7 @@ impl OrderSink<'_> {
         let mut parcel = open.parcel;
         parcel.add(open.seeds)?;
         parcel.write("order.toml", text.as_bytes())?;
-        let to = self.queues.of(self.home)?;
+        let to = self.queues.borrow_mut().of(self.home)?;
         let to = to.ok_or_else(|| Failure::config("plan has no next stage"))?;
         self.outbox.emit_to(parcel, &to);
         Ok(())

@@ -591,3 +591,25 @@ fn what_comes_into_the_register_is_kept() {
     assert_eq!(record(&root, "a.fr").state, DomainState::Inactive);
     assert_eq!(news(&root).0, 1);
 }
+
+#[test]
+fn harvests_due_together_are_shared_among_the_crawlers() {
+    let root = root("");
+    let copies = "[stage.plan]\nbatch = { parcels = 1000, wait = \"50ms\" }\nnext = [\"crawl@a\", \"crawl@b\"]\n";
+    root.settings(&["plan", "crawl"], copies);
+    put(
+        &root,
+        "harvests/t.toml",
+        "[agent]\ncontact = 'a@archive.example'\n",
+    );
+    for name in ["one", "two", "three", "four"] {
+        let harvest = format!(
+            "kind = 'selective'\nfrom = '2026-11-17T11:59:00Z'\nbudget = {{ urls = 10 }}\ntemplate = 't.toml'\n\
+             [[domains]]\nurls = ['http://{name}.fr/']\n"
+        );
+        put(&root, &format!("harvests/{name}.toml"), &harvest);
+    }
+    must_run(&root);
+    let orders = ["crawl@a", "crawl@b"].map(|crawler| root.list(crawler, "ready").len());
+    assert_eq!(orders, [2, 2]);
+}

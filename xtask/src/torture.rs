@@ -228,7 +228,7 @@ fn try_mutants(plan: &Plan, mutants: &[&str]) -> anyhow::Result<bool> {
             let outcome = run(&plan)?;
             kills += outcome.kills;
             if let Some(what) = &outcome.restless {
-                println!("{mutant}: did not come to rest, which tells nothing: {what}");
+                println!("{mutant}: did not come to rest: {what}");
             }
             if outcome.shows_a_fault() {
                 caught = Some(outcome);
@@ -257,9 +257,9 @@ fn try_mutants(plan: &Plan, mutants: &[&str]) -> anyhow::Result<bool> {
 }
 
 impl Outcome {
-    /// Tells whether something is wrong that is not only late.
+    /// Tells whether something is wrong that is not only late: a good build has had its time for what is.
     fn shows_a_fault(&self) -> bool {
-        self.untold.is_some() || self.restless.is_none() && !self.judged.clean
+        self.untold.is_some() || self.restless.is_some() || !self.judged.clean
     }
 }
 
@@ -573,7 +573,9 @@ impl<'a> Torture<'a> {
                 mutant: None,
                 ..quiet
             };
-            restless = self.fleet.settle(&good, GOOD_PATIENCE)?;
+            if untold.is_none() {
+                restless = self.fleet.settle(&good, GOOD_PATIENCE)?;
+            }
         }
         for at in 0..self.fleet.slots.len() {
             self.aim.read_hits(at)?;

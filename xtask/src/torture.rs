@@ -57,7 +57,7 @@ const PREFIX: &str = "torture";
 const LAST_GIFTS: u64 = 120;
 
 /// How long a good build may take over what a known-bad one left.
-const GOOD_PATIENCE: Duration = Duration::from_secs(240);
+const GOOD_PATIENCE: Duration = Duration::from_secs(150);
 
 /// How long a run may go on after its kills for the failpoints that were hit seldom.
 const CLOSING: Duration = Duration::from_secs(180);
